@@ -1,0 +1,291 @@
+//! Time as the library sees it: a monotonic clock that also counts suspended time, the wall clock
+//! for tokens, and one alarm to sleep by.
+//!
+//! On Linux the clock is `CLOCK_BOOTTIME` with a timerfd: `CLOCK_MONOTONIC`, and tokio's timers with
+//! it, stop while a machine is suspended and would make a dead lease look alive (protocol §1).
+//! Tests and in-process quorums follow tokio's clock, which a test may pause.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// An instant on one clock, in nanoseconds since some start of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Tick(u64);
+
+impl Tick {
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub(crate) const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn plus(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(d)))
+    }
+
+    pub(crate) fn minus(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(d)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What reads the time.
+pub(crate) trait Clock: Send + Sync + fmt::Debug {
+    /// Monotonic, suspended time included.
+    fn now(&self) -> Tick;
+    /// The wall clock in µs since 1970: where tokens start from, never what decides.
+    fn wall_us(&self) -> u64;
+}
+
+/// What wakes the engine at an instant of its clock; one instant at a time.
+pub(crate) trait Alarm: Send {
+    /// Ready once `at` has come; else the task is woken then.
+    fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()>;
+}
+
+fn wall_us() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{SystemAlarm, SystemClock};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        io,
+        os::fd::OwnedFd,
+        task::{Context, Poll, ready},
+        time::Duration,
+    };
+
+    use rustix::time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
+        clock_gettime, timerfd_create, timerfd_settime,
+    };
+    use tokio::io::unix::AsyncFd;
+
+    use super::{Alarm, Clock, Tick};
+
+    /// `CLOCK_BOOTTIME`.
+    #[derive(Debug)]
+    pub(crate) struct SystemClock;
+
+    impl Clock for SystemClock {
+        fn now(&self) -> Tick {
+            let t = clock_gettime(ClockId::Boottime);
+            let secs = u64::try_from(t.tv_sec).unwrap_or(0);
+            let nanos = u64::try_from(t.tv_nsec).unwrap_or(0);
+            Tick::from_nanos(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
+        }
+
+        fn wall_us(&self) -> u64 {
+            super::wall_us()
+        }
+    }
+
+    /// A timerfd on `CLOCK_BOOTTIME`: it rings at once when a suspended machine wakes up.
+    pub(crate) struct SystemAlarm {
+        fd: AsyncFd<OwnedFd>,
+        armed: Option<Tick>,
+    }
+
+    impl SystemAlarm {
+        /// Needs the runtime that will poll it.
+        pub(crate) fn new() -> io::Result<Self> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
+            Ok(Self { fd: AsyncFd::register(fd)?, armed: None })
+        }
+
+        fn arm(&mut self, at: Tick) {
+            let d = Duration::from_nanos(at.nanos().max(1));
+            let it_value = Timespec {
+                tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: d.subsec_nanos().into(),
+            };
+            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let spec = Itimerspec { it_interval, it_value };
+            if timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &spec).is_ok() {
+                self.armed = Some(at);
+            }
+        }
+    }
+
+    impl Alarm for SystemAlarm {
+        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()> {
+            if at <= now {
+                return Poll::Ready(());
+            }
+            // An alarm that rings early is harmless, and not setting it again saves a system call
+            // on every request: the earliest deadline seldom moves forward.
+            if self.armed.is_none_or(|armed| at < armed) {
+                self.arm(at);
+            }
+            while let Ok(mut guard) = ready!(self.fd.poll_read_ready(cx)) {
+                let mut count = [0; 8];
+                match rustix::io::read(guard.get_inner(), &mut count) {
+                    Ok(_) => {
+                        drop(guard);
+                        self.armed = None;
+                        return Poll::Ready(());
+                    }
+                    Err(_) => guard.clear_ready(),
+                }
+            }
+            Poll::Ready(())
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use tokio_clock::{TokioAlarm as SystemAlarm, TokioClock as SystemClock};
+
+pub(crate) use tokio_clock::{TokioAlarm, TokioClock};
+
+mod tokio_clock {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, Sleep, sleep_until};
+
+    use super::{Alarm, Clock, Context, Pin, Poll, Tick};
+
+    /// Before the start of the clock lies room for instants in the past.
+    const START: Duration = Duration::from_secs(3600);
+
+    /// tokio's clock; the wall clock is read once and then follows it.
+    #[derive(Debug)]
+    pub(crate) struct TokioClock {
+        start: Instant,
+        wall_us: u64,
+    }
+
+    impl TokioClock {
+        pub(crate) fn new() -> Self {
+            Self { start: Instant::now(), wall_us: super::wall_us() }
+        }
+    }
+
+    impl Clock for TokioClock {
+        fn now(&self) -> Tick {
+            Tick::default().plus(START).plus(self.start.elapsed())
+        }
+
+        fn wall_us(&self) -> u64 {
+            let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.wall_us.saturating_add(micros)
+        }
+    }
+
+    /// A tokio timer.
+    pub(crate) struct TokioAlarm {
+        sleep: Option<(Tick, Pin<Box<Sleep>>)>,
+    }
+
+    impl TokioAlarm {
+        pub(crate) fn new() -> std::io::Result<Self> {
+            Ok(Self { sleep: None })
+        }
+    }
+
+    impl Alarm for TokioAlarm {
+        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()> {
+            if at <= now {
+                return Poll::Ready(());
+            }
+            let deadline = Instant::now() + at.since(now);
+            let (armed, sleep) = self
+                .sleep
+                .get_or_insert_with(|| (at, Box::pin(sleep_until(deadline))));
+            if *armed != at {
+                *armed = at;
+                sleep.as_mut().reset(deadline);
+            }
+            let done = sleep.as_mut().poll(cx);
+            if done.is_ready() {
+                self.sleep = None;
+            }
+            done
+        }
+    }
+}
+
+/// A clock that a simulation sets by hand.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Debug, Default)]
+pub(crate) struct ManualClock {
+    now: std::sync::atomic::AtomicU64,
+    wall_us: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(any(test, feature = "test-util"))]
+impl ManualClock {
+    pub(crate) fn set(&self, now: Tick, wall_us: u64) {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.now.store(now.nanos(), SeqCst);
+        self.wall_us.store(wall_us, SeqCst);
+    }
+}
+
+#[cfg(any(test, feature = "test-util"))]
+impl Clock for ManualClock {
+    fn now(&self) -> Tick {
+        Tick(self.now.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.wall_us.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_saturate() {
+        let t = Tick::from_nanos(5);
+        assert_eq!(t.minus(Duration::from_secs(1)), Tick::default());
+        assert_eq!(t.since(t.plus(Duration::from_nanos(1))), Duration::ZERO);
+        assert_eq!(t.plus(Duration::MAX).nanos(), u64::MAX);
+    }
+
+    #[tokio::test]
+    async fn the_alarm_rings_at_its_time_and_can_be_moved_forward() {
+        let clock = SystemClock;
+        let mut alarm = SystemAlarm::new().unwrap();
+        let start = clock.now();
+        let late = start.plus(Duration::from_secs(60));
+        let soon = start.plus(Duration::from_millis(20));
+        std::future::poll_fn(|cx| {
+            let _ = alarm.poll_at(cx, clock.now(), late);
+            alarm.poll_at(cx, clock.now(), soon)
+        })
+        .await;
+        let took = clock.now().since(start);
+        assert!(took >= Duration::from_millis(20), "{took:?}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The name of what is locked: 1 to 512 bytes of free text.
+//!
+//! A name stands last in every key on a node (protocol §1), so it may hold any character.
+
+use std::{fmt, sync::Arc};
+
+use crate::Error;
+
+const MAX_BYTES: usize = 512;
+
+/// A checked name; cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks the length and keeps the name.
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        match name.len() {
+            0 => Err(Error::Invalid(
+                "the name is empty: a lock needs a name of 1 to 512 bytes".into(),
+            )),
+            1..=MAX_BYTES => Ok(Self(name.into())),
+            n => Err(Error::Invalid(format!(
+                "the name has {n} bytes and at most {MAX_BYTES} are allowed: hash what does not fit"
+            ))),
+        }
+    }
+
+    /// The text as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boundaries_are_1_and_512_bytes() {
+        assert!(Name::new("").is_err());
+        assert!(Name::new("a").is_ok());
+        assert!(Name::new(&"a".repeat(512)).is_ok());
+        let message = Name::new(&"a".repeat(513)).unwrap_err().to_string();
+        assert!(message.contains("513 bytes"), "{message}");
+    }
+}

@@ -1,0 +1,193 @@
+//! A node's admission: may this memory vote, and from when (protocol §2). Pure.
+//!
+//! A master that restarts without its memory would vote twice. So every memory carries a record of
+//! how long it has been witnessed by clients, and votes only once that is longer than any lease
+//! that it may have forgotten.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::rules::{Rule, Rules};
+
+/// The number of the format of what stands on the nodes.
+pub const FORMAT: u32 = 1;
+
+/// Z: for how long a memory must have been witnessed before it votes, in whole ms, rounded up.
+pub(crate) fn quarantine(max_ttl: Duration, margin: Duration) -> u64 {
+    let ms = |d: Duration| u64::try_from(d.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let max_ttl = ms(max_ttl);
+    max_ttl
+        .saturating_add(max_ttl.div_ceil(100))
+        .saturating_add(ms(margin))
+}
+
+/// What `<prefix>:open` says while the node votes; the same bytes for every node of the fleet.
+pub(crate) fn guard(fleet: usize, max_ttl: Duration) -> String {
+    format!("{FORMAT} {fleet} {}", max_ttl.as_millis())
+}
+
+/// The record in `<prefix>:boot`: "format N run id max_ttl w since".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BootRecord {
+    /// The format of what stands on the node.
+    pub format: u32,
+    /// N: how many masters the fleet has.
+    pub fleet: u64,
+    /// Which process, and which memory of it: see [`Server::run`].
+    pub run: String,
+    /// The nonce of the client that made the record.
+    pub id: String,
+    /// The longest lease of the deployment.
+    pub max_ttl: Duration,
+    /// w: for how many ms this memory has been witnessed.
+    pub witnessed: u64,
+    /// The node's TIME of the first meeting, µs.
+    pub since: u64,
+}
+
+impl fmt::Display for BootRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, fleet, run, id, max_ttl, witnessed, since } = self;
+        write!(f, "{format} {fleet} {run} {id} {} {witnessed} {since}", max_ttl.as_millis())
+    }
+}
+
+impl FromStr for BootRecord {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split(' ');
+        let mut next = || words.next().ok_or(());
+        let record = Self {
+            format: next()?.parse().map_err(drop)?,
+            fleet: next()?.parse().map_err(drop)?,
+            run: next()?.to_owned(),
+            id: next()?.to_owned(),
+            max_ttl: Duration::from_millis(next()?.parse().map_err(drop)?),
+            witnessed: next()?.parse().map_err(drop)?,
+            since: next()?.parse().map_err(drop)?,
+        };
+        words.next().is_none().then_some(record).ok_or(())
+    }
+}
+
+/// What a client brings to a meeting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handshake {
+    /// N as this client counts it.
+    pub fleet: u64,
+    /// The longest lease this client asks for.
+    pub max_ttl: Duration,
+    /// The longest lease this client has read on any node.
+    pub fleet_max_ttl: Duration,
+    /// M, the margin of the quarantine.
+    pub margin: Duration,
+    /// Run and id as this client last read them here.
+    pub known: Option<(String, String)>,
+    /// x: the w it then read, and what its own clock counted since, in ms.
+    pub witnessed: u64,
+    /// A fresh id, should this be the first meeting.
+    pub nonce: String,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Server {
+    /// `run_id`, the first 8 of `master_replid2`, and `second_repl_offset`: a master that was a
+    /// replica meanwhile keeps its `run_id`, but not its leases.
+    pub run: String,
+    /// `master`, or else.
+    pub role: String,
+    /// `standalone`, or else.
+    pub mode: String,
+    /// `maxmemory_policy`.
+    pub eviction: String,
+    /// `redis_version`.
+    pub version: String,
+    /// TIME in µs.
+    pub time: u64,
+}
+
+/// The outcome of a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Meeting {
+    /// What the server says of itself.
+    pub server: Server,
+    /// The record as it now stands, where there is one.
+    pub record: Option<BootRecord>,
+    /// Whether `open` now stands, so that guarded commands are obeyed.
+    pub open: bool,
+}
+
+/// Builds `run` out of the fields of INFO. A `replid2` of zeros is the same run: the server has
+/// only freed its backlog.
+pub(crate) fn run(run_id: &str, replid2: &str, second_offset: &str) -> String {
+    let replid2 = replid2.get(..8).unwrap_or(replid2);
+    format!("{run_id}/{replid2}/{second_offset}")
+}
+
+/// Whether two runs are one memory: equal, or the later one has a zeroed `replid2`.
+pub(crate) fn same_run(stored: &str, now: &str) -> bool {
+    if stored == now {
+        return true;
+    }
+    match (stored.split_once('/'), now.split_once('/')) {
+        (Some((a, _)), Some((b, rest))) => a == b && rest.starts_with("00000000/"),
+        _ => false,
+    }
+}
+
+/// What the handshake does to the record: the executable meaning of `lua/handshake.lua`.
+pub(crate) fn meet(
+    stored: Option<&BootRecord>,
+    server: &Server,
+    hello: &Handshake,
+    rules: Rules,
+) -> Option<BootRecord> {
+    let fleet_max = hello.fleet_max_ttl;
+    if server.role != "master" || server.mode != "standalone" {
+        return stored.cloned();
+    }
+    if let Some(old) = stored {
+        let other_fleet = old.fleet != hello.fleet && rules.hold(Rule::SameFleet);
+        if old.format != FORMAT || other_fleet {
+            return Some(old.clone());
+        }
+        let same = same_run(&old.run, &server.run) || !rules.hold(Rule::RunAndRecord);
+        if same {
+            return Some(met_again(old, server, hello, rules));
+        }
+    }
+    Some(BootRecord {
+        format: FORMAT,
+        fleet: hello.fleet,
+        run: server.run.clone(),
+        id: hello.nonce.clone(),
+        max_ttl: hello.max_ttl.max(fleet_max),
+        witnessed: 0,
+        since: server.time,
+    })
+}
+
+fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules) -> BootRecord {
+    let max_ttl = old.max_ttl.max(hello.fleet_max_ttl);
+    if hello.max_ttl > max_ttl {
+        return old.clone();
+    }
+    let known = hello
+        .known
+        .as_ref()
+        .is_some_and(|(run, id)| *run == old.run && *id == old.id);
+    let unripe = old.witnessed < quarantine(max_ttl, hello.margin);
+    let mut witnessed = old.witnessed;
+    if known && unripe {
+        witnessed = witnessed.max(hello.witnessed);
+    }
+    if !rules.hold(Rule::WitnessedByClients) {
+        witnessed = witnessed.max(server.time.saturating_sub(old.since) / 1000);
+    }
+    BootRecord { run: server.run.clone(), fleet: hello.fleet, max_ttl, witnessed, ..old.clone() }
+}

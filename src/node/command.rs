@@ -1,0 +1,175 @@
+//! What may be asked of a node, and what it may answer, as data.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use super::admission::{Handshake, Meeting};
+use crate::{name::Name, owner::Entry};
+
+/// One request. What a node does with it is written down twice: as Lua in `redis/lua`, and as
+/// Rust in `memory/store.rs`; a test holds the two together.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Command {
+    /// Meets the node: which memory is this, and may it vote? (protocol §2). No guard.
+    Handshake(Handshake),
+    /// Takes the lock if it is free (protocol §3).
+    Acquire {
+        /// The lock.
+        name: Name,
+        /// The new holder.
+        entry: Entry,
+        /// For how long, lock-delay included.
+        ttl: Duration,
+        /// p: where the counter should at least be, in µs of the wall clock.
+        floor: u64,
+    },
+    /// Raises the counter to the token, if the lock is ours.
+    Raise {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// The token.
+        token: u64,
+    },
+    /// Prolongs the lock, if it is ours; never shortens, never re-creates.
+    Extend {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// From now, lock-delay included.
+        ttl: Duration,
+    },
+    /// Frees the lock, if it is ours. No guard: it is obeyed by a node that may not vote too.
+    Release {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+    },
+    /// Reads who holds.
+    Inspect {
+        /// The lock.
+        name: Name,
+    },
+    /// Frees the lock, whoever holds it.
+    Evict {
+        /// The lock.
+        name: Name,
+    },
+    /// Is any lock held under the prefix? Asked before a bootstrap. No guard.
+    Survey,
+    /// Bootstraps: lets the memory of this run and record vote from now on. No guard.
+    Admit {
+        /// The run that was surveyed.
+        run: String,
+        /// The record that was surveyed.
+        id: String,
+        /// The `max_ttl` to store.
+        max_ttl: Duration,
+        /// Z in ms: what the record shall say was witnessed.
+        witnessed: u64,
+    },
+    /// Ends an older connection of ours, with whatever still travels on it.
+    Disconnect {
+        /// Its id on the server.
+        client: u64,
+    },
+    /// Gives the server all scripts again.
+    LoadScripts,
+}
+
+/// What a node says to a [`Command`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// To a handshake.
+    Met(Box<Meeting>),
+    /// Acquired; the counter is now this.
+    Granted(u64),
+    /// Somebody else holds it.
+    Held {
+        /// For so much longer; none: without an end.
+        remaining: Option<Duration>,
+        /// The counter.
+        counter: u64,
+    },
+    /// Raised; the counter is now this.
+    Raised(u64),
+    /// Extended.
+    Extended,
+    /// The lock is not ours: to a raise or an extension.
+    Lost,
+    /// To a release: whether it was ours.
+    Released(bool),
+    /// To an inspection.
+    Inspected {
+        /// Entry and remaining time of whoever holds.
+        holder: Option<(String, Option<Duration>)>,
+        /// The counter: the newest token that was given out here; 0 if none.
+        counter: u64,
+    },
+    /// To an eviction: whether anybody held it.
+    Evicted(bool),
+    /// To a survey: whether any lock is held.
+    Surveyed(bool),
+    /// To an admission: whether it was still that run and record.
+    Admitted(bool),
+    /// To a disconnect: whether there was such a connection.
+    Disconnected(bool),
+    /// All scripts are there.
+    Loaded,
+}
+
+/// A node's error reply. It is no answer: never a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The guard of protocol §2: this memory is not admitted. Nothing was done.
+    NotAdmitted,
+    /// The script is not there. Nothing was done.
+    NoScript,
+    /// Anything else, in the server's words. It may have been done in part.
+    Error(String),
+}
+
+/// A node's answer to one command.
+pub type Answer = Result<Reply, Fault>;
+
+/// Commands that travel together, the same for every node. Its encoding is made once, by the first
+/// node that needs it, and shared.
+#[derive(Debug)]
+pub struct Batch {
+    commands: Vec<Command>,
+    guard: Arc<str>,
+    wire: OnceLock<Arc<[u8]>>,
+}
+
+impl Batch {
+    pub(crate) fn new(commands: Vec<Command>, guard: Arc<str>) -> Arc<Self> {
+        Arc::new(Self { commands, guard, wire: OnceLock::new() })
+    }
+
+    pub(crate) fn one(command: Command, guard: &Arc<str>) -> Arc<Self> {
+        Self::new(vec![command], Arc::clone(guard))
+    }
+
+    /// In this order, one answer each.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// What `<prefix>:open` must say for the guarded commands to be obeyed.
+    pub fn guard(&self) -> &str {
+        &self.guard
+    }
+
+    /// The encoding, made by `encode` the first time.
+    pub(crate) fn wire(&self, encode: impl FnOnce(&Self) -> Vec<u8>) -> &Arc<[u8]> {
+        self.wire.get_or_init(|| encode(self).into())
+    }
+}

@@ -1,0 +1,70 @@
+//! One master: it only answers.
+//!
+//! A [`Node`] knows how to reach a server, and a [`Connection`] carries commands to it in order.
+//! What may travel when (handshake first, quarantine, stalled nodes, releases until answered) is
+//! decided in [`session`], which is pure and the same for every kind of node.
+
+pub(crate) mod admission;
+pub(crate) mod command;
+pub(crate) mod memory;
+pub(crate) mod redis;
+pub(crate) mod session;
+pub(crate) mod status;
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+pub use command::{Answer, Batch, Command, Fault, Reply};
+
+/// One master.
+///
+/// The contract: what is sent on one [`Connection`] takes effect in the order it was sent or not at
+/// all, and is answered in that order. A connection reaches one server process and never reconnects
+/// by itself: a server that restarted is met again by a handshake before it may vote (protocol §2).
+pub trait Node: Send + Sync + fmt::Debug {
+    /// host:port for people; never a password.
+    fn id(&self) -> &str;
+
+    /// Opens a connection, ready for its first command. Dropping the future gives up.
+    fn dial(&self) -> Dial;
+}
+
+/// A connection in the making.
+pub type Dial = Pin<Box<dyn Future<Output = Result<Box<dyn Connection>, DialError>> + Send>>;
+
+/// An ordered connection to one server process.
+pub trait Connection: Send {
+    /// The server's number for this connection (`CLIENT ID`); it ends it with `CLIENT KILL`.
+    fn client_id(&self) -> u64;
+
+    /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
+    fn send(&mut self, batch: &Arc<Batch>);
+
+    /// Writes what was sent, as far as the server takes it.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;
+
+    /// The next answer, one for each command in the order they were sent.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>>;
+
+    /// Takes back the batches of which no byte was written yet; how many commands that were.
+    fn withdraw(&mut self) -> usize;
+}
+
+/// The connection is over: whether what is unanswered was done is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disconnected(pub String);
+
+/// Why no connection came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DialError {
+    /// Nobody answers; it is tried again soon.
+    Unreachable(String),
+    /// The server answers and will not have us, or is not fit: it needs somebody's hand.
+    Refused(String),
+}

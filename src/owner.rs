@@ -1,0 +1,137 @@
+//! Who holds: 128 random bits from the operating system, new for every attempt, and a label that
+//! tells operators who that is (protocol §1).
+
+use std::{fmt, sync::Arc};
+
+use rand::{Rng, SeedableRng, TryRng, rngs::StdRng, rngs::SysRng};
+
+use crate::Error;
+
+const MAX_LABEL: usize = 64;
+
+/// What stands on a node for a holder: `<owner>@<label>`. Never reused.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry(Arc<str>);
+
+impl Entry {
+    /// Joins the owner's bits and its label.
+    pub(crate) fn new(owner: u128, label: &Label) -> Self {
+        Self(format!("{owner:032x}@{}", label.0).into())
+    }
+
+    /// The text that stands on the node.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The label's part of an entry that was read on a node; the whole text where there is no `@`.
+pub(crate) fn label_of(entry: &str) -> &str {
+    entry.split_once('@').map_or(entry, |(_, label)| label)
+}
+
+/// Who holds, for people: up to 64 bytes of `[A-Za-z0-9._:-]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Label(Arc<str>);
+
+impl Label {
+    pub(crate) fn new(label: &str) -> Result<Self, Error> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+        if label.is_empty() || label.len() > MAX_LABEL || !label.chars().all(fits) {
+            return Err(Error::Invalid(format!(
+                "the label {label:?} is not 1 to {MAX_LABEL} characters of A-Z a-z 0-9 . _ : -"
+            )));
+        }
+        Ok(Self(label.into()))
+    }
+
+    /// `host:pid`, with what a label may not hold left out.
+    pub(crate) fn of_this_process() -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .ok()
+            .or_else(|| std::env::var("HOSTNAME").ok())
+            .unwrap_or_default();
+        let mut host: String = host
+            .trim()
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+            .take(48)
+            .collect();
+        if host.is_empty() {
+            host.push_str("host");
+        }
+        Self(format!("{host}:{}", std::process::id()).into())
+    }
+}
+
+/// Where random numbers come from. Owners are read from the operating system each time: a
+/// generator in user space gave two forked processes the same owner. A seed replays a simulation.
+pub(crate) enum Chance {
+    System,
+    #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
+    Seeded(Box<StdRng>),
+}
+
+impl Chance {
+    #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
+    }
+
+    /// 128 fresh bits; an error where the operating system has none to give.
+    pub(crate) fn bits(&mut self) -> Result<u128, Error> {
+        let mut bytes = [0; 16];
+        match self {
+            Self::System => SysRng.try_fill_bytes(&mut bytes).map_err(|why| {
+                Error::Invalid(format!("the operating system gave no random bits: {why}"))
+            })?,
+            Self::Seeded(rng) => rng.fill_bytes(&mut bytes),
+        }
+        Ok(u128::from_be_bytes(bytes))
+    }
+
+    /// A number of `0..=most`, for jitter only.
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
+        let random = match self {
+            Self::System => rand::rng().next_u64(),
+            Self::Seeded(rng) => rng.next_u64(),
+        };
+        most.checked_add(1).map_or(random, |n| random % n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_32_hex_digits_and_the_label() {
+        let label = Label::new("web-1:77").unwrap();
+        let entry = Entry::new(0xab, &label);
+        assert_eq!(entry.as_str(), "000000000000000000000000000000ab@web-1:77");
+        assert_eq!(label_of(entry.as_str()), "web-1:77");
+        assert_eq!(label_of("no label"), "no label");
+    }
+
+    #[test]
+    fn labels_hold_what_the_protocol_allows() {
+        assert!(Label::new(&"a".repeat(64)).is_ok());
+        for bad in ["", "a b", "a@b", "ä", &"a".repeat(65)] {
+            assert!(Label::new(bad).is_err(), "{bad:?}");
+        }
+        let own = Label::of_this_process();
+        assert!(Label::new(&own.0).is_ok(), "{own:?}");
+    }
+
+    #[test]
+    fn owners_differ() {
+        let mut chance = Chance::System;
+        assert_ne!(chance.bits().unwrap(), chance.bits().unwrap());
+    }
+}

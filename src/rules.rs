@@ -1,0 +1,92 @@
+//! The rules that keep the protocol safe, one name each.
+//!
+//! Every rule stands against a trap of protocol §10. Always on in a normal build; a build with
+//! `test-util` can switch one off, and the simulation must then find what the trap says.
+
+/// One rule. The code that enforces it asks [`Rules::hold`] at the place it matters.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Rule {
+    /// A token needs Q equal counters, by a raise if need be; the greatest seen is not enough.
+    EqualTokens,
+    /// A raise counts only if the counter is exactly the token.
+    ExactAck,
+    /// The validity is looked at after the last vote that counts.
+    ValidityAfterVote,
+    /// Every attempt has a new owner.
+    FreshOwner,
+    /// An extension counts only while the old validity lasts.
+    ExtendInTime,
+    /// An extension never shortens.
+    NeverShorten,
+    /// An extension never re-creates.
+    NeverRecreate,
+    /// A node that may not vote obeys no extension: the guard in every script.
+    Guard,
+    /// Restart is told by run and record, not by "is it empty".
+    RunAndRecord,
+    /// The quarantine is counted by clients' clocks, not by the node's.
+    WitnessedByClients,
+    /// Nothing travels on a connection whose handshake has not been read.
+    HandshakeFirst,
+    /// A rollback goes to every node that was asked, not only to those that granted.
+    ReleaseEverywhere,
+    /// `bootstrap` is refused where a neighbour votes.
+    BootstrapOnlyNew,
+    /// A proposal far ahead is capped, never ignored.
+    ProposalCapped,
+    /// Counters are compared as numbers.
+    NumericCounters,
+    /// Numbers are written with all their digits.
+    AllDigits,
+    /// Old counters go by age, not by the number of the week.
+    RotateByAge,
+    /// An ACQUIRE is never sent twice.
+    AcquireOnce,
+    /// RELEASE deletes before it does anything else.
+    DeleteFirst,
+    /// A RELEASE that was not answered is sent again.
+    ReleaseUntilAnswered,
+    /// An error is no answer, never a refusal.
+    ErrorIsNoAnswer,
+    /// CLIENT KILL goes to the run that gave the id.
+    KillSameRunOnly,
+    /// Two addresses of one server are one vote.
+    OneServerOneVote,
+    /// A client that counts another number of masters is refused.
+    SameFleet,
+    /// A server that evicts is refused.
+    NoEviction,
+}
+
+/// Which rules are on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    #[cfg(feature = "test-util")]
+    off: u32,
+}
+
+impl Rules {
+    /// All of them.
+    pub const ALL: Self = Self {
+        #[cfg(feature = "test-util")]
+        off: 0,
+    };
+
+    /// All but one.
+    #[cfg(feature = "test-util")]
+    pub const fn without(rule: Rule) -> Self {
+        Self { off: 1 << rule as u32 }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) const fn hold(self, rule: Rule) -> bool {
+        self.off & (1 << rule as u32) == 0
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    pub(crate) const fn hold(self, _: Rule) -> bool {
+        true
+    }
+}
