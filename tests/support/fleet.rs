@@ -1,0 +1,58 @@
+//! N independent masters.
+
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use super::{Kind, Server, ServerOptions};
+
+/// Several servers; used as a slice of them (`fleet[0].kill9()`, `fleet.iter()`).
+pub struct Fleet(Vec<Server>);
+
+impl Fleet {
+    pub fn start(n: usize, kind: Kind) -> Fleet {
+        Fleet::start_with(n, ServerOptions::new(kind))
+    }
+
+    pub fn start_with(n: usize, options: ServerOptions) -> Fleet {
+        Fleet((0..n).map(|_| options.clone().start()).collect())
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.iter().map(Server::url).collect()
+    }
+
+    /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node and remaining time. (Keys
+    /// that stay forever, as token counters, are no lock.) Nodes which are down are skipped; one that is stopped ends the test,
+    /// for nobody knows what it holds.
+    pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for server in self.iter().filter(|server| server.is_up()) {
+            for (key, pttl) in server.keys() {
+                if pttl >= 0 && key.starts_with(prefix) {
+                    found.push(format!("{server}: {key} for another {pttl} ms"));
+                }
+            }
+        }
+        found
+    }
+
+    /// The same after giving the background work (rollbacks, dropped leases) up to `patience` to clean up.
+    pub fn leftover_locks_after(&self, patience: Duration, prefix: &str) -> Vec<String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let found = self.leftover_locks(prefix);
+            if found.is_empty() || Instant::now() > deadline {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Deref for Fleet {
+    type Target = [Server];
+
+    fn deref(&self) -> &[Server] {
+        &self.0
+    }
+}

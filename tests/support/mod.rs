@@ -1,0 +1,31 @@
+//! Real servers for the integration tests: `mod support;` in a test file, then `Server::start(Kind::Redis)`.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `server` | one Redis or Valkey process: started, killed, stopped, restarted with and without its memory |
+//! | `fleet` | several of them, and the question what locks were left behind |
+//! | `proxy` | a network between a client and one server that can be slow, cut or silent |
+//! | `tls` | throw-away certificates |
+//! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
+
+// Every test file compiles this module into a program of its own and uses only a part of it; what one file leaves unused is
+// another's tool. So neither "never used" nor "not reachable from outside" says anything here.
+#![allow(dead_code, unreachable_pub, unused_imports)]
+// A harness that cannot do its work must end the test at once, with the reason: panics are its error handling.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod fleet;
+mod keeper;
+mod port;
+pub mod proxy;
+mod server;
+pub mod tls;
+
+pub use fleet::Fleet;
+pub use proxy::Proxy;
+pub use server::{Kind, Server, ServerOptions};

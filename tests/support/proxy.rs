@@ -1,0 +1,202 @@
+//! The network between a client and one server, with its faults.
+//!
+//! It runs on a thread and a runtime of its own: a test that blocks or stops its own runtime must not slow the network down.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Server;
+use super::port::Port;
+
+#[derive(Clone, Default)]
+struct Faults {
+    delay: Duration,
+    cut: bool,
+    hold_requests: bool,
+    hold_replies: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+impl Faults {
+    fn holds(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Requests => self.hold_requests,
+            Direction::Replies => self.hold_replies,
+        }
+    }
+}
+
+/// A TCP proxy to one server. Dropping it closes all its connections.
+pub struct Proxy {
+    port: Port,
+    url: String,
+    /// None only while it is being dropped.
+    faults: Option<watch::Sender<Faults>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    pub fn start(server: &Server) -> Proxy {
+        let port = Port::claim();
+        let listener =
+            std::net::TcpListener::bind(("127.0.0.1", port.number())).expect("a claimed port");
+        listener.set_nonblocking(true).expect("a socket");
+        let (faults, seen) = watch::channel(Faults::default());
+        let target = server.port();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            // When this returns the runtime is dropped, and all tasks and connections with it.
+            runtime.block_on(accept(listener, target, seen));
+        });
+        Proxy {
+            url: server.url_through(port.number()),
+            port,
+            faults: Some(faults),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The server's URL, through this proxy.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// From now on every byte is this much later, in each direction; the order stays.
+    pub fn delay(&self, one_way: Duration) {
+        self.change(|faults| faults.delay = one_way);
+    }
+
+    /// Closes every connection; new ones are closed as soon as they are there.
+    pub fn cut(&self) {
+        self.change(|faults| faults.cut = true);
+    }
+
+    /// Silence: connections are accepted, nothing goes through. What was sent is kept, as TCP keeps it through a partition, and
+    /// arrives, late, when this ends.
+    pub fn blackhole(&self, on: bool) {
+        self.change(|faults| {
+            faults.hold_requests = on;
+            faults.hold_replies = on;
+        });
+    }
+
+    /// Half a silence: the server hears and acts, its replies are kept back.
+    pub fn hold_replies(&self, on: bool) {
+        self.change(|faults| faults.hold_replies = on);
+    }
+
+    /// Ends `cut`, `blackhole` and `hold_replies`. The delay stays.
+    pub fn heal(&self) {
+        self.change(|faults| {
+            *faults = Faults {
+                delay: faults.delay,
+                ..Faults::default()
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Faults)) {
+        if let Some(faults) = &self.faults {
+            faults.send_modify(change);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.faults = None; // which ends `accept`
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, target: u16, mut faults: watch::Receiver<Faults>) {
+    let listener = TcpListener::from_std(listener).expect("a listening socket");
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                tokio::spawn(connection(client, target, faults.clone()));
+            }
+            // An error: the Proxy is gone.
+            changed = faults.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn connection(client: TcpStream, target: u16, faults: watch::Receiver<Faults>) {
+    let mut cut = faults.clone();
+    let cut = cut.wait_for(|faults| faults.cut);
+    let forward = async {
+        let server = TcpStream::connect(("127.0.0.1", target)).await?;
+        // Else the proxy would add delays of its own (Nagle) to small requests.
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        tokio::try_join!(
+            pump(from_client, to_server, faults.clone(), Direction::Requests),
+            pump(from_server, to_client, faults.clone(), Direction::Replies),
+        )
+    };
+    tokio::select! {
+        biased;
+        _ = cut => {}
+        _ = forward => {}
+    }
+}
+
+/// One direction. Reading and writing are apart, so that a delay holds back no later bytes more than its own length, and a held
+/// direction goes on taking bytes in, as the sender's kernel would.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut faults: watch::Receiver<Faults>,
+    direction: Direction,
+) -> std::io::Result<()> {
+    let (arrived, mut due) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let seen = faults.clone();
+    let read = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let n = from.read(&mut buffer).await?;
+            let at = Instant::now() + seen.borrow().delay;
+            // An empty piece is the end of the stream, which is late like everything else.
+            let _ = arrived.send((at, buffer[..n].to_vec()));
+            if n == 0 {
+                return Ok(());
+            }
+        }
+    };
+    let write = async move {
+        while let Some((at, bytes)) = due.recv().await {
+            sleep_until(at).await;
+            let _ = faults.wait_for(|faults| !faults.holds(direction)).await;
+            if bytes.is_empty() {
+                to.shutdown().await?;
+            } else {
+                to.write_all(&bytes).await?;
+            }
+        }
+        Ok(())
+    };
+    tokio::try_join!(read, write).map(|_| ())
+}

@@ -1,0 +1,523 @@
+//! One real server process, with everything that can befall it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use redis::FromRedisValue;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::keeper;
+use super::port::Port;
+use super::tls::Certificates;
+
+/// How long a server may take to answer, to stop or to catch up with its master. Far more than it needs: who waits this long
+/// hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Redis,
+    Valkey,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 2] = [Kind::Redis, Kind::Valkey];
+
+    fn binary(self) -> PathBuf {
+        let (name, variable) = match self {
+            Kind::Redis => ("redis-server", "QUORATE_TEST_REDIS"),
+            Kind::Valkey => ("valkey-server", "QUORATE_TEST_VALKEY"),
+        };
+        let binary = match std::env::var_os(variable) {
+            Some(path) => PathBuf::from(path),
+            None => Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("target/servers")
+                .join(name),
+        };
+        assert!(
+            binary.exists(),
+            "no {} there: run tests/install-servers.sh (make test does)",
+            binary.display()
+        );
+        binary
+    }
+}
+
+/// What a server is started with. The default is what quorate wants of a master: no persistence, no eviction.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    kind: Kind,
+    password: Option<String>,
+    tls: Option<Certificates>,
+    cluster: bool,
+    appendonly: bool,
+    save: String,
+    maxmemory_policy: String,
+    lines: Vec<String>,
+}
+
+impl ServerOptions {
+    pub fn new(kind: Kind) -> ServerOptions {
+        ServerOptions {
+            kind,
+            password: None,
+            tls: None,
+            cluster: false,
+            appendonly: false,
+            save: String::new(),
+            maxmemory_policy: "noeviction".into(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The default user's password. Letters and digits only: it goes into URLs as it is.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// One more user, as in `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be said several times.
+    pub fn acl(self, user: &str) -> Self {
+        self.config(&format!("user {user}"))
+    }
+
+    pub fn maxmemory_policy(mut self, policy: &str) -> Self {
+        self.maxmemory_policy = policy.into();
+        self
+    }
+
+    /// TLS on the port, nothing else there. (The harness itself goes through the unix socket.)
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        assert!(
+            self.kind == Kind::Redis,
+            "the valkey-server that tests/install-servers.sh brings is built without TLS"
+        );
+        self.tls = Some(certificates.clone());
+        self
+    }
+
+    pub fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self
+    }
+
+    /// When to write dump.rdb, as in the configuration file: `"60 1"`.
+    pub fn save(mut self, rule: &str) -> Self {
+        self.save = rule.into();
+        self
+    }
+
+    /// Every write is on disk before it is answered: `kill9` and `start_again` lose nothing.
+    pub fn appendonly(mut self) -> Self {
+        self.appendonly = true;
+        self
+    }
+
+    /// Any line of the configuration file: `"maxmemory 2mb"`. May be said several times.
+    pub fn config(mut self, line: &str) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Starts it, and returns when it answers.
+    pub fn start(self) -> Server {
+        for _ in 0..10 {
+            let server = Server {
+                options: self.clone(),
+                port: Port::claim(),
+                cluster_port: self.cluster.then(Port::claim),
+                dir: tempfile::Builder::new()
+                    .prefix("quorate-test-")
+                    .tempdir()
+                    .expect("a temporary directory"),
+                process: Mutex::new(None),
+            };
+            server.write_config();
+            match server.launch() {
+                Ok(()) => return server,
+                // Someone who knows nothing of our claims was faster: not this server's fault, try another port.
+                Err(why) if why.contains("Address already in use") => continue,
+                Err(why) => panic!("{why}"),
+            }
+        }
+        panic!("ten ports in a row were taken by others");
+    }
+}
+
+/// A running server (or one that a test has put down). Dropping it kills the process and deletes its files.
+///
+/// All methods take `&self`, so that a test can put servers down while others talk to them. `conn`, `cmd` and `keys` are the
+/// test's own way in, through a unix socket beside the port: they see the server as it is, whatever stands before the port.
+pub struct Server {
+    options: ServerOptions,
+    port: Port,
+    cluster_port: Option<Port>,
+    dir: TempDir,
+    /// None while it is down.
+    process: Mutex<Option<Child>>,
+}
+
+// Where it is.
+impl Server {
+    pub fn start(kind: Kind) -> Server {
+        ServerOptions::new(kind).start()
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.options.kind
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// As the default user, with its password if it has one.
+    pub fn url(&self) -> String {
+        self.url_through(self.port())
+    }
+
+    /// As another user, or with another password.
+    pub fn url_with(&self, user: &str, password: &str) -> String {
+        format!(
+            "{}://{user}:{password}@127.0.0.1:{}",
+            self.scheme(),
+            self.port()
+        )
+    }
+
+    /// The unix socket, which every server here has beside its port.
+    pub fn unix_url(&self) -> String {
+        let path = self.socket().display().to_string();
+        match &self.options.password {
+            Some(password) => format!("unix://{path}?pass={password}"),
+            None => format!("unix://{path}"),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The process, which must be up.
+    pub fn pid(&self) -> u32 {
+        let process = self.process();
+        process.as_ref().expect("the server is down").id()
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.process().is_some()
+    }
+
+    /// The same URL with another port: for what stands between a client and this server.
+    pub(super) fn url_through(&self, port: u16) -> String {
+        let scheme = self.scheme();
+        match &self.options.password {
+            Some(password) => format!("{scheme}://:{password}@127.0.0.1:{port}"),
+            None => format!("{scheme}://127.0.0.1:{port}"),
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.options.tls.is_some() {
+            "rediss"
+        } else {
+            "redis"
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("server.sock")
+    }
+}
+
+// What can be asked of it.
+impl Server {
+    /// A fresh connection, as the default user. It gives up when the server is silent for 5 s (SIGSTOP), so that no test hangs.
+    pub fn conn(&self) -> redis::Connection {
+        self.try_conn()
+            .unwrap_or_else(|error| panic!("{self}: {error}"))
+    }
+
+    /// One command on a connection of its own; an error reply ends the test.
+    pub fn cmd(&self, words: &[&str]) -> redis::Value {
+        self.try_cmd(words)
+            .unwrap_or_else(|error| panic!("{self}: {words:?}: {error}"))
+    }
+
+    /// One command, for those that may be refused.
+    pub fn try_cmd(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        command.query(&mut self.try_conn()?)
+    }
+
+    /// All keys, each with its remaining time in ms (-1: stays forever), sorted.
+    pub fn keys(&self) -> Vec<(String, i64)> {
+        let mut conn = self.conn();
+        let names: Vec<Vec<u8>> = redis::cmd("KEYS")
+            .arg("*")
+            .query(&mut conn)
+            .unwrap_or_else(|error| panic!("{self}: KEYS: {error}"));
+        let mut keys = Vec::new();
+        for name in names {
+            let pttl: i64 = redis::cmd("PTTL")
+                .arg(&name)
+                .query(&mut conn)
+                .unwrap_or_else(|error| panic!("{self}: PTTL: {error}"));
+            // -2: it expired since it was listed.
+            if pttl != -2 {
+                keys.push((String::from_utf8_lossy(&name).into_owned(), pttl));
+            }
+        }
+        keys.sort();
+        keys
+    }
+
+    /// One field of INFO, as `run_id` or `master_link_status`.
+    pub fn info(&self, field: &str) -> Option<String> {
+        let info: String = FromRedisValue::from_redis_value(self.cmd(&["INFO"])).expect("text");
+        info.lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+            .map(str::to_owned)
+    }
+
+    fn try_conn(&self) -> redis::RedisResult<redis::Connection> {
+        let conn = redis::Client::open(self.unix_url())?.get_connection_with_timeout(PATIENCE)?;
+        conn.set_read_timeout(Some(PATIENCE))?;
+        Ok(conn)
+    }
+}
+
+// What can befall it.
+impl Server {
+    /// Ends it as a power cut would. Nothing happens if it is down.
+    pub fn kill9(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.kill().expect("our own child");
+            process.wait().expect("our own child");
+        }
+    }
+
+    /// Ends it as an operator would, by SIGTERM.
+    pub fn shutdown(&self) {
+        let Some(mut process) = self.process().take() else {
+            return;
+        };
+        signal(&process, Signal::TERM);
+        signal(&process, Signal::CONT); // a stopped process would not hear the first
+        let deadline = Instant::now() + PATIENCE;
+        while process.try_wait().expect("our own child").is_none() {
+            if Instant::now() > deadline {
+                let _ = process.kill();
+                let _ = process.wait();
+                panic!("{self} does not end by SIGTERM:\n{}", self.log_tail());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Starts it after `kill9` or `shutdown`, on the same port, with what it finds of its old files.
+    pub fn start_again(&self) {
+        assert!(!self.is_up(), "{self} is up");
+        if let Err(why) = self.launch() {
+            panic!("{why}");
+        }
+    }
+
+    /// Kills it and starts it without any memory, on the same port.
+    pub fn restart_empty(&self) {
+        self.kill9();
+        self.forget();
+        self.start_again();
+    }
+
+    /// Puts what it has in memory now aside, for `restart_with_snapshot`.
+    pub fn save_snapshot(&self) {
+        self.cmd(&["SAVE"]);
+        fs::copy(self.dump(), self.snapshot()).expect("SAVE has written dump.rdb");
+    }
+
+    /// Kills it and starts it with the memory of `save_snapshot`, on the same port: what it answered since is forgotten.
+    pub fn restart_with_snapshot(&self) {
+        assert!(
+            !self.options.appendonly,
+            "with appendonly a server does not read dump.rdb"
+        );
+        self.kill9();
+        fs::copy(self.snapshot(), self.dump()).expect("save_snapshot() comes first");
+        self.start_again();
+    }
+
+    /// The whole process hangs; its connections stay open.
+    pub fn sigstop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn sigcont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Makes it a replica of `master`, and returns when it has the master's data (and has lost its own).
+    pub fn replicaof(&self, master: &Server) {
+        assert!(master.options.tls.is_none(), "not made for TLS");
+        if let Some(password) = &master.options.password {
+            self.cmd(&["CONFIG", "SET", "masterauth", password]);
+        }
+        self.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+        let deadline = Instant::now() + PATIENCE;
+        while self.info("master_link_status").as_deref() != Some("up") {
+            assert!(
+                Instant::now() < deadline,
+                "{self} does not become a replica of {master}:\n{}",
+                self.log_tail()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn replicaof_no_one(&self) {
+        self.cmd(&["REPLICAOF", "NO", "ONE"]);
+    }
+
+    fn signal(&self, what: Signal) {
+        let process = self.process();
+        signal(process.as_ref().expect("the server is down"), what);
+    }
+}
+
+// How it comes up.
+impl Server {
+    fn write_config(&self) {
+        let options = &self.options;
+        let port = self.port();
+        let mut config = String::new();
+        let mut line = |text: std::fmt::Arguments| writeln!(config, "{text}").expect("a String");
+        line(format_args!("bind 127.0.0.1"));
+        line(format_args!("dir \"{}\"", self.dir.path().display()));
+        line(format_args!("unixsocket \"{}\"", self.socket().display()));
+        line(format_args!("save \"{}\"", options.save));
+        line(format_args!(
+            "maxmemory-policy {}",
+            options.maxmemory_policy
+        ));
+        // Else a master waits 5 s for more replicas before it serves the first.
+        line(format_args!("repl-diskless-sync-delay 0"));
+        match &options.tls {
+            None => line(format_args!("port {port}")),
+            Some(files) => {
+                line(format_args!("port 0\ntls-port {port}\ntls-auth-clients no"));
+                line(format_args!("tls-ca-cert-file \"{}\"", files.ca.display()));
+                line(format_args!("tls-cert-file \"{}\"", files.cert.display()));
+                line(format_args!("tls-key-file \"{}\"", files.key.display()));
+            }
+        }
+        if options.appendonly {
+            line(format_args!("appendonly yes\nappendfsync always"));
+        }
+        if let Some(cluster_port) = &self.cluster_port {
+            let bus = cluster_port.number();
+            line(format_args!("cluster-enabled yes\ncluster-port {bus}"));
+        }
+        if let Some(password) = &options.password {
+            line(format_args!("requirepass {password}"));
+        }
+        for extra in &options.lines {
+            line(format_args!("{extra}"));
+        }
+        fs::write(self.dir.path().join("server.conf"), config).expect("our own directory");
+    }
+
+    /// Starts the process and waits until it answers; the error tells why it does not.
+    fn launch(&self) -> Result<(), String> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .expect("our own directory");
+        let mut command = keeper::command(&self.options.kind.binary());
+        command
+            .arg(self.dir.path().join("server.conf"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log);
+        let process = keeper::spawn(command);
+        *self.process() = Some(process);
+
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Only this process can answer on the socket in our own directory. It opens that after its port, and ends itself
+            // when it cannot have the port: so an answer here means that the port is open too.
+            let answer = self.try_cmd(&["PING"]);
+            let Err(error) = answer else { return Ok(()) };
+            let ended = match self.process().as_mut().map(Child::try_wait) {
+                Some(Ok(None)) => None,
+                ended => Some(ended),
+            };
+            if ended.is_some() || Instant::now() > deadline {
+                self.kill9();
+                let tail = self.log_tail();
+                return Err(match ended {
+                    Some(status) => format!("{self} ended at its start ({status:?}):\n{tail}"),
+                    None => format!("{self} does not answer PING ({error}):\n{tail}"),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn forget(&self) {
+        let _ = fs::remove_file(self.dump());
+        let _ = fs::remove_dir_all(self.dir.path().join("appendonlydir"));
+        let _ = fs::remove_file(self.dir.path().join("nodes.conf"));
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("server.log")
+    }
+
+    fn dump(&self) -> PathBuf {
+        self.dir.path().join("dump.rdb")
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.dir.path().join("snapshot.rdb")
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        // A test that panicked elsewhere must still be able to clean up.
+        self.process
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} on 127.0.0.1:{}", self.options.kind, self.port())
+    }
+}
+
+/// The child is not waited for yet, so its pid cannot have become another process's.
+fn signal(process: &Child, what: Signal) {
+    kill_process(Pid::from_child(process), what).expect("our own child");
+}

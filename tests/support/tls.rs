@@ -1,0 +1,63 @@
+//! Throw-away certificates for a server on 127.0.0.1, made by the `openssl` command.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Paths of PEM files. A client needs `ca` only.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    pub ca: PathBuf,
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Makes a certificate authority and a certificate for 127.0.0.1 and localhost in `dir`, valid for two days.
+pub fn certificates(dir: &Path) -> Certificates {
+    // Its own configuration, so that no machine's openssl.cnf adds extensions; rustls insists on version 3 certificates, on
+    // names in subjectAltName, and on a server certificate that is not an authority itself.
+    let config = dir.join("openssl.cnf");
+    let text = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = quorate test\n\
+                [ca]\nbasicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyCertSign, cRLSign\n\
+                subjectKeyIdentifier = hash\n\
+                [server]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth\n\
+                subjectAltName = IP:127.0.0.1, DNS:localhost\n";
+    std::fs::write(&config, text).expect("a directory that can be written to");
+
+    let request = "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let config = "-config openssl.cnf";
+    let sign = "x509 -req -days 2 -extfile openssl.cnf";
+    openssl(
+        dir,
+        &format!("{request} {config} -x509 -days 2 -extensions ca -keyout ca.key -out ca.crt"),
+    );
+    openssl(
+        dir,
+        &format!("{request} {config} -keyout server.key -out server.csr"),
+    );
+    openssl(
+        dir,
+        &format!(
+            "{sign} -in server.csr -extensions server -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt"
+        ),
+    );
+    Certificates {
+        ca: dir.join("ca.crt"),
+        cert: dir.join("server.crt"),
+        key: dir.join("server.key"),
+    }
+}
+
+fn openssl(dir: &Path, arguments: &str) {
+    let output = Command::new("openssl")
+        .args(arguments.split_whitespace())
+        .current_dir(dir)
+        .output()
+        .unwrap_or_else(|error| {
+            panic!("cannot run openssl ({error}): run tests/install-servers.sh (make test does)")
+        });
+    assert!(
+        output.status.success(),
+        "openssl {arguments}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
