@@ -1,4 +1,5 @@
-//! The harness itself: every fault that other tests rely on must really happen, or those tests prove nothing.
+//! The harness itself: every fault that other tests rely on must really happen, or those tests
+//! prove nothing.
 
 #![allow(
     clippy::expect_used,
@@ -347,7 +348,8 @@ fn a_start_that_fails_says_why() {
         let why = panic_text(|| drop(ServerOptions::new(kind).config("nonsense 1").start()));
         assert!(why.contains("nonsense"), "{why}");
     }
-    // A port that someone else took is no reason to fail at once: another is tried. Here all are the same taken one.
+    // A port that someone else took is no reason to fail at once: another is tried. Here all are
+    // the same taken one.
     let taken = Server::start(Kind::Redis);
     let same = ServerOptions::new(Kind::Redis).config(&format!("port {}", taken.port()));
     let why = catch_unwind(|| drop(same.start())).expect_err("should have panicked");

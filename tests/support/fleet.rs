@@ -21,9 +21,9 @@ impl Fleet {
         self.iter().map(Server::url).collect()
     }
 
-    /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node and remaining time. (Keys
-    /// that stay forever, as token counters, are no lock.) Nodes which are down are skipped; one that is stopped ends the test,
-    /// for nobody knows what it holds.
+    /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node
+    /// and remaining time. (Keys that stay forever, as token counters, are no lock.) Nodes which
+    /// are down are skipped; one that is stopped ends the test, for nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.iter().filter(|server| server.is_up()) {
@@ -36,7 +36,8 @@ impl Fleet {
         found
     }
 
-    /// The same after giving the background work (rollbacks, dropped leases) up to `patience` to clean up.
+    /// The same after giving the background work (rollbacks, dropped leases) up to `patience` to
+    /// clean up.
     pub fn leftover_locks_after(&self, patience: Duration, prefix: &str) -> Vec<String> {
         let deadline = Instant::now() + patience;
         loop {

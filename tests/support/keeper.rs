@@ -1,7 +1,9 @@
-//! Starts server processes so that none outlives the test process, however that ends (panic, abort, `kill -9`).
+//! Starts server processes so that none outlives the test process, however that ends (panic, abort,
+//! `kill -9`).
 //!
-//! The kernel sends the child a SIGKILL when its parent ends (PR_SET_PDEATHSIG). "Parent" is the thread that spawned it, and the
-//! threads of tests come and go: so one keeper thread, which lives as long as the process, spawns them all.
+//! The kernel sends the child a SIGKILL when its parent ends (PR_SET_PDEATHSIG). "Parent" is the
+//! thread that spawned it, and the threads of tests come and go: so one keeper thread, which lives
+//! as long as the process, spawns them all.
 
 use std::io;
 use std::path::Path;
@@ -13,8 +15,8 @@ type Order = (Command, Sender<io::Result<Child>>);
 
 /// A command that runs `program` and dies with this process; to be given to [`spawn`].
 pub fn command(program: &Path) -> Command {
-    // setpriv (util-linux) sets the signal and then becomes the program, under the same pid. To set it between fork and exec
-    // ourselves would need unsafe code.
+    // setpriv (util-linux) sets the signal and then becomes the program, under the same pid. To set
+    // it between fork and exec ourselves would need unsafe code.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command

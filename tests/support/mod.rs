@@ -1,4 +1,5 @@
-//! Real servers for the integration tests: `mod support;` in a test file, then `Server::start(Kind::Redis)`.
+//! Real servers for the integration tests: `mod support;` in a test file, then
+//! `Server::start(Kind::Redis)`.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -8,10 +9,12 @@
 //! | `tls` | throw-away certificates |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
 
-// Every test file compiles this module into a program of its own and uses only a part of it; what one file leaves unused is
-// another's tool. So neither "never used" nor "not reachable from outside" says anything here.
+// Every test file compiles this module into a program of its own and uses only a part of it; what
+// one file leaves unused is another's tool. So neither "never used" nor "not reachable from
+// outside" says anything here.
 #![allow(dead_code, unreachable_pub, unused_imports)]
-// A harness that cannot do its work must end the test at once, with the reason: panics are its error handling.
+// A harness that cannot do its work must end the test at once, with the reason: panics are its
+// error handling.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

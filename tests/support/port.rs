@@ -1,7 +1,8 @@
 //! A TCP port on 127.0.0.1 that is ours even while nothing listens on it.
 //!
-//! A server that is down for a moment must come back on the same port, and test processes run side by side: without a claim
-//! another test could take the port of a killed server, and answer in its name.
+//! A server that is down for a moment must come back on the same port, and test processes run side
+//! by side: without a claim another test could take the port of a killed server, and answer in its
+//! name.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,16 +13,16 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 /// A claimed port; free for others when it is dropped, or when this process ends in whatever way.
 pub struct Port {
     number: u16,
-    // An abstract socket named after the port. The kernel lets one process have it, and gives it back by itself: no lock file
-    // that a killed test could leave behind.
+    // An abstract socket named after the port. The kernel lets one process have it, and gives it
+    // back by itself: no lock file that a killed test could leave behind.
     _claim: UnixListener,
 }
 
 impl Port {
     /// Claims a port on which nothing listens right now.
     pub fn claim() -> Port {
-        // Below the ports that the kernel hands out to outgoing connections (from 32768 on): one of those could sit on ours
-        // while the server is down.
+        // Below the ports that the kernel hands out to outgoing connections (from 32768 on): one of
+        // those could sit on ours while the server is down.
         const FIRST: u16 = 20_000;
         const COUNT: u64 = 10_000;
 

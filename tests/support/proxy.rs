@@ -1,6 +1,7 @@
 //! The network between a client and one server, with its faults.
 //!
-//! It runs on a thread and a runtime of its own: a test that blocks or stops its own runtime must not slow the network down.
+//! It runs on a thread and a runtime of its own: a test that blocks or stops its own runtime must
+//! not slow the network down.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -88,8 +89,8 @@ impl Proxy {
         self.change(|faults| faults.cut = true);
     }
 
-    /// Silence: connections are accepted, nothing goes through. What was sent is kept, as TCP keeps it through a partition, and
-    /// arrives, late, when this ends.
+    /// Silence: connections are accepted, nothing goes through. What was sent is kept, as TCP keeps
+    /// it through a partition, and arrives, late, when this ends.
     pub fn blackhole(&self, on: bool) {
         self.change(|faults| {
             faults.hold_requests = on;
@@ -164,8 +165,8 @@ async fn connection(client: TcpStream, target: u16, faults: watch::Receiver<Faul
     }
 }
 
-/// One direction. Reading and writing are apart, so that a delay holds back no later bytes more than its own length, and a held
-/// direction goes on taking bytes in, as the sender's kernel would.
+/// One direction. Reading and writing are apart, so that a delay holds back no later bytes more
+/// than its own length, and a held direction goes on taking bytes in, as the sender's kernel would.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

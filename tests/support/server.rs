@@ -15,8 +15,8 @@ use super::keeper;
 use super::port::Port;
 use super::tls::Certificates;
 
-/// How long a server may take to answer, to stop or to catch up with its master. Far more than it needs: who waits this long
-/// hangs.
+/// How long a server may take to answer, to stop or to catch up with its master. Far more than it
+/// needs: who waits this long hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,8 @@ impl Kind {
     }
 }
 
-/// What a server is started with. The default is what quorate wants of a master: no persistence, no eviction.
+/// What a server is started with. The default is what quorate wants of a master: no persistence, no
+/// eviction.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     kind: Kind,
@@ -81,7 +82,8 @@ impl ServerOptions {
         self
     }
 
-    /// One more user, as in `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be said several times.
+    /// One more user, as in `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be said several
+    /// times.
     pub fn acl(self, user: &str) -> Self {
         self.config(&format!("user {user}"))
     }
@@ -140,7 +142,8 @@ impl ServerOptions {
             server.write_config();
             match server.launch() {
                 Ok(()) => return server,
-                // Someone who knows nothing of our claims was faster: not this server's fault, try another port.
+                // Someone who knows nothing of our claims was faster: not this server's fault, try
+                // another port.
                 Err(why) if why.contains("Address already in use") => continue,
                 Err(why) => panic!("{why}"),
             }
@@ -149,10 +152,12 @@ impl ServerOptions {
     }
 }
 
-/// A running server (or one that a test has put down). Dropping it kills the process and deletes its files.
+/// A running server (or one that a test has put down). Dropping it kills the process and deletes
+/// its files.
 ///
-/// All methods take `&self`, so that a test can put servers down while others talk to them. `conn`, `cmd` and `keys` are the
-/// test's own way in, through a unix socket beside the port: they see the server as it is, whatever stands before the port.
+/// All methods take `&self`, so that a test can put servers down while others talk to them. `conn`,
+/// `cmd` and `keys` are the test's own way in, through a unix socket beside the port: they see the
+/// server as it is, whatever stands before the port.
 pub struct Server {
     options: ServerOptions,
     port: Port,
@@ -237,7 +242,8 @@ impl Server {
 
 // What can be asked of it.
 impl Server {
-    /// A fresh connection, as the default user. It gives up when the server is silent for 5 s (SIGSTOP), so that no test hangs.
+    /// A fresh connection, as the default user. It gives up when the server is silent for 5 s
+    /// (SIGSTOP), so that no test hangs.
     pub fn conn(&self) -> redis::Connection {
         self.try_conn()
             .unwrap_or_else(|error| panic!("{self}: {error}"))
@@ -323,7 +329,8 @@ impl Server {
         }
     }
 
-    /// Starts it after `kill9` or `shutdown`, on the same port, with what it finds of its old files.
+    /// Starts it after `kill9` or `shutdown`, on the same port, with what it finds of its old
+    /// files.
     pub fn start_again(&self) {
         assert!(!self.is_up(), "{self} is up");
         if let Err(why) = self.launch() {
@@ -344,7 +351,8 @@ impl Server {
         fs::copy(self.dump(), self.snapshot()).expect("SAVE has written dump.rdb");
     }
 
-    /// Kills it and starts it with the memory of `save_snapshot`, on the same port: what it answered since is forgotten.
+    /// Kills it and starts it with the memory of `save_snapshot`, on the same port: what it
+    /// answered since is forgotten.
     pub fn restart_with_snapshot(&self) {
         assert!(
             !self.options.appendonly,
@@ -364,7 +372,8 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Makes it a replica of `master`, and returns when it has the master's data (and has lost its own).
+    /// Makes it a replica of `master`, and returns when it has the master's data (and has lost its
+    /// own).
     pub fn replicaof(&self, master: &Server) {
         assert!(master.options.tls.is_none(), "not made for TLS");
         if let Some(password) = &master.options.password {
@@ -452,8 +461,9 @@ impl Server {
 
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // Only this process can answer on the socket in our own directory. It opens that after its port, and ends itself
-            // when it cannot have the port: so an answer here means that the port is open too.
+            // Only this process can answer on the socket in our own directory. It opens that after
+            // its port, and ends itself when it cannot have the port: so an answer here means that
+            // the port is open too.
             let answer = self.try_cmd(&["PING"]);
             let Err(error) = answer else { return Ok(()) };
             let ended = match self.process().as_mut().map(Child::try_wait) {

@@ -11,10 +11,12 @@ pub struct Certificates {
     pub key: PathBuf,
 }
 
-/// Makes a certificate authority and a certificate for 127.0.0.1 and localhost in `dir`, valid for two days.
+/// Makes a certificate authority and a certificate for 127.0.0.1 and localhost in `dir`, valid for
+/// two days.
 pub fn certificates(dir: &Path) -> Certificates {
-    // Its own configuration, so that no machine's openssl.cnf adds extensions; rustls insists on version 3 certificates, on
-    // names in subjectAltName, and on a server certificate that is not an authority itself.
+    // Its own configuration, so that no machine's openssl.cnf adds extensions; rustls insists on
+    // version 3 certificates, on names in subjectAltName, and on a server certificate that is not
+    // an authority itself.
     let config = dir.join("openssl.cnf");
     let text = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = quorate test\n\
                 [ca]\nbasicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyCertSign, cRLSign\n\

@@ -1,0 +1,57 @@
+# `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image
+
+# A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
+ifeq ($(CI),true)
+export CARGO_TERM_PROGRESS_WHEN := never
+export NEXTEST_HIDE_PROGRESS_BAR := 1
+export NEXTEST_STATUS_LEVEL := slow
+endif
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 26
+
+demo: ## the whole story on in-process nodes, no server needed
+	cargo run --release --features cli --bin quorate -- demo
+
+servers: ## what the tests need: a redis-server and a Valkey 9, in target/servers
+	tests/install-servers.sh
+
+test: servers ## every test, on real servers too
+	@# nextest runs no doctests, cargo test runs all: so each says what it runs.
+	if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run --all-features; \
+	else \
+	  cargo test --all-features --lib --bins --tests --examples; \
+	fi
+	cargo test --doc --all-features
+
+# --locked: a check changes nothing, not even Cargo.lock.
+check: ## formatting, lints, documentation, every feature on its own; changes nothing
+	cargo fmt --check
+	cargo clippy --locked --all-features --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+	@# The features are additive only if each one builds without the others.
+	cargo check --locked --no-default-features
+	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
+	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"])'); \
+	for feature in $$features; do \
+	  echo "cargo check --locked --no-default-features --features $$feature"; \
+	  cargo check --locked --no-default-features --features "$$feature"; \
+	done
+
+bench: servers ## how fast, against the floor, on five real servers
+	cargo bench --bench speed --all-features
+
+docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)
+	docker/five.sh up $(if $(LOCAL),--local)
+
+docker-five-down: ## stops and removes them
+	docker/five.sh down
+
+docker-image: ## the image of LOCAL=1, made from this machine's redis-server
+	docker/image/build.sh
