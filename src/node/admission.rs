@@ -13,11 +13,15 @@ pub const FORMAT: u32 = 1;
 
 /// Z: for how long a memory must have been witnessed before it votes, in whole ms, rounded up.
 pub(crate) fn quarantine(max_ttl: Duration, margin: Duration) -> u64 {
-    let ms = |d: Duration| u64::try_from(d.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
     let max_ttl = ms(max_ttl);
     max_ttl
         .saturating_add(max_ttl.div_ceil(100))
         .saturating_add(ms(margin))
+}
+
+/// In whole ms, rounded up: what a node is told of a duration is never less than what was meant.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// What `<prefix>:open` says while the node votes; the same bytes for every node of the fleet.
@@ -45,10 +49,40 @@ pub struct BootRecord {
     pub since: u64,
 }
 
+impl BootRecord {
+    /// What `open` says where a node of this record votes.
+    pub(crate) fn guard(&self) -> String {
+        let Self {
+            format,
+            fleet,
+            max_ttl,
+            ..
+        } = self;
+        format!("{format} {fleet} {}", max_ttl.as_millis())
+    }
+
+    /// Was this memory witnessed for long enough?
+    pub(crate) fn votes(&self, margin: Duration) -> bool {
+        self.witnessed >= quarantine(self.max_ttl, margin)
+    }
+}
+
 impl fmt::Display for BootRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { format, fleet, run, id, max_ttl, witnessed, since } = self;
-        write!(f, "{format} {fleet} {run} {id} {} {witnessed} {since}", max_ttl.as_millis())
+        let Self {
+            format,
+            fleet,
+            run,
+            id,
+            max_ttl,
+            witnessed,
+            since,
+        } = self;
+        write!(
+            f,
+            "{format} {fleet} {run} {id} {} {witnessed} {since}",
+            max_ttl.as_millis()
+        )
     }
 }
 
@@ -58,8 +92,23 @@ impl FromStr for BootRecord {
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut words = text.split(' ');
         let mut next = || words.next().ok_or(());
+        let format = next()?.parse().map_err(drop)?;
+        if format != FORMAT {
+            // What else another format says, nobody here knows; its number is enough to refuse it.
+            let (run, id) = (String::new(), String::new());
+            let max_ttl = Duration::ZERO;
+            return Ok(Self {
+                format,
+                fleet: 0,
+                run,
+                id,
+                max_ttl,
+                witnessed: 0,
+                since: 0,
+            });
+        }
         let record = Self {
-            format: next()?.parse().map_err(drop)?,
+            format,
             fleet: next()?.parse().map_err(drop)?,
             run: next()?.to_owned(),
             id: next()?.to_owned(),
@@ -71,7 +120,7 @@ impl FromStr for BootRecord {
     }
 }
 
-/// What a client brings to a meeting.
+/// What a client brings to a meeting. Both `max_ttl` are of whole ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handshake {
@@ -104,7 +153,7 @@ pub struct Server {
     pub mode: String,
     /// `maxmemory_policy`.
     pub eviction: String,
-    /// `redis_version`.
+    /// `valkey_version`, or else `redis_version`.
     pub version: String,
     /// TIME in µs.
     pub time: u64,
@@ -129,18 +178,28 @@ pub(crate) fn run(run_id: &str, replid2: &str, second_offset: &str) -> String {
     format!("{run_id}/{replid2}/{second_offset}")
 }
 
-/// Whether two runs are one memory: equal, or the later one has a zeroed `replid2`.
+/// Whether two runs are one memory: equal, or of one process whose `replid2` is now zeros.
 pub(crate) fn same_run(stored: &str, now: &str) -> bool {
     if stored == now {
         return true;
     }
     match (stored.split_once('/'), now.split_once('/')) {
-        (Some((a, _)), Some((b, rest))) => a == b && rest.starts_with("00000000/"),
+        (Some((a, _)), Some((b, rest))) => a == b && rest == "00000000/-1",
         _ => false,
     }
 }
 
-/// What the handshake does to the record: the executable meaning of `lua/handshake.lua`.
+/// Whether client and node can work together now that they met. Where not, nothing is written.
+pub(crate) fn agree(record: &BootRecord, server: &Server, hello: &Handshake, rules: Rules) -> bool {
+    server.role == "master"
+        && server.mode == "standalone"
+        && record.format == FORMAT
+        && (record.fleet == hello.fleet || !rules.hold(Rule::SameFleet))
+        && record.max_ttl >= hello.max_ttl
+}
+
+/// What the handshake does to the record: the executable meaning of `lua/handshake.lua`. The record
+/// comes back as it was where client and node do not [`agree`].
 pub(crate) fn meet(
     stored: Option<&BootRecord>,
     server: &Server,
@@ -189,5 +248,11 @@ fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules)
     if !rules.hold(Rule::WitnessedByClients) {
         witnessed = witnessed.max(server.time.saturating_sub(old.since) / 1000);
     }
-    BootRecord { run: server.run.clone(), fleet: hello.fleet, max_ttl, witnessed, ..old.clone() }
+    BootRecord {
+        run: server.run.clone(),
+        fleet: hello.fleet,
+        max_ttl,
+        witnessed,
+        ..old.clone()
+    }
 }

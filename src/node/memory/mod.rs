@@ -1,1 +1,3 @@
 //! The in-process node.
+
+pub(crate) mod store;

@@ -1,0 +1,481 @@
+//! One server's memory: the executable meaning of the Lua in `redis/lua`.
+//!
+//! It knows no clock: every command comes with the node's own TIME, and keys expire by that. The same
+//! cases and random sequences run here and on real servers (`redis/conformance.rs`), answered alike.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use crate::{
+    name::Name,
+    node::{
+        admission::{self, BootRecord, Handshake, Meeting, Server},
+        command::{Answer, Command, Fault, Reply},
+    },
+    owner::Entry,
+    rules::{Rule, Rules},
+};
+
+/// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.
+const MAX_TOKEN: u64 = (1 << 53) - 1;
+
+/// Counters as old as this become the previous ones.
+const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+
+/// What INFO says of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) run_id: String,
+    pub(crate) replid2: String,
+    pub(crate) second_offset: String,
+    pub(crate) role: String,
+    pub(crate) mode: String,
+    pub(crate) eviction: String,
+    pub(crate) version: String,
+}
+
+impl Identity {
+    /// A master that was never a replica.
+    pub(crate) fn master(run_id: impl Into<String>) -> Self {
+        Self {
+            run_id: run_id.into(),
+            replid2: "0".repeat(40),
+            second_offset: "-1".into(),
+            role: "master".into(),
+            mode: "standalone".into(),
+            eviction: "noeviction".into(),
+            version: "9.0.0".into(),
+        }
+    }
+}
+
+/// All keys of a server: what a dump would hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    boot: Option<BootRecord>,
+    open: Option<String>,
+    locks: BTreeMap<Name, Lock>,
+    /// 0: `c0`, 1: `c1`; without [`Rule::RotateByAge`] the number of the week.
+    counters: BTreeMap<u64, Generation>,
+}
+
+#[derive(Clone, Debug)]
+struct Lock {
+    entry: Entry,
+    /// The last ms of TIME in which it is held: a server calls a key expired when TIME is past it.
+    until: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Generation {
+    /// `_`: the TIME at which it was begun.
+    begun: Option<u64>,
+    counters: HashMap<Name, u64>,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Store {
+    server: Identity,
+    rules: Rules,
+    keys: Snapshot,
+    readonly: bool,
+    out_of_memory: bool,
+}
+
+impl Store {
+    /// An empty server.
+    pub(crate) fn new(server: Identity, rules: Rules) -> Self {
+        Self {
+            server,
+            rules,
+            keys: Snapshot::default(),
+            readonly: false,
+            out_of_memory: false,
+        }
+    }
+
+    /// Obeys one command at `time`, the node's TIME in µs.
+    pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
+        let admitted = match command {
+            Command::Extend { .. } if !self.rules.hold(Rule::Guard) => true,
+            Command::Acquire { .. }
+            | Command::Raise { .. }
+            | Command::Extend { .. }
+            | Command::Inspect { .. }
+            | Command::Evict { .. } => self.keys.open.as_deref() == Some(guard),
+            _ => true,
+        };
+        if !admitted {
+            return Err(Fault::NotAdmitted);
+        }
+        match command {
+            Command::Handshake(hello) => self.handshake(hello, time),
+            Command::Acquire {
+                name,
+                entry,
+                ttl,
+                floor,
+            } => self.acquire(name, entry, *ttl, *floor, guard, time),
+            Command::Raise { name, entry, token } => self.raise(name, entry, *token, time),
+            Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, time),
+            Command::Release { name, entry } => self.release(name, entry, time),
+            Command::Inspect { name } => Ok(Reply::Inspected {
+                holder: self
+                    .live(name, time)
+                    .map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(time)))),
+                counter: self.counter(name, time),
+            }),
+            Command::Evict { name } => self.evict(name, time),
+            Command::Survey => Ok(Reply::Surveyed(self.locks(time).next().is_some())),
+            Command::Admit {
+                run,
+                id,
+                max_ttl,
+                witnessed,
+            } => self.admit(run, id, *max_ttl, *witnessed),
+            Command::Disconnect { .. } => Ok(Reply::Disconnected(false)),
+            Command::LoadScripts => Ok(Reply::Loaded),
+        }
+    }
+
+    /// A copy of all keys.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.keys.clone()
+    }
+
+    /// Puts all keys back as they were.
+    pub(crate) fn restore(&mut self, keys: Snapshot) {
+        self.keys = keys;
+    }
+
+    /// FLUSHALL.
+    pub(crate) fn flush(&mut self) {
+        self.keys = Snapshot::default();
+    }
+
+    /// A new process: another run, no keys, no fault.
+    pub(crate) fn restart(&mut self, run_id: impl Into<String>) {
+        let Identity {
+            mode,
+            eviction,
+            version,
+            ..
+        } = self.server.clone();
+        let server = Identity {
+            mode,
+            eviction,
+            version,
+            ..Identity::master(run_id)
+        };
+        *self = Self::new(server, self.rules);
+    }
+
+    /// What INFO says, to be changed: a demotion, a promotion, another policy.
+    pub(crate) fn server_mut(&mut self) -> &mut Identity {
+        &mut self.server
+    }
+
+    /// Every write fails with READONLY.
+    pub(crate) fn set_readonly(&mut self, on: bool) {
+        self.readonly = on;
+    }
+
+    /// Every write but DEL and PEXPIRE fails with OOM.
+    pub(crate) fn set_out_of_memory(&mut self, on: bool) {
+        self.out_of_memory = on;
+    }
+
+    /// Every lock that is held at `time`: name, entry, remaining time.
+    pub(crate) fn locks(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry, Duration)> {
+        self.keys
+            .locks
+            .iter()
+            .filter(move |(_, lock)| lock.lives(time))
+            .map(move |(name, lock)| (name, &lock.entry, lock.left(time)))
+    }
+
+    fn handshake(&mut self, hello: &Handshake, time: u64) -> Answer {
+        let Identity {
+            run_id,
+            replid2,
+            second_offset,
+            role,
+            mode,
+            eviction,
+            version,
+        } = &self.server;
+        let server = Server {
+            run: admission::run(run_id, replid2, second_offset),
+            role: role.clone(),
+            mode: mode.clone(),
+            eviction: eviction.clone(),
+            version: version.clone(),
+            time,
+        };
+        let stored = self.keys.boot.as_ref();
+        let record = admission::meet(stored, &server, hello, self.rules);
+        let agreed = record
+            .as_ref()
+            .filter(|r| admission::agree(r, &server, hello, self.rules));
+        let mut open = false;
+        if let Some(agreed) = agreed {
+            let guard = agreed.guard();
+            open = agreed.votes(hello.margin);
+            let (stands, right) = (
+                self.keys.open.is_some(),
+                self.keys.open.as_ref() == Some(&guard),
+            );
+            // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+            let close = stands && !(open && right);
+            if close {
+                self.may_delete()?;
+                self.keys.open = None;
+            }
+            let set = open && !right;
+            // After a first write a script is not stopped any more.
+            if (stored != Some(agreed) || set) && !close {
+                self.may_write()?;
+            }
+            self.keys.boot = Some(agreed.clone());
+            if set {
+                self.keys.open = Some(guard);
+            }
+        }
+        Ok(Reply::Met(Box::new(Meeting {
+            server,
+            record,
+            open,
+        })))
+    }
+
+    fn acquire(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        floor: u64,
+        guard: &str,
+        time: u64,
+    ) -> Answer {
+        let counter = self.counter(name, time);
+        let cap = time.saturating_add(max_ttl_us(guard));
+        let floor = match floor {
+            floor if floor <= cap => floor,
+            _ if self.rules.hold(Rule::ProposalCapped) => cap,
+            _ => 0,
+        };
+        let token = self.larger(counter.saturating_add(1), floor);
+        let holder = self.live(name, time).map(|lock| lock.left(time));
+        if token <= MAX_TOKEN {
+            // SET is refused before the server looks whether the key is there.
+            self.may_write()?;
+        } else if holder.is_none() {
+            return Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()));
+        }
+        if let Some(remaining) = holder {
+            return Ok(Reply::Held {
+                remaining: Some(remaining),
+                counter,
+            });
+        }
+        self.hold(name, entry, ttl, time);
+        let current = self.begin(time);
+        self.write_counter(current, name, token);
+        Ok(Reply::Granted(token))
+    }
+
+    fn raise(&mut self, name: &Name, entry: &Entry, token: u64, time: u64) -> Answer {
+        if self
+            .live(name, time)
+            .is_none_or(|lock| lock.entry != *entry)
+        {
+            return Ok(Reply::Lost);
+        }
+        let counter = self.counter(name, time);
+        let raised = self.larger(counter, token);
+        if raised != counter {
+            self.may_write()?;
+            let (current, _) = self.generations(time);
+            self.write_counter(current, name, raised);
+        }
+        Ok(Reply::Raised(raised))
+    }
+
+    fn extend(&mut self, name: &Name, entry: &Entry, ttl: Duration, time: u64) -> Answer {
+        let left = match self.live(name, time) {
+            Some(lock) if lock.entry == *entry => lock.left(time),
+            None if !self.rules.hold(Rule::NeverRecreate) => Duration::ZERO,
+            _ => return Ok(Reply::Lost),
+        };
+        self.may_delete()?; // PEXPIRE too is allowed to a full server
+        if ttl > left || !self.rules.hold(Rule::NeverShorten) {
+            self.hold(name, entry, ttl, time);
+        }
+        Ok(Reply::Extended)
+    }
+
+    fn release(&mut self, name: &Name, entry: &Entry, time: u64) -> Answer {
+        if !self.rules.hold(Rule::DeleteFirst) {
+            self.may_write()?;
+        }
+        if self
+            .live(name, time)
+            .is_none_or(|lock| lock.entry != *entry)
+        {
+            return Ok(Reply::Released(false));
+        }
+        self.may_delete()?;
+        self.keys.locks.remove(name);
+        Ok(Reply::Released(true))
+    }
+
+    fn evict(&mut self, name: &Name, time: u64) -> Answer {
+        let held = self.live(name, time).is_some();
+        if held {
+            self.may_delete()?;
+            self.keys.locks.remove(name);
+        }
+        Ok(Reply::Evicted(held))
+    }
+
+    fn admit(&mut self, run: &str, id: &str, max_ttl: Duration, witnessed: u64) -> Answer {
+        let Some(mut record) = self.keys.boot.clone() else {
+            return Ok(Reply::Admitted(false));
+        };
+        if record.format != admission::FORMAT
+            || record.run != run
+            || record.id != id
+            || record.max_ttl > max_ttl
+        {
+            return Ok(Reply::Admitted(false));
+        }
+        self.may_write()?;
+        record.max_ttl = max_ttl;
+        record.witnessed = witnessed;
+        self.keys.open = Some(record.guard());
+        self.keys.boot = Some(record);
+        Ok(Reply::Admitted(true))
+    }
+
+    /// What a replica refuses: any write.
+    fn may_delete(&self) -> Result<(), Fault> {
+        if self.readonly || self.server.role != "master" {
+            let text = "READONLY You can't write against a read only replica.";
+            return Err(Fault::Error(text.into()));
+        }
+        Ok(())
+    }
+
+    /// What a full server refuses too: a write that may need memory.
+    fn may_write(&self) -> Result<(), Fault> {
+        self.may_delete()?;
+        if self.out_of_memory {
+            let text = "OOM command not allowed when used memory > 'maxmemory'.";
+            return Err(Fault::Error(text.into()));
+        }
+        Ok(())
+    }
+
+    fn live(&self, name: &Name, time: u64) -> Option<&Lock> {
+        self.keys.locks.get(name).filter(|lock| lock.lives(time))
+    }
+
+    fn hold(&mut self, name: &Name, entry: &Entry, ttl: Duration, time: u64) {
+        let until = (time / 1000).saturating_add(admission::ms(ttl));
+        self.keys.locks.insert(
+            name.clone(),
+            Lock {
+                entry: entry.clone(),
+                until,
+            },
+        );
+    }
+
+    /// The keys of the counters that are written at `time`, and of those before them.
+    fn generations(&self, time: u64) -> (u64, u64) {
+        if self.rules.hold(Rule::RotateByAge) {
+            (0, 1)
+        } else {
+            (time / WEEK_US, (time / WEEK_US).saturating_sub(1))
+        }
+    }
+
+    fn counter(&self, name: &Name, time: u64) -> u64 {
+        let (current, previous) = self.generations(time);
+        let read = |key| {
+            self.keys
+                .counters
+                .get(&key)
+                .and_then(|g| g.counters.get(name))
+                .copied()
+        };
+        self.larger(read(current).unwrap_or(0), read(previous).unwrap_or(0))
+    }
+
+    /// Moves counters that are older than a week back, and returns the key of the current ones.
+    fn begin(&mut self, time: u64) -> u64 {
+        let (current, previous) = self.generations(time);
+        let begun = self.keys.counters.get(&current).and_then(|g| g.begun);
+        let old = begun.is_some_and(|begun| time.saturating_sub(begun) > WEEK_US);
+        if old && self.rules.hold(Rule::RotateByAge) {
+            if let Some(counters) = self.keys.counters.remove(&current) {
+                self.keys.counters.insert(previous, counters);
+            }
+        }
+        self.keys
+            .counters
+            .entry(current)
+            .or_default()
+            .begun
+            .get_or_insert(time);
+        current
+    }
+
+    fn write_counter(&mut self, generation: u64, name: &Name, token: u64) {
+        let written = if self.rules.hold(Rule::AllDigits) {
+            token
+        } else {
+            fourteen_digits(token)
+        };
+        let generation = self.keys.counters.entry(generation).or_default();
+        generation.counters.insert(name.clone(), written);
+    }
+
+    fn larger(&self, a: u64, b: u64) -> u64 {
+        if self.rules.hold(Rule::NumericCounters) {
+            a.max(b)
+        } else if a.to_string() > b.to_string() {
+            a
+        } else {
+            b
+        }
+    }
+}
+
+impl Lock {
+    fn lives(&self, time: u64) -> bool {
+        time / 1000 <= self.until
+    }
+
+    fn left(&self, time: u64) -> Duration {
+        Duration::from_millis(self.until.saturating_sub(time / 1000))
+    }
+}
+
+/// The last word of "format N max_ttl", in µs.
+fn max_ttl_us(guard: &str) -> u64 {
+    let ms = guard
+        .rsplit(' ')
+        .next()
+        .and_then(|word| word.parse::<u64>().ok());
+    ms.unwrap_or(0).saturating_mul(1000)
+}
+
+/// What is left of a number that Lua wrote by `tostring`: `%.14g`.
+fn fourteen_digits(n: u64) -> u64 {
+    let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(13));
+    n.saturating_add(unit / 2) / unit * unit
+}

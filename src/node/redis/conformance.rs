@@ -1,0 +1,1 @@
+//! The same cases on memory and on real servers.

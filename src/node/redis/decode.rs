@@ -1,0 +1,166 @@
+//! Replies of a server (RESP3) as answers.
+
+use std::time::Duration;
+
+use redis_protocol::resp3::types::OwnedFrame;
+
+use crate::node::{
+    admission::{Meeting, Server},
+    command::{Answer, Command, Fault, Reply},
+};
+
+/// What the server's reply says. `LoadScripts` has many replies: the first error, or else the last.
+pub(crate) fn answer(command: &Command, frame: OwnedFrame) -> Answer {
+    if let Some(text) = error(&frame) {
+        return Err(fault(text));
+    }
+    reply(command, &frame)
+        .ok_or_else(|| Fault::Error(format!("not an answer to {}: {frame:?}", name(command))))
+}
+
+fn error(frame: &OwnedFrame) -> Option<String> {
+    match frame {
+        OwnedFrame::SimpleError { data, .. } => Some(data.clone()),
+        OwnedFrame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    }
+}
+
+/// Nothing was done: so the scripts' own word, and the server's word for a script it has not.
+fn fault(text: String) -> Fault {
+    // A server puts "ERR " before an error of one word.
+    let word = text.strip_prefix("ERR ").unwrap_or(&text);
+    if word.starts_with("NOT_ADMITTED") {
+        Fault::NotAdmitted
+    } else if word.starts_with("NOSCRIPT") {
+        Fault::NoScript
+    } else {
+        Fault::Error(text)
+    }
+}
+
+fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
+    Some(match command {
+        Command::Handshake(_) => Reply::Met(Box::new(meeting(frame)?)),
+        Command::Acquire { .. } => match items(frame) {
+            None => Reply::Granted(count(frame)?),
+            Some([left, counter]) => Reply::Held {
+                remaining: ttl(left)?,
+                counter: count(counter)?,
+            },
+            Some(_) => return None,
+        },
+        Command::Raise { .. } => match integer(frame)? {
+            -1 => Reply::Lost,
+            _ => Reply::Raised(count(frame)?),
+        },
+        Command::Extend { .. } => {
+            if yes(frame)? {
+                Reply::Extended
+            } else {
+                Reply::Lost
+            }
+        }
+        Command::Release { .. } => Reply::Released(yes(frame)?),
+        Command::Inspect { .. } => {
+            let [holder, left, counter] = items(frame)? else {
+                return None;
+            };
+            let holder = match holder {
+                OwnedFrame::Null => None,
+                entry => Some((text(entry)?, ttl(left)?)),
+            };
+            Reply::Inspected {
+                holder,
+                counter: count(counter)?,
+            }
+        }
+        Command::Evict { .. } => Reply::Evicted(yes(frame)?),
+        Command::Survey => Reply::Surveyed(yes(frame)?),
+        Command::Admit { .. } => Reply::Admitted(yes(frame)?),
+        Command::Disconnect { .. } => Reply::Disconnected(count(frame)? > 0),
+        Command::LoadScripts => text(frame).map(|_| Reply::Loaded)?,
+    })
+}
+
+fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
+    let [role, mode, eviction, version, run, time, record, open] = items(frame)? else {
+        return None;
+    };
+    let record = match record {
+        OwnedFrame::Null => None,
+        record => Some(text(record)?.parse().ok()?),
+    };
+    let server = Server {
+        run: text(run)?,
+        role: text(role)?,
+        mode: text(mode)?,
+        eviction: text(eviction)?,
+        version: text(version)?,
+        time: count(time)?,
+    };
+    Some(Meeting {
+        server,
+        record,
+        open: yes(open)?,
+    })
+}
+
+fn items(frame: &OwnedFrame) -> Option<&[OwnedFrame]> {
+    match frame {
+        OwnedFrame::Array { data, .. } => Some(data),
+        _ => None,
+    }
+}
+
+fn text(frame: &OwnedFrame) -> Option<String> {
+    match frame {
+        OwnedFrame::BlobString { data, .. } | OwnedFrame::SimpleString { data, .. } => {
+            Some(String::from_utf8_lossy(data).into_owned())
+        }
+        _ => None,
+    }
+}
+
+fn integer(frame: &OwnedFrame) -> Option<i64> {
+    match frame {
+        OwnedFrame::Number { data, .. } => Some(*data),
+        _ => None,
+    }
+}
+
+fn count(frame: &OwnedFrame) -> Option<u64> {
+    integer(frame)?.try_into().ok()
+}
+
+fn yes(frame: &OwnedFrame) -> Option<bool> {
+    match integer(frame)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// PTTL: -1 is a key without an end.
+fn ttl(frame: &OwnedFrame) -> Option<Option<Duration>> {
+    match integer(frame)? {
+        -1 => Some(None),
+        _ => Some(Some(Duration::from_millis(count(frame)?))),
+    }
+}
+
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Handshake(_) => "HANDSHAKE",
+        Command::Acquire { .. } => "ACQUIRE",
+        Command::Raise { .. } => "RAISE",
+        Command::Extend { .. } => "EXTEND",
+        Command::Release { .. } => "RELEASE",
+        Command::Inspect { .. } => "INSPECT",
+        Command::Evict { .. } => "EVICT",
+        Command::Survey => "SURVEY",
+        Command::Admit { .. } => "ADMIT",
+        Command::Disconnect { .. } => "CLIENT KILL",
+        Command::LoadScripts => "SCRIPT LOAD",
+    }
+}

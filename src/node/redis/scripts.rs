@@ -1,0 +1,90 @@
+//! The scripts, one file each, and their hashes. A test loads them all into real servers.
+
+use std::sync::OnceLock;
+
+use sha1_smol::Sha1;
+
+/// A script that a server runs by its hash.
+#[derive(Debug)]
+pub(crate) struct Script {
+    /// For people.
+    pub(crate) name: &'static str,
+    /// As it is sent, comments too.
+    pub(crate) source: &'static str,
+    sha: OnceLock<String>,
+}
+
+impl Script {
+    const fn new(name: &'static str, source: &'static str) -> Self {
+        Self {
+            name,
+            source,
+            sha: OnceLock::new(),
+        }
+    }
+
+    /// What EVALSHA calls it by: 40 hex digits.
+    pub(crate) fn sha(&self) -> &str {
+        self.sha
+            .get_or_init(|| Sha1::from(self.source).digest().to_string())
+    }
+}
+
+macro_rules! scripts {
+    ($($item:ident $name:literal,)*) => {
+        $(pub(crate) static $item: Script =
+            Script::new($name, include_str!(concat!("lua/", $name, ".lua")));)*
+
+        /// All of them.
+        pub(crate) static ALL: &[&Script] = &[$(&$item),*];
+    };
+}
+
+scripts! {
+    HANDSHAKE "handshake",
+    ACQUIRE "acquire",
+    RAISE "raise",
+    EXTEND "extend",
+    RELEASE "release",
+    INSPECT "inspect",
+    EVICT "evict",
+    SURVEY "survey",
+    ADMIT "admit",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_goes_in_and_what_comes_out() {
+        for script in ALL {
+            for word in ["\n-- KEYS ", "\n-- ARGV ", "\n-- RETURNS "] {
+                assert!(script.source.contains(word), "{}: {word:?}", script.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_guard_comes_first_but_where_a_node_that_may_not_vote_is_asked() {
+        let guard = "if redis.call('GET', KEYS[2]) ~= ARGV[1] then";
+        for script in ALL {
+            let first = script
+                .source
+                .lines()
+                .find(|line| !line.starts_with("--"))
+                .unwrap();
+            let free = ["handshake", "release", "survey", "admit"].contains(&script.name);
+            assert_eq!(first == guard, !free, "{}: {first}", script.name);
+        }
+    }
+
+    #[test]
+    fn a_hash_is_that_of_the_source() {
+        assert_eq!(
+            RELEASE.sha(),
+            Sha1::from(RELEASE.source.as_bytes()).digest().to_string()
+        );
+        assert_eq!(RELEASE.sha().len(), 40);
+    }
+}
