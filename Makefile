@@ -10,6 +10,8 @@ ifeq ($(CI),true)
 export CARGO_TERM_PROGRESS_WHEN := never
 export NEXTEST_HIDE_PROGRESS_BAR := 1
 export NEXTEST_STATUS_LEVEL := slow
+# ... and it should name every failure, not only the first.
+NEXTEST_FLAGS := --no-fail-fast
 endif
 
 help: ## this list
@@ -24,7 +26,7 @@ servers: ## what the tests need: a redis-server and a Valkey 9, in target/server
 test: servers ## every test, on real servers too
 	@# nextest runs no doctests, cargo test runs all: so each says what it runs.
 	if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --all-features; \
+	  cargo nextest run --all-features $(NEXTEST_FLAGS); \
 	else \
 	  cargo test --all-features --lib --bins --tests --examples; \
 	fi
