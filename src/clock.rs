@@ -90,7 +90,7 @@ mod linux {
     use super::{Alarm, Clock, Tick};
 
     /// `CLOCK_BOOTTIME`.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct SystemClock;
 
     impl Clock for SystemClock {
@@ -117,7 +117,10 @@ mod linux {
         pub(crate) fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
-            Ok(Self { fd: AsyncFd::register(fd)?, armed: None })
+            // Deprecated because a type's descriptor might change under it; an OwnedFd's does not.
+            #[allow(deprecated)]
+            let fd = AsyncFd::new(fd)?;
+            Ok(Self { fd, armed: None })
         }
 
         fn arm(&mut self, at: Tick) {
@@ -185,6 +188,12 @@ mod tokio_clock {
     impl TokioClock {
         pub(crate) fn new() -> Self {
             Self { start: Instant::now(), wall_us: super::wall_us() }
+        }
+    }
+
+    impl Default for TokioClock {
+        fn default() -> Self {
+            Self::new()
         }
     }
 

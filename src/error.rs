@@ -112,6 +112,8 @@ pub enum LossReason {
     NoHeartbeat,
     /// It could not be renewed on a majority in time.
     NodesLost,
+    /// Its holder released, dropped or abandoned it: only its watches are told so.
+    Released,
 }
 
 impl fmt::Display for LossReason {
@@ -122,6 +124,7 @@ impl fmt::Display for LossReason {
             Self::MaxHold => "it was held for max_hold",
             Self::NoHeartbeat => "no heartbeat came in time",
             Self::NodesLost => "it could not be renewed on a majority of nodes in time",
+            Self::Released => "its holder gave it up",
         })
     }
 }

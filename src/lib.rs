@@ -1,17 +1,35 @@
 //! Distributed locks over independent Redis or Valkey masters, with fencing tokens that only grow.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 
+mod ballot;
+mod builder;
 mod clock;
+mod engine;
 mod error;
+mod lease;
+mod mutex;
 mod name;
 mod node;
 mod owner;
+mod quorum;
 mod report;
 mod rules;
+mod settings;
 mod token;
 
+pub use builder::Builder;
+pub use engine::{Holder, Inspection, NodeInspection};
 pub use error::{Error, LossReason, Lost};
+pub use lease::{Lease, LeaseWatch, Renewal};
+pub use mutex::Mutex;
+pub use node::memory::server::MemoryNode;
+pub use node::redis::IntoNode;
+pub use node::status::{Health, NodeState, NodeStatus};
+pub use quorum::Quorum;
 pub use redis;
 pub use report::{NodeReport, Report, Silence, Vote};
 pub use token::{FencingToken, NotAToken};

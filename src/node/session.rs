@@ -1,1 +1,563 @@
+//! The client's side of one node: what may travel on its connection, and when (protocol §2). Pure:
+//! time comes in, effects go out, so that the simulation runs this very code.
+//!
+//! The handshake comes first on every connection; a node that may not vote gets nothing but
+//! handshakes and RELEASE; a node that leaves a request unanswered is stalled and asked for
+//! nothing; a RELEASE is sent until it is answered or what it would free has expired.
 
+mod duty;
+mod fleet;
+mod greeting;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use self::duty::Duties;
+pub(crate) use self::fleet::Fleet;
+use self::greeting::Standing;
+pub(crate) use self::greeting::Witness;
+use super::{
+    Batch, Command, DialError, Disconnected, Fault, Reply,
+    command::Answer,
+    status::NodeState,
+};
+use crate::{
+    Silence, clock::Tick, name::Name, owner::{Chance, Entry}, rules::Rule, settings::Settings,
+};
+
+const PING: Duration = Duration::from_secs(5);
+const PING_AGAIN: Duration = Duration::from_secs(1);
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const LAST_BACKOFF: Duration = Duration::from_secs(5);
+/// A connection is ended on the server only while it may still carry an ACQUIRE; more than this
+/// many in doubt at once means a server that is gone, not one that is slow.
+const MOST_DOUBTFUL: usize = 8;
+
+/// What the shell has to do to a node's connection.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Dial(usize),
+    Send(usize, Arc<Batch>),
+    Withdraw(usize),
+    Close(usize),
+}
+
+/// Which operation an answer belongs to.
+pub(crate) type Ticket = u64;
+
+/// An answer on its way up.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) ticket: Ticket,
+    pub(crate) node: usize,
+    pub(crate) answer: Result<Reply, Silence>,
+}
+
+/// What a session needs of its surroundings for one step.
+pub(crate) struct Step<'a> {
+    pub(crate) now: Tick,
+    pub(crate) settings: &'a Settings,
+    pub(crate) fleet: &'a mut Fleet,
+    pub(crate) chance: &'a mut Chance,
+    pub(crate) effects: &'a mut VecDeque<Effect>,
+    pub(crate) heard: &'a mut VecDeque<Heard>,
+}
+
+/// One node as this client knows it.
+pub(crate) struct Session {
+    node: usize,
+    link: Link,
+    client_id: u64,
+    inflight: VecDeque<Sent>,
+    /// When the node last said anything on this connection.
+    heard_at: Tick,
+    was_stalled: bool,
+    next_hello: Option<Tick>,
+    witness: Option<Witness>,
+    doubtful: Vec<Doubtful>,
+    duties: Duties,
+    backoff: Duration,
+    note: Option<String>,
+    changed: bool,
+}
+
+enum Link {
+    Down { since: Tick, why: Arc<str>, refused: bool, dial_at: Tick },
+    Dialing { since: Tick, why: Option<(Arc<str>, bool)> },
+    /// Connected, the first handshake unread.
+    Greeting,
+    Met(Standing),
+}
+
+struct Sent {
+    batch: Arc<Batch>,
+    what: What,
+    at: Tick,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Vote(Ticket),
+    Release(u64),
+    Hello,
+    Load,
+    Kill(u64),
+}
+
+/// An older connection that may still carry an ACQUIRE.
+struct Doubtful {
+    client: u64,
+    run: String,
+}
+
+impl Session {
+    pub(crate) fn new(node: usize, now: Tick) -> Self {
+        Self {
+            node,
+            link: Link::Down { since: now, why: "".into(), refused: false, dial_at: now },
+            client_id: 0,
+            inflight: VecDeque::new(),
+            heard_at: now,
+            was_stalled: false,
+            next_hello: None,
+            witness: None,
+            doubtful: Vec::new(),
+            duties: Duties::default(),
+            backoff: FIRST_BACKOFF,
+            note: None,
+            changed: true,
+        }
+    }
+
+    // ---- what the engine asks -------------------------------------------------------------
+
+    /// Asks for a vote. Refused with the reason if the node may not be asked now.
+    pub(crate) fn ask(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        batch: &Arc<Batch>,
+    ) -> Result<(), Silence> {
+        match self.state(step.now, step.settings).silence() {
+            None => {
+                self.send(step, Arc::clone(batch), What::Vote(ticket));
+                Ok(())
+            }
+            Some(silence) => Err(silence),
+        }
+    }
+
+    /// Asks a node that answers but does not vote: bootstrap only.
+    pub(crate) fn ask_unvoting(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        batch: &Arc<Batch>,
+    ) -> bool {
+        let met = matches!(self.link, Link::Met(_));
+        if met {
+            self.send(step, Arc::clone(batch), What::Vote(ticket));
+        }
+        met
+    }
+
+    /// Takes back an entry that may stand on the node: sent until answered, or until `until`.
+    pub(crate) fn release(
+        &mut self,
+        step: &mut Step<'_>,
+        name: &Name,
+        entry: &Entry,
+        until: Tick,
+        ticket: Option<Ticket>,
+    ) {
+        let id = self.duties.add(name.clone(), entry.clone(), until, ticket);
+        if matches!(self.link, Link::Met(_)) {
+            self.send_release(step, id);
+        }
+    }
+
+    /// Whether a RELEASE is still to be confirmed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.duties.is_empty()
+    }
+
+    /// The handshake once more, now: somebody changed what the node says.
+    pub(crate) fn meet_again(&mut self, step: &mut Step<'_>) {
+        if matches!(self.link, Link::Met(_)) {
+            self.hello(step);
+        }
+    }
+
+    /// What was last read on the living connection.
+    pub(crate) fn record(&self) -> Option<&Witness> {
+        self.witness.as_ref().filter(|_| matches!(self.link, Link::Met(_)))
+    }
+
+    /// Whether another address leads to the same server.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        matches!(self.link, Link::Met(Standing::Duplicate(_)))
+    }
+
+    /// What the node is now.
+    pub(crate) fn state(&self, now: Tick, settings: &Settings) -> NodeState {
+        match &self.link {
+            Link::Down { since, why, refused, .. } => down(*since, why, *refused, now),
+            Link::Dialing { since, why: Some((why, refused)) } => down(*since, why, *refused, now),
+            Link::Dialing { why: None, .. } | Link::Greeting if !self.is_stalled(now, settings) => {
+                NodeState::Connecting
+            }
+            Link::Met(standing) if !self.is_stalled(now, settings) => standing.state(now),
+            _ => NodeState::Stalled(now.since(self.silent_since())),
+        }
+    }
+
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Whether the state may have changed since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether the first try to reach the node is over, well or ill.
+    pub(crate) fn was_tried(&self) -> bool {
+        match &self.link {
+            Link::Down { why, .. } => !why.is_empty(),
+            Link::Dialing { why, .. } => why.is_some(),
+            Link::Greeting => false,
+            Link::Met(_) => true,
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(crate) fn next_tick(&self, settings: &Settings) -> Option<Tick> {
+        let link = match &self.link {
+            Link::Down { dial_at, .. } => Some(*dial_at),
+            Link::Dialing { .. } => None,
+            Link::Greeting | Link::Met(_) => {
+                let silence = (!self.inflight.is_empty()).then(|| {
+                    let limit = if self.was_stalled {
+                        settings.silence_limit()
+                    } else {
+                        settings.node_timeout
+                    };
+                    self.silent_since().plus(limit)
+                });
+                let retry = if matches!(self.link, Link::Met(_)) { self.duties.next_retry() } else { None };
+                [silence, self.next_hello, retry].into_iter().flatten().min()
+            }
+        };
+        [link, self.duties.next_expiry()].into_iter().flatten().min()
+    }
+
+    // ---- what the world says --------------------------------------------------------------
+
+    /// Time has come.
+    pub(crate) fn tick(&mut self, step: &mut Step<'_>) {
+        self.duties.expire(step.now);
+        match &self.link {
+            Link::Down { since, why, refused, dial_at } if *dial_at <= step.now => {
+                let why = (!why.is_empty()).then(|| (Arc::clone(why), *refused));
+                self.link = Link::Dialing { since: *since, why };
+                step.effects.push_back(Effect::Dial(self.node));
+            }
+            Link::Greeting | Link::Met(_) => self.tick_up(step),
+            _ => {}
+        }
+    }
+
+    fn tick_up(&mut self, step: &mut Step<'_>) {
+        let silent = step.now.since(self.silent_since());
+        if !self.inflight.is_empty() && silent >= step.settings.silence_limit() {
+            step.effects.push_back(Effect::Close(self.node));
+            let why = format!("silent for {silent:.1?}, reconnecting");
+            return self.disconnected(step, &Disconnected(why));
+        }
+        if self.is_stalled(step.now, step.settings) && !self.was_stalled {
+            self.was_stalled = true;
+            self.changed = true;
+            step.effects.push_back(Effect::Withdraw(self.node));
+        }
+        if self.next_hello.is_some_and(|at| at <= step.now) {
+            self.hello(step);
+        }
+        if matches!(self.link, Link::Met(_)) && !self.was_stalled {
+            for id in self.duties.due(step.now) {
+                self.send_release(step, id);
+            }
+        }
+    }
+
+    /// A connection is there.
+    pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64) {
+        self.client_id = client_id;
+        self.heard_at = step.now;
+        self.was_stalled = false;
+        self.changed = true;
+        self.link = Link::Greeting;
+        if !step.settings.rules.hold(Rule::HandshakeFirst) && self.witness.is_some() {
+            self.link = Link::Met(Standing::Voting);
+        }
+        self.hello(step);
+    }
+
+    /// No connection came about.
+    pub(crate) fn dial_failed(&mut self, step: &mut Step<'_>, error: &DialError) {
+        let (why, refused) = match error {
+            DialError::Unreachable(why) => (why, false),
+            DialError::Refused(why) => (why, true),
+        };
+        self.go_down(step, why, refused);
+    }
+
+    /// The connection is over.
+    pub(crate) fn disconnected(&mut self, step: &mut Step<'_>, why: &Disconnected) {
+        let in_doubt = self.inflight.iter().any(|sent| sent.is_acquire());
+        if let (true, Some(witness)) = (in_doubt, &self.witness) {
+            if self.doubtful.len() == MOST_DOUBTFUL {
+                self.doubtful.remove(0);
+            }
+            self.doubtful.push(Doubtful { client: self.client_id, run: witness.run.clone() });
+        }
+        for sent in std::mem::take(&mut self.inflight) {
+            match sent.what {
+                What::Vote(ticket) => self.tell(step, ticket, Err(Silence::ConnectionLost)),
+                What::Release(id) => self.duties.unsent(id, step.now),
+                What::Hello | What::Load | What::Kill(_) => {}
+            }
+        }
+        self.next_hello = None;
+        self.was_stalled = false;
+        step.fleet.forget_run(self.node);
+        self.go_down(step, &why.0, false);
+    }
+
+    /// The shell took back this many commands of which no byte was written.
+    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize) {
+        for _ in 0..commands {
+            let Some(sent) = self.inflight.pop_back() else { return };
+            match sent.what {
+                What::Vote(ticket) => {
+                    for command in sent.batch.commands() {
+                        if let Command::Acquire { entry, .. } = command {
+                            self.duties.forget(entry);
+                        }
+                    }
+                    self.tell(step, ticket, Err(Silence::Stalled));
+                }
+                What::Release(id) => self.duties.unsent(id, step.now),
+                What::Hello => self.next_hello = Some(step.now.plus(PING_AGAIN)),
+                What::Load | What::Kill(_) => {}
+            }
+        }
+    }
+
+    /// The node answered the oldest unanswered command.
+    pub(crate) fn answered(&mut self, step: &mut Step<'_>, answer: Answer) {
+        let Some(sent) = self.inflight.pop_front() else { return };
+        self.heard_at = step.now;
+        if self.was_stalled {
+            self.was_stalled = false;
+            self.changed = true;
+        }
+        match &answer {
+            Err(Fault::NotAdmitted) => {
+                if let Link::Met(standing @ Standing::Voting) = &mut self.link {
+                    *standing = Standing::Changed;
+                    self.changed = true;
+                }
+                self.hello(step);
+            }
+            Err(Fault::NoScript) => self.load_scripts(step),
+            _ => {}
+        }
+        match sent.what {
+            What::Vote(ticket) => self.voted(step, ticket, &sent, answer),
+            What::Release(id) => self.release_answered(step, id, answer),
+            What::Hello => self.met(step, answer),
+            What::Kill(client) => self.killed(client, &answer),
+            What::Load => {}
+        }
+    }
+
+    // ---- inside ---------------------------------------------------------------------------
+
+    fn voted(&mut self, step: &mut Step<'_>, ticket: Ticket, sent: &Sent, answer: Answer) {
+        // An ACQUIRE is not sent again here: it would pass its own RELEASE.
+        let again = answer == Err(Fault::NoScript) && !step.settings.rules.hold(Rule::AcquireOnce);
+        if again && sent.is_acquire() {
+            return self.send(step, Arc::clone(&sent.batch), sent.what);
+        }
+        let answer = answer.map_err(|fault| match fault {
+            Fault::NotAdmitted => Silence::NotAdmitted,
+            Fault::NoScript => Silence::Failed("its scripts were flushed, they are loaded again".into()),
+            Fault::Error(text) => Silence::Failed(text),
+        });
+        self.tell(step, ticket, answer);
+    }
+
+    fn release_answered(&mut self, step: &mut Step<'_>, id: u64, answer: Answer) {
+        match answer {
+            Ok(reply) => {
+                if let Some(ticket) = self.duties.done(id) {
+                    self.tell(step, ticket, Ok(reply));
+                }
+            }
+            Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
+                self.duties.done(id);
+            }
+            Err(Fault::NoScript) => self.send_release(step, id),
+            Err(_) => self.duties.failed(id, step.now),
+        }
+    }
+
+    fn killed(&mut self, client: u64, answer: &Answer) {
+        if let Err(Fault::Error(why)) = answer {
+            self.note = Some(format!(
+                "it does not permit CLIENT KILL ({why}): after a lost connection a late grant may \
+                 block a name here for one ttl"
+            ));
+            self.changed = true;
+        }
+        self.doubtful.retain(|d| d.client != client);
+    }
+
+    fn hello(&mut self, step: &mut Step<'_>) {
+        self.next_hello = None;
+        if self.inflight.iter().any(|sent| sent.what == What::Hello) {
+            return;
+        }
+        match greeting::handshake(step, self.witness.as_ref()) {
+            Ok(handshake) => {
+                let batch = Batch::one(Command::Handshake(handshake), step.fleet.guard());
+                self.send(step, batch, What::Hello);
+            }
+            Err(_) => self.next_hello = Some(step.now.plus(PING_AGAIN)),
+        }
+    }
+
+    fn met(&mut self, step: &mut Step<'_>, answer: Answer) {
+        self.changed = true;
+        let first = matches!(self.link, Link::Greeting);
+        let standing = match answer {
+            Ok(Reply::Met(meeting)) => {
+                let (standing, witness) = greeting::judge(step, self.node, *meeting);
+                if witness.is_some() {
+                    self.witness = witness;
+                }
+                standing
+            }
+            Ok(other) => Standing::Refused(format!("it answered the handshake with {other:?}")),
+            Err(Fault::Error(why)) => greeting::failed(&why),
+            Err(fault) => Standing::Refused(format!("it answered the handshake with {fault:?}")),
+        };
+        let wait = match standing {
+            // The fleet's max_ttl was raised: this node has to learn it before it counts.
+            Standing::Changed => Duration::ZERO,
+            Standing::Quarantined(until) => until.since(step.now).min(PING_AGAIN),
+            Standing::Refused(_) | Standing::Duplicate(_) => PING_AGAIN,
+            Standing::Voting => PING,
+        };
+        let jitter = Duration::from_micros(step.chance.up_to(micros(wait) / 10));
+        let again = matches!(standing, Standing::Changed);
+        self.link = Link::Met(standing);
+        self.next_hello = Some(step.now.plus(wait).plus(jitter));
+        if first {
+            self.backoff = FIRST_BACKOFF;
+            self.clean_up(step);
+        }
+        if again {
+            self.hello(step);
+        }
+    }
+
+    /// On a new connection whose handshake is read: ends older connections that may still carry an
+    /// ACQUIRE, then frees what is to be freed.
+    fn clean_up(&mut self, step: &mut Step<'_>) {
+        let run = self.witness.as_ref().map(|w| w.run.clone()).unwrap_or_default();
+        // Connection ids start again with the server: in another run the id is a stranger's.
+        if step.settings.rules.hold(Rule::KillSameRunOnly) {
+            self.doubtful.retain(|d| super::admission::same_run(&d.run, &run));
+        }
+        let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
+        for client in clients {
+            let batch = Batch::one(Command::Disconnect { client }, step.fleet.guard());
+            self.send(step, batch, What::Kill(client));
+        }
+        for id in self.duties.unanswered() {
+            self.send_release(step, id);
+        }
+    }
+
+    fn send_release(&mut self, step: &mut Step<'_>, id: u64) {
+        if let Some(command) = self.duties.sent(id) {
+            let batch = Batch::one(command, step.fleet.guard());
+            self.send(step, batch, What::Release(id));
+        }
+    }
+
+    fn load_scripts(&mut self, step: &mut Step<'_>) {
+        if !self.inflight.iter().any(|sent| sent.what == What::Load) {
+            let batch = Batch::one(Command::LoadScripts, step.fleet.guard());
+            self.send(step, batch, What::Load);
+        }
+    }
+
+    fn send(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
+        self.inflight.push_back(Sent { batch: Arc::clone(&batch), what, at: step.now });
+        step.effects.push_back(Effect::Send(self.node, batch));
+    }
+
+    fn tell(&self, step: &mut Step<'_>, ticket: Ticket, answer: Result<Reply, Silence>) {
+        step.heard.push_back(Heard { ticket, node: self.node, answer });
+    }
+
+    fn go_down(&mut self, step: &mut Step<'_>, why: &str, refused: bool) {
+        let since = match &self.link {
+            Link::Down { since, .. } | Link::Dialing { since, .. } => *since,
+            Link::Greeting | Link::Met(_) => step.now,
+        };
+        let wait = if refused { self.backoff.max(Duration::from_secs(1)) } else { self.backoff };
+        let half = wait / 2;
+        let jitter = Duration::from_micros(step.chance.up_to(micros(half)));
+        self.link = Link::Down { since, why: why.into(), refused, dial_at: step.now.plus(half + jitter) };
+        self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
+        self.changed = true;
+    }
+
+    /// Since when the node owes an answer and says nothing.
+    fn silent_since(&self) -> Tick {
+        self.inflight
+            .front()
+            .map_or(self.heard_at, |sent| sent.at.max(self.heard_at))
+    }
+
+    fn is_stalled(&self, now: Tick, settings: &Settings) -> bool {
+        !self.inflight.is_empty() && now.since(self.silent_since()) >= settings.node_timeout
+    }
+}
+
+impl Sent {
+    fn is_acquire(&self) -> bool {
+        self.batch
+            .commands()
+            .iter()
+            .any(|command| matches!(command, Command::Acquire { .. }))
+    }
+}
+
+fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn down(since: Tick, why: &str, refused: bool, now: Tick) -> NodeState {
+    if why.is_empty() {
+        NodeState::Connecting
+    } else if refused {
+        NodeState::Refused(why.to_owned())
+    } else {
+        NodeState::Unreachable(now.since(since), why.to_owned())
+    }
+}

@@ -1,1 +1,86 @@
+//! What a node is at the moment, for operators and for the reasons in reports.
 
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{Silence, report::seconds};
+
+/// One node's state.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It is being reached for the first time.
+    Connecting,
+    /// It votes.
+    Voting,
+    /// It answers and may vote after this long: it restarted, or it is new (protocol §2).
+    Quarantined(Duration),
+    /// It has not answered a request for longer than the node timeout.
+    Stalled(Duration),
+    /// It answers and is not counted: somebody must act. The text says why and how.
+    Refused(String),
+    /// There has been no connection for this long, for this reason.
+    Unreachable(Duration, String),
+}
+
+impl NodeState {
+    /// Why a node in this state gives no vote; none if it votes.
+    pub(crate) fn silence(&self) -> Option<Silence> {
+        Some(match self {
+            Self::Voting => return None,
+            Self::Connecting => Silence::Unreachable("still connecting".into()),
+            Self::Quarantined(left) => Silence::Quarantined(*left),
+            Self::Stalled(_) => Silence::Stalled,
+            Self::Refused(why) => Silence::Refused(why.clone()),
+            Self::Unreachable(_, why) => Silence::Unreachable(why.clone()),
+        })
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting => f.write_str("connecting"),
+            Self::Voting => f.write_str("voting"),
+            Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
+            Self::Stalled(since) => write!(f, "stalled for {}", seconds(*since)),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::Unreachable(since, why) => write!(f, "unreachable for {}: {why}", seconds(*since)),
+        }
+    }
+}
+
+/// A node and its state. `Display`: `10.0.0.1:6379: voting`.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// host:port, or the path of its socket; never the password.
+    pub node: Arc<str>,
+    /// Its state.
+    pub state: NodeState,
+    /// What an operator should know besides, such as a command that the server does not permit.
+    pub note: Option<String>,
+}
+
+impl fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.state)?;
+        match &self.note {
+            Some(note) => write!(f, " ({note})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether locks can be taken, for a probe.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How many nodes vote.
+    pub voting: usize,
+    /// How many are needed: the majority.
+    pub needed: usize,
+    /// How many more may fail before locks cannot be taken any more.
+    pub spare: usize,
+    /// When quarantined nodes will make up the majority, if too few vote now and that will.
+    pub votes_in: Option<Duration>,
+}

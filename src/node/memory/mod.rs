@@ -1,3 +1,4 @@
 //! The in-process node.
 
+pub(crate) mod server;
 pub(crate) mod store;

@@ -1,1 +1,52 @@
-//! A real server.
+//! A master that is a Redis or Valkey server.
+//!
+//! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
+//! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
+//! [`decode`] and [`scripts`].
+
+mod address;
+mod connection;
+mod decode;
+mod dial;
+mod encode;
+mod frame;
+mod scripts;
+#[cfg(feature = "tls-rustls")]
+mod tls;
+
+#[cfg(test)]
+mod conformance;
+
+use std::{sync::Arc, time::Duration};
+
+pub use address::{Address, IntoNode, Target};
+pub(crate) use encode::Keys;
+
+use super::{Dial, Node};
+
+/// A server, and how to reach it.
+#[derive(Debug)]
+pub(crate) struct RedisNode {
+    id: String,
+    address: Arc<Address>,
+    keys: Arc<Keys>,
+    dial_timeout: Duration,
+}
+
+impl RedisNode {
+    pub(crate) fn new(address: Address, keys: Arc<Keys>, dial_timeout: Duration) -> Self {
+        Self { id: address.id(), address: Arc::new(address), keys, dial_timeout }
+    }
+}
+
+impl Node for RedisNode {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dial(&self) -> Dial {
+        let (address, keys) = (Arc::clone(&self.address), Arc::clone(&self.keys));
+        let limit = self.dial_timeout;
+        Box::pin(async move { dial::dial(&address, keys, limit).await })
+    }
+}

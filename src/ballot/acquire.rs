@@ -1,0 +1,326 @@
+//! The vote on a lock and on its token (protocol §3, client steps 2 and 3).
+
+use std::time::Duration;
+
+use super::answers::{Answers, Heard};
+use crate::{
+    Silence,
+    node::Reply,
+    rules::{Rule, Rules},
+};
+
+/// What follows from the votes so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Q nodes hold the lock for us and their counter is this token.
+    Won(u64),
+    /// Q grants with unequal tokens: wait a little for the rest, then raise.
+    Split,
+    /// Not decided.
+    Open,
+    /// Q grants are out of reach: roll back at once. Who asked is not told yet.
+    Lost,
+    /// Out of reach, and enough is known to say why.
+    Over(Outcome),
+}
+
+/// Why a vote was not won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Q nodes answered, refusals among them.
+    Held,
+    /// Too few nodes answered.
+    NoQuorum,
+    /// Too few, and those in quarantine would have made Q.
+    Quarantined,
+}
+
+/// The votes of all nodes on one attempt.
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    answers: Answers,
+    needed: usize,
+    /// T, once it is being raised to.
+    raised_to: Option<u64>,
+    largest_counter: u64,
+    rules: Rules,
+}
+
+impl Ballot {
+    pub(crate) fn new(nodes: usize, needed: usize, rules: Rules) -> Self {
+        Self { answers: Answers::new(nodes), needed, raised_to: None, largest_counter: 0, rules }
+    }
+
+    /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
+    /// with a smaller token, while others are being raised.
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) -> Option<u64> {
+        let answer = match (answer, self.raised_to) {
+            (Ok(Reply::Raised(counter)), Some(t)) => {
+                // Exactly T: a greater counter belongs to somebody else's token.
+                let exact = counter == t || !self.rules.hold(Rule::ExactAck);
+                self.largest_counter = self.largest_counter.max(counter);
+                Ok(Reply::Granted(if exact { t } else { counter }))
+            }
+            (Err(Silence::Failed(_)), _) if !self.rules.hold(Rule::ErrorIsNoAnswer) => {
+                Ok(Reply::Held { remaining: None, counter: 0 })
+            }
+            (answer, _) => answer,
+        };
+        if let Ok(Reply::Granted(counter) | Reply::Held { counter, .. }) = &answer {
+            self.largest_counter = self.largest_counter.max(*counter);
+        }
+        let late = match (&answer, self.raised_to) {
+            (Ok(Reply::Granted(counter)), Some(t)) if *counter < t => Some(t),
+            _ => None,
+        };
+        self.answers.set(node, answer);
+        if late.is_some() {
+            self.answers.wait_again(node);
+        }
+        late
+    }
+
+    /// The outstanding nodes will not answer any more.
+    pub(crate) fn give_up(&mut self) {
+        self.answers.give_up();
+    }
+
+    /// Starts the raise round: T, and the nodes to be raised.
+    pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
+        let t = self.largest_token().unwrap_or(0);
+        self.raised_to = Some(t);
+        let smaller = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(c)) if *c < t);
+        let behind: Vec<usize> =
+            (0..self.answers.len()).filter(|&n| self.answers.get(n).is_some_and(smaller)).collect();
+        for &node in &behind {
+            self.answers.wait_again(node);
+        }
+        (t, behind)
+    }
+
+    pub(crate) fn is_raising(&self) -> bool {
+        self.raised_to.is_some()
+    }
+
+    /// The greatest counter in any reply: the next proposal has to be beyond it.
+    pub(crate) fn largest_counter(&self) -> u64 {
+        self.largest_counter
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let grants = self.grants();
+        let waiting = self.answers.waiting();
+        if let Some(token) = self.agreed() {
+            return Verdict::Won(token);
+        }
+        let votes_for_us = match self.raised_to {
+            // Whoever granted another token and is not being raised cannot count any more.
+            Some(t) => self.answers.count(|r| *r == Reply::Granted(t)),
+            None => grants,
+        };
+        if votes_for_us >= self.needed {
+            return Verdict::Split;
+        }
+        if votes_for_us + waiting >= self.needed {
+            return Verdict::Open;
+        }
+        let answered = grants + self.answers.count(|r| matches!(r, Reply::Held { .. } | Reply::Lost));
+        if answered >= self.needed {
+            Verdict::Over(Outcome::Held)
+        } else if answered + waiting >= self.needed {
+            Verdict::Lost
+        } else if answered + self.answers.quarantined() >= self.needed {
+            Verdict::Over(Outcome::Quarantined)
+        } else {
+            Verdict::Over(Outcome::NoQuorum)
+        }
+    }
+
+    /// When it is worth trying again: when enough of the holders' entries will have expired, or
+    /// enough quarantines are over.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let free = self.grants();
+        let mut left: Vec<Duration> = self
+            .answers
+            .iter()
+            .filter_map(|heard| match heard {
+                Heard::Said(Reply::Held { remaining, .. }) => *remaining,
+                _ => None,
+            })
+            .collect();
+        left.sort();
+        let held = self.needed.checked_sub(free + 1).and_then(|n| left.get(n).copied());
+        let answered = free + self.answers.count(|r| matches!(r, Reply::Held { .. }));
+        let quarantine = self
+            .needed
+            .checked_sub(answered)
+            .and_then(|missing| self.answers.quarantine_over_for(missing));
+        quarantine.or(held)
+    }
+
+    /// The nodes that granted.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + '_ {
+        let granted = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(_)));
+        (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(granted))
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    fn grants(&self) -> usize {
+        self.answers.count(|r| matches!(r, Reply::Granted(_)))
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
+        self.answers.iter().filter_map(|heard| match heard {
+            Heard::Said(Reply::Granted(counter)) => Some(*counter),
+            _ => None,
+        })
+    }
+
+    fn largest_token(&self) -> Option<u64> {
+        self.tokens().max()
+    }
+
+    /// The token that Q nodes agree on.
+    fn agreed(&self) -> Option<u64> {
+        let largest = self.largest_token()?;
+        if !self.rules.hold(Rule::EqualTokens) {
+            return (self.grants() >= self.needed).then_some(largest);
+        }
+        let votes = |t: u64| self.tokens().filter(|&token| token == t).count();
+        match self.raised_to {
+            Some(t) => Some(t).filter(|&t| votes(t) >= self.needed),
+            None => self.tokens().find(|&t| votes(t) >= self.needed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ballot(votes: &[Option<Result<Reply, Silence>>]) -> Ballot {
+        let n = votes.len();
+        let mut ballot = Ballot::new(n, crate::ballot::majority::majority(n), Rules::ALL);
+        for (node, vote) in votes.iter().enumerate() {
+            if let Some(vote) = vote {
+                ballot.vote(node, vote.clone());
+            }
+        }
+        ballot
+    }
+
+    fn granted(token: u64) -> Option<Result<Reply, Silence>> {
+        Some(Ok(Reply::Granted(token)))
+    }
+
+    fn held(ms: u64) -> Option<Result<Reply, Silence>> {
+        Some(Ok(Reply::Held { remaining: Some(Duration::from_millis(ms)), counter: 9 }))
+    }
+
+    fn silent() -> Option<Result<Reply, Silence>> {
+        Some(Err(Silence::Stalled))
+    }
+
+    fn quarantined(ms: u64) -> Option<Result<Reply, Silence>> {
+        Some(Err(Silence::Quarantined(Duration::from_millis(ms))))
+    }
+
+    #[test]
+    fn won_at_the_deciding_vote_and_not_before() {
+        assert_eq!(ballot(&[granted(7), granted(7), None, None, None]).verdict(), Verdict::Open);
+        let won = ballot(&[granted(7), None, granted(7), None, granted(7)]);
+        assert_eq!(won.verdict(), Verdict::Won(7));
+        assert_eq!(won.holders().collect::<Vec<_>>(), [0, 2, 4]);
+    }
+
+    #[test]
+    fn a_majority_of_grants_with_unequal_tokens_is_split() {
+        let split = [granted(7), granted(8), granted(7), None, None];
+        assert_eq!(ballot(&split).verdict(), Verdict::Split);
+        let later = [granted(7), granted(8), granted(7), None, granted(7)];
+        assert_eq!(ballot(&later).verdict(), Verdict::Won(7), "the rest may still settle it");
+    }
+
+    #[test]
+    fn an_even_tie_is_lost() {
+        let tie = [granted(7), granted(7), held(5), held(5)];
+        assert_eq!(ballot(&tie).verdict(), Verdict::Over(Outcome::Held));
+    }
+
+    #[test]
+    fn lost_is_known_before_it_is_known_why() {
+        let open = [held(5), held(5), None, None, None];
+        assert_eq!(ballot(&open).verdict(), Verdict::Open);
+        let lost = [held(5), held(5), silent(), None, None];
+        assert_eq!(ballot(&lost).verdict(), Verdict::Lost);
+        let told = [held(5), held(5), silent(), granted(1), None];
+        assert_eq!(ballot(&told).verdict(), Verdict::Over(Outcome::Held));
+    }
+
+    #[test]
+    fn contention_beside_a_dead_minority_is_not_an_outage() {
+        let contended = [silent(), silent(), held(5), held(5), granted(3)];
+        assert_eq!(ballot(&contended).verdict(), Verdict::Over(Outcome::Held));
+    }
+
+    #[test]
+    fn no_quorum_is_told_as_soon_as_it_is_certain() {
+        let dead = [silent(), silent(), silent(), None, None];
+        assert_eq!(ballot(&dead).verdict(), Verdict::Over(Outcome::NoQuorum));
+        let dead = [silent(), silent(), None, None, None];
+        assert_eq!(ballot(&dead).verdict(), Verdict::Open);
+    }
+
+    #[test]
+    fn a_quarantine_is_told_apart_and_has_an_end() {
+        let young = ballot(&[granted(1), quarantined(30), quarantined(20), quarantined(10), silent()]);
+        assert_eq!(young.verdict(), Verdict::Over(Outcome::Quarantined));
+        assert_eq!(young.retry_after(), Some(Duration::from_millis(20)));
+        let hopeless = [granted(1), quarantined(30), silent(), silent(), silent()];
+        assert_eq!(ballot(&hopeless).verdict(), Verdict::Over(Outcome::NoQuorum));
+    }
+
+    #[test]
+    fn retry_when_a_majority_will_be_free() {
+        let b = ballot(&[granted(1), held(30), held(10), held(20), silent()]);
+        assert_eq!(b.retry_after(), Some(Duration::from_millis(20)));
+    }
+
+    #[test]
+    fn a_raise_counts_only_if_exact() {
+        let mut b = ballot(&[granted(7), granted(8), granted(6), None, None]);
+        assert_eq!(b.raise(), (8, vec![0, 2]));
+        assert_eq!(b.verdict(), Verdict::Open);
+        assert_eq!(b.vote(0, Ok(Reply::Raised(8))), None);
+        assert_eq!(b.verdict(), Verdict::Open);
+        assert_eq!(b.vote(2, Ok(Reply::Raised(9))), None, "somebody else's counter");
+        assert_eq!(b.verdict(), Verdict::Open, "two may still grant");
+        assert_eq!(b.vote(3, Ok(Reply::Granted(5))), Some(8), "a late grant is raised too");
+        assert_eq!(b.verdict(), Verdict::Open);
+        assert_eq!(b.vote(3, Ok(Reply::Raised(8))), None);
+        assert_eq!(b.verdict(), Verdict::Won(8));
+    }
+
+    #[test]
+    fn a_raise_that_finds_the_lock_gone_does_not_count() {
+        let mut b = ballot(&[granted(7), granted(8), held(5)]);
+        assert_eq!(b.raise(), (8, vec![0]));
+        b.vote(0, Ok(Reply::Lost));
+        assert_eq!(b.verdict(), Verdict::Over(Outcome::Held));
+    }
+
+    #[test]
+    fn silence_after_the_timeout_decides() {
+        let mut b = ballot(&[granted(7), granted(7), None, None, None]);
+        b.give_up();
+        assert_eq!(b.verdict(), Verdict::Over(Outcome::NoQuorum));
+    }
+
+    #[test]
+    fn the_next_proposal_knows_refusals_too() {
+        assert_eq!(ballot(&[granted(3), held(1), None]).largest_counter(), 9);
+    }
+}

@@ -1,0 +1,315 @@
+//! Settings of a quorum, checked before anything is dialled.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use crate::{
+    Error, Quorum,
+    clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
+    engine::{Engine, Status, core::Core, driver::Driver},
+    node::{
+        Node,
+        redis::{IntoNode, Keys, RedisNode, Target},
+    },
+    owner::{Chance, Label},
+    rules::Rules,
+    settings::Settings,
+};
+
+const LONGEST_MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
+
+/// Builds a [`Quorum`]. Every setting has a default but the nodes.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), quorate::Error> {
+/// use std::time::Duration;
+/// let quorum = quorate::Quorum::builder()
+///     .nodes(["redis://10.0.0.1:6379", "redis://10.0.1.1:6379", "redis://10.0.2.1:6379"])
+///     .node_timeout(Duration::from_millis(200))
+///     .label("payouts-7")
+///     .connect()
+///     .await?;
+/// # drop(quorum); Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct Builder {
+    nodes: Vec<Result<Given, Error>>,
+    node_timeout: Duration,
+    connect_timeout: Duration,
+    dial_timeout: Duration,
+    shutdown_timeout: Duration,
+    max_ttl: Duration,
+    margin: Duration,
+    prefix: String,
+    label: Option<String>,
+    allow_eviction: bool,
+}
+
+enum Given {
+    Target(Target),
+    #[cfg(feature = "unstable-node")]
+    Custom(Arc<dyn Node>),
+}
+
+/// What a quorum remembers of its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) max_ttl: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            node_timeout: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(5),
+            dial_timeout: Duration::from_secs(3),
+            shutdown_timeout: Duration::from_secs(5),
+            max_ttl: Duration::from_secs(30),
+            margin: Duration::from_secs(5),
+            prefix: "quorate".into(),
+            label: None,
+            allow_eviction: false,
+        }
+    }
+
+    /// Adds one master: a URL, a `redis::ConnectionInfo`, a `redis::Client` (whose address, TLS and
+    /// credentials are taken; the connection is always quorate's own), or a [`MemoryNode`](crate::MemoryNode).
+    /// Every client has to list the same masters.
+    pub fn node(mut self, node: impl IntoNode) -> Self {
+        self.nodes.push(node.into_node().map(Given::Target));
+        self
+    }
+
+    /// Adds several masters.
+    pub fn nodes<T: IntoNode>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
+        self.nodes.extend(nodes.into_iter().map(|node| node.into_node().map(Given::Target)));
+        self
+    }
+
+    /// Adds a master of another kind. Outside semver.
+    #[cfg(feature = "unstable-node")]
+    pub fn custom_node(mut self, node: impl Node + 'static) -> Self {
+        self.nodes.push(Ok(Given::Custom(Arc::new(node))));
+        self
+    }
+
+    /// How long to wait for one node's answer. Default 500 ms. A few times the round trip to the
+    /// farthest node is right: it bounds what a dead majority costs.
+    pub fn node_timeout(mut self, d: Duration) -> Self {
+        self.node_timeout = d;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
+    pub fn connect_timeout(mut self, d: Duration) -> Self {
+        self.connect_timeout = d;
+        self
+    }
+
+    /// How long one connection may take, TLS and authentication included. Default 3 s.
+    pub fn dial_timeout(mut self, d: Duration) -> Self {
+        self.dial_timeout = d;
+        self
+    }
+
+    /// How long [`Quorum::shutdown`] waits for leases to be dropped. Default 5 s.
+    pub fn shutdown_timeout(mut self, d: Duration) -> Self {
+        self.shutdown_timeout = d;
+        self
+    }
+
+    /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
+    /// A master that restarted is kept out for a little longer than this (protocol §2), so all
+    /// clients have to agree on it.
+    pub fn max_ttl(mut self, d: Duration) -> Self {
+        self.max_ttl = d;
+        self
+    }
+
+    /// M: added to the time that a restarted master is kept out. Deployment-wide. Default 5 s.
+    pub fn restart_margin(mut self, d: Duration) -> Self {
+        self.margin = d;
+        self
+    }
+
+    /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+    /// Default `quorate`. Deployments with different prefixes share nothing.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Who holds, for operators: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Counts servers whose `maxmemory-policy` may evict keys. A lock that is evicted is held by
+    /// two: only for servers that never reach `maxmemory`.
+    pub fn allow_eviction(mut self) -> Self {
+        self.allow_eviction = true;
+        self
+    }
+
+    /// Dials all nodes at once and is ready when a majority answered; the rest is dialled on.
+    ///
+    /// # Errors
+    /// `Invalid` for bad settings, and when two addresses are one server; `NoQuorum`, naming every
+    /// node and why, when no majority answered within `connect_timeout`.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops all connections.
+    pub async fn connect(self) -> Result<Quorum, Error> {
+        let quorum = self.connect_lazy()?;
+        quorum.ready().await?;
+        Ok(quorum)
+    }
+
+    /// Starts to dial and returns at once: only bad settings fail. Has to be called within a tokio
+    /// runtime, as the background work runs there; without one every call answers `Closed`.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn connect_lazy(self) -> Result<Quorum, Error> {
+        let settings_of = self.check()?;
+        let Self { nodes, dial_timeout, prefix, max_ttl, connect_timeout, shutdown_timeout, .. } = self;
+        let keys = Arc::new(Keys::new(&prefix));
+        let mut embedded = true;
+        let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
+        for given in nodes {
+            fleet.push(match given? {
+                Given::Target(Target::Server(address)) => {
+                    embedded = false;
+                    Arc::new(RedisNode::new(address, Arc::clone(&keys), dial_timeout))
+                }
+                Given::Target(Target::Memory(node)) => Arc::new(node),
+                #[cfg(feature = "unstable-node")]
+                Given::Custom(node) => {
+                    embedded = false;
+                    node
+                }
+            });
+        }
+        let settings = settings_of(fleet.iter().map(|node| node.id().into()).collect())?;
+        if settings.total() % 2 == 0 {
+            tracing::warn!(
+                nodes = settings.total(),
+                "an even number of masters survives no more failures than one fewer would"
+            );
+        }
+        let limits = Limits { max_ttl, connect_timeout, shutdown_timeout };
+        Ok(start(settings, fleet, embedded, limits))
+    }
+
+    /// Checks what can be checked without the nodes' names.
+    fn check(&self) -> Result<impl FnOnce(Vec<Arc<str>>) -> Result<Settings, Error> + use<>, Error> {
+        let invalid = |why: String| Err(Error::Invalid(why));
+        if self.nodes.is_empty() {
+            return invalid("no node was given: a quorum needs at least one master".into());
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+        let prefix = &self.prefix;
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(fits) {
+            return invalid(format!(
+                "the key prefix {prefix:?} is not 1 to 64 characters of A-Z a-z 0-9 . _ : -"
+            ));
+        }
+        if self.max_ttl > LONGEST_MAX_TTL || self.max_ttl < SHORTEST_MAX_TTL {
+            return invalid(format!(
+                "max_ttl {:?} is not between {SHORTEST_MAX_TTL:?} and 24 h",
+                self.max_ttl
+            ));
+        }
+        for (what, d) in [
+            ("node_timeout", self.node_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("dial_timeout", self.dial_timeout),
+        ] {
+            if d.is_zero() {
+                return invalid(format!("{what} is zero: no node can answer in no time"));
+            }
+        }
+        let label = match &self.label {
+            Some(label) => Label::new(label)?,
+            None => Label::of_this_process(),
+        };
+        // Whole milliseconds travel to the nodes.
+        let max_ttl = Duration::from_millis(u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX));
+        let (node_timeout, margin, allow_eviction) =
+            (self.node_timeout, self.margin, self.allow_eviction);
+        Ok(move |nodes: Vec<Arc<str>>| {
+            if let Some(twice) = nodes.iter().enumerate().find(|(i, n)| nodes.iter().take(*i).any(|m| m == *n)) {
+                return Err(Error::Invalid(format!(
+                    "{} is given twice: one server is one vote",
+                    twice.1
+                )));
+            }
+            let rules = Rules::ALL;
+            Ok(Settings { nodes, node_timeout, max_ttl, margin, label, allow_eviction, rules })
+        })
+    }
+}
+
+/// `in_memory`: n masters in this process that vote already.
+pub(crate) fn in_memory(n: usize) -> Quorum {
+    let builder = Builder::new();
+    let nodes: Vec<crate::MemoryNode> = (0..n.max(1)).map(|_| crate::MemoryNode::new()).collect();
+    for node in &nodes {
+        node.admit(nodes.len(), builder.max_ttl, builder.margin);
+    }
+    let settings = Settings {
+        nodes: nodes.iter().map(|node| Arc::clone(node.id())).collect(),
+        node_timeout: builder.node_timeout,
+        max_ttl: builder.max_ttl,
+        margin: builder.margin,
+        label: Label::of_this_process(),
+        allow_eviction: false,
+        rules: Rules::ALL,
+    };
+    let limits = Limits {
+        max_ttl: builder.max_ttl,
+        connect_timeout: builder.connect_timeout,
+        shutdown_timeout: builder.shutdown_timeout,
+    };
+    let fleet = nodes.into_iter().map(|node| Arc::new(node) as Arc<dyn Node>).collect();
+    start(settings, fleet, true, limits)
+}
+
+/// Starts the engine on the current runtime. Where there is none the engine is dropped at once, and
+/// with it the other end of every call: `Closed`.
+fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: Limits) -> Quorum {
+    let clock: Arc<dyn Clock> = match embedded {
+        true => Arc::new(TokioClock::new()),
+        false => Arc::new(SystemClock::default()),
+    };
+    let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
+    let (engine, events) = Engine::new(status, Arc::clone(&clock));
+    let core = Core::new(Arc::new(settings), Chance::System, &engine);
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        match alarm(embedded) {
+            Ok(alarm) => {
+                let driver = Driver::new(core, events, fleet, alarm, clock);
+                drop(runtime.spawn(driver));
+            }
+            Err(error) => tracing::error!(%error, "no timer could be made: the quorum is closed"),
+        }
+    }
+    Quorum::new(engine, limits)
+}
+
+fn alarm(embedded: bool) -> io::Result<Box<dyn Alarm>> {
+    Ok(match embedded {
+        true => Box::new(TokioAlarm::new()?),
+        false => Box::new(SystemAlarm::new()?),
+    })
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("nodes", &self.nodes.len()).finish_non_exhaustive()
+    }
+}

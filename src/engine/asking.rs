@@ -1,0 +1,170 @@
+//! What operators ask: who holds a name, and freeing it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    Reply as Answer,
+    core::{Core, Task},
+    timers::Key,
+};
+use crate::{
+    Error, FencingToken, Silence,
+    ballot::{
+        answers::{Answers, Heard},
+        majority::majority,
+    },
+    clock::Tick,
+    name::Name,
+    node::{Batch, Command, Reply},
+    owner::label_of,
+};
+
+/// A question to all nodes under way.
+pub(super) struct Asking {
+    name: Name,
+    answers: Answers,
+    reply: Asker,
+}
+
+enum Asker {
+    Inspect(Answer<Inspection>),
+    Evict(Answer<bool>),
+}
+
+impl Asking {
+    pub(super) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {
+        self.answers.set(node, answer);
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.answers.give_up();
+    }
+}
+
+/// Who holds a name, as every node sees it.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The name.
+    pub name: String,
+    /// Every node, in the order they were given to the builder.
+    pub nodes: Vec<NodeInspection>,
+}
+
+impl Inspection {
+    /// Whoever holds the name on a majority of nodes: the mutex's holder.
+    pub fn holder(&self) -> Option<&Holder> {
+        let mut votes: BTreeMap<&str, (usize, &Holder)> = BTreeMap::new();
+        for holder in self.nodes.iter().filter_map(|node| node.holder.as_ref()) {
+            votes.entry(&holder.entry).or_insert((0, holder)).0 += 1;
+        }
+        let most = votes.into_values().max_by_key(|(votes, _)| *votes);
+        most.filter(|(votes, _)| *votes >= majority(self.nodes.len())).map(|(_, holder)| holder)
+    }
+
+    /// The newest token that any node has given out for the name.
+    pub fn newest_token(&self) -> Option<FencingToken> {
+        self.nodes.iter().filter_map(|node| node.token).max()
+    }
+}
+
+/// One node's part of an [`Inspection`].
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInspection {
+    /// host:port, or the path of its socket.
+    pub node: Arc<str>,
+    /// Who holds the mutex there.
+    pub holder: Option<Holder>,
+    /// The newest token that was given out there.
+    pub token: Option<FencingToken>,
+    /// Why the node did not say.
+    pub silence: Option<Silence>,
+}
+
+/// A holder, as a node knows it.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// `<owner>@<label>`: who, for this one attempt.
+    pub entry: String,
+    /// The label that the holder's quorum was built with.
+    pub label: String,
+    /// For how much longer unless it is renewed; none: without an end.
+    pub remaining: Option<Duration>,
+}
+
+impl Core {
+    pub(super) fn inspect(&mut self, now: Tick, name: Name, reply: Answer<Inspection>) {
+        let command = Command::Inspect { name: name.clone() };
+        self.ask_all(now, name, command, Asker::Inspect(reply));
+    }
+
+    pub(super) fn evict(&mut self, now: Tick, name: Name, reply: Answer<bool>) {
+        let command = Command::Evict { name: name.clone() };
+        self.ask_all(now, name, command, Asker::Evict(reply));
+    }
+
+    fn ask_all(&mut self, now: Tick, name: Name, command: Command, reply: Asker) {
+        let batch = Batch::one(command, self.guard());
+        let total = self.settings.total();
+        let mut answers = Answers::new(total);
+        let ticket = self.new_ticket();
+        for node in 0..total {
+            let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+            if let Some(Err(silence)) = asked {
+                answers.set(node, Err(silence));
+            }
+        }
+        self.put(ticket, Task::Asking(Asking { name, answers, reply }));
+        self.timers.at(Key::Task(ticket), now.plus(self.settings.node_timeout));
+        self.asking_heard(now, ticket);
+    }
+
+    /// Waits for every node: an operator wants to know what each one says.
+    pub(super) fn asking_heard(&mut self, _now: Tick, ticket: u64) {
+        match self.task(ticket) {
+            Some(Task::Asking(asking)) if asking.answers.waiting() == 0 => {}
+            _ => return,
+        }
+        let Some(Task::Asking(Asking { name, answers, reply })) = self.take(ticket) else { return };
+        match reply {
+            Asker::Inspect(reply) => {
+                let nodes = self.settings.nodes.iter().zip(answers.iter());
+                let nodes = nodes.map(|(node, heard)| node_inspection(node, heard)).collect();
+                let _ = reply.send(Ok(Inspection { name: name.as_str().to_owned(), nodes }));
+            }
+            Asker::Evict(reply) => {
+                let freed = answers.count(|r| *r == Reply::Evicted(true)) > 0;
+                let answered = answers.count(|r| matches!(r, Reply::Evicted(_)));
+                let report = || answers.report(name.as_str(), self.needed, &self.settings.nodes, None);
+                let _ = reply.send(match answered >= self.needed {
+                    true => Ok(freed),
+                    false => Err(Error::NoQuorum(report())),
+                });
+            }
+        }
+    }
+}
+
+fn node_inspection(node: &Arc<str>, heard: &Heard) -> NodeInspection {
+    let node = Arc::clone(node);
+    match heard {
+        Heard::Said(Reply::Inspected { holder, counter }) => NodeInspection {
+            node,
+            holder: holder.as_ref().map(|(entry, remaining)| Holder {
+                entry: entry.clone(),
+                label: label_of(entry).to_owned(),
+                remaining: *remaining,
+            }),
+            token: (*counter > 0).then(|| FencingToken::from_counter(*counter)),
+            silence: None,
+        },
+        Heard::Silent(silence) => {
+            NodeInspection { node, holder: None, token: None, silence: Some(silence.clone()) }
+        }
+        Heard::Waiting | Heard::Said(_) => {
+            NodeInspection { node, holder: None, token: None, silence: Some(Silence::TimedOut) }
+        }
+    }
+}

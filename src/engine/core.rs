@@ -1,0 +1,390 @@
+//! The engine's decisions: events and answers in, effects out. No I/O, no tokio timers; time and
+//! chance come in, so that a simulation replays it.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    Engine, Event, WeakEngine,
+    acquiring::Acquisition,
+    admin::Admin,
+    asking::Asking,
+    holding::{Extending, Holding, Releasing},
+    timers::{Key, Timers},
+};
+use crate::{
+    Error, LossReason,
+    ballot::{answers::Answers, majority::majority},
+    clock::{Clock, Tick},
+    node::{
+        DialError, Disconnected,
+        command::Answer,
+        session::{Effect, Fleet, Heard, Session, Step},
+        status::{NodeState, NodeStatus},
+    },
+    owner::Chance,
+    settings::Settings,
+};
+
+/// All that is known and under way.
+pub(crate) struct Core {
+    pub(super) settings: Arc<Settings>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) needed: usize,
+    pub(super) chance: Chance,
+    sessions: Vec<Session>,
+    fleet: Fleet,
+    effects: VecDeque<Effect>,
+    heard: VecDeque<Heard>,
+    /// By ticket.
+    tasks: HashMap<u64, Task>,
+    /// By the id of the wish: which attempt is under way.
+    pub(super) wishes: HashMap<u64, u64>,
+    pub(super) leases: BTreeMap<u64, Holding>,
+    pub(super) timers: Timers,
+    engine: WeakEngine,
+    pub(super) admin: Admin,
+    /// What was asked before the nodes were reached for the first time, and how long it may wait.
+    early: VecDeque<(Tick, Event)>,
+    is_up: bool,
+}
+
+/// What waits for answers or for a time.
+pub(super) enum Task {
+    Acquiring(Box<Acquisition>),
+    Extending(Extending),
+    Releasing(Releasing),
+    Asking(Asking),
+    /// A stage of a bootstrap: looked at after every answer.
+    Polling(Answers),
+}
+
+impl Core {
+    pub(crate) fn new(settings: Arc<Settings>, chance: Chance, engine: &Engine) -> Self {
+        let now = engine.clock.now();
+        let total = settings.total();
+        Self {
+            needed: majority(total),
+            sessions: (0..total).map(|node| Session::new(node, now)).collect(),
+            fleet: Fleet::new(total),
+            clock: Arc::clone(&engine.clock),
+            settings,
+            chance,
+            effects: VecDeque::new(),
+            heard: VecDeque::new(),
+            tasks: HashMap::new(),
+            wishes: HashMap::new(),
+            leases: BTreeMap::new(),
+            timers: Timers::default(),
+            engine: engine.downgrade(),
+            admin: Admin::default(),
+            early: VecDeque::new(),
+            is_up: false,
+        }
+    }
+
+    // ---- what comes in --------------------------------------------------------------------
+
+    pub(crate) fn event(&mut self, event: Event) {
+        let now = self.clock.now();
+        let asks = matches!(event, Event::Acquire(_) | Event::Inspect { .. } | Event::Evict { .. });
+        if asks && self.is_coming_up(now) {
+            // It may wait as long as for any other answer.
+            self.early.push_back((now.plus(self.settings.node_timeout), event));
+        } else {
+            self.obey(now, event);
+        }
+        self.settle(now);
+    }
+
+    fn obey(&mut self, now: Tick, event: Event) {
+        match event {
+            Event::Acquire(wish) => self.acquire(now, wish),
+            Event::Cancel(id) => self.cancel(now, id),
+            Event::Extend { lease, reply } => self.extend(now, lease, reply),
+            Event::Release { lease, reply } => self.release(now, lease, reply),
+            Event::Abandon { lease } => drop(self.leases.remove(&lease)),
+            Event::Inspect { name, reply } => self.inspect(now, name, reply),
+            Event::Evict { name, reply } => self.evict(now, name, reply),
+            Event::Ready { within, reply } => self.ready(now, within, reply),
+            Event::Bootstrap { within, force, reply } => self.bootstrap(now, within, force, reply),
+            Event::Shutdown { within, reply } => self.shutdown(now, within, reply),
+        }
+    }
+
+    /// Whether nodes that have not been reached for the first time would make a majority.
+    fn is_coming_up(&self, now: Tick) -> bool {
+        if self.is_up || self.admin.is_closed() {
+            return false;
+        }
+        let voting = |s: &&Session| s.state(now, &self.settings) == NodeState::Voting;
+        self.sessions.iter().filter(voting).count() < self.needed
+            && self.sessions.iter().any(|s| !s.was_tried())
+    }
+
+    /// Whoever asked before the nodes were reached finds its channel closed.
+    pub(super) fn forget_early(&mut self) {
+        self.early.clear();
+    }
+
+    fn obey_early(&mut self, now: Tick) {
+        let up = !self.is_coming_up(now);
+        self.is_up |= up;
+        while self.early.front().is_some_and(|(at, _)| up || *at <= now) {
+            if let Some((_, event)) = self.early.pop_front() {
+                self.obey(now, event);
+            }
+        }
+    }
+
+    pub(crate) fn connected(&mut self, node: usize, client_id: u64) {
+        self.with_session(node, |session, step| session.connected(step, client_id));
+    }
+
+    pub(crate) fn dial_failed(&mut self, node: usize, error: &DialError) {
+        self.with_session(node, |session, step| session.dial_failed(step, error));
+    }
+
+    pub(crate) fn disconnected(&mut self, node: usize, why: &Disconnected) {
+        self.with_session(node, |session, step| session.disconnected(step, why));
+    }
+
+    pub(crate) fn withdrawn(&mut self, node: usize, commands: usize) {
+        self.with_session(node, |session, step| session.withdrawn(step, commands));
+    }
+
+    pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
+        self.with_session(node, |session, step| session.answered(step, answer));
+    }
+
+    /// Time has come for something.
+    pub(crate) fn tick(&mut self) {
+        let now = self.clock.now();
+        for node in 0..self.sessions.len() {
+            let due = |s: &Session| s.next_tick(&self.settings).is_some_and(|at| at <= now);
+            if self.sessions.get(node).is_some_and(due) {
+                self.session(now, node, |session, step| session.tick(step));
+            }
+        }
+        while let Some(key) = self.timers.pop(now) {
+            match key {
+                Key::Lease(id) => self.lease_due(now, id),
+                Key::Task(ticket) => self.task_due(now, ticket),
+            }
+        }
+        self.settle(now);
+    }
+
+    /// No new wishes; leave when all is clean. For an engine whose handles are all gone.
+    pub(crate) fn close(&mut self) {
+        let now = self.clock.now();
+        self.close_wishes(now);
+        self.settle(now);
+    }
+
+    // ---- what goes out --------------------------------------------------------------------
+
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(crate) fn next_tick(&self) -> Option<Tick> {
+        let sessions = self.sessions.iter().filter_map(|s| s.next_tick(&self.settings)).min();
+        let early = self.early.front().map(|(at, _)| *at);
+        [sessions, self.timers.next(), self.admin.next_tick(), early].into_iter().flatten().min()
+    }
+
+    /// Closed, nothing held, nothing left to take back.
+    pub(crate) fn is_done(&self) -> bool {
+        self.admin.is_closed() && (self.is_clean() || self.admin.gave_up())
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.leases.is_empty()
+            && self.sessions.iter().all(Session::is_idle)
+            && !self.tasks.values().any(|task| matches!(task, Task::Releasing(_)))
+    }
+
+    // ---- for the rooms next door ----------------------------------------------------------
+
+    /// Lets a session do one step.
+    pub(super) fn session<T>(
+        &mut self,
+        now: Tick,
+        node: usize,
+        act: impl FnOnce(&mut Session, &mut Step<'_>) -> T,
+    ) -> Option<T> {
+        let session = self.sessions.get_mut(node)?;
+        let mut step = Step {
+            now,
+            settings: &self.settings,
+            fleet: &mut self.fleet,
+            chance: &mut self.chance,
+            effects: &mut self.effects,
+            heard: &mut self.heard,
+        };
+        Some(act(session, &mut step))
+    }
+
+    pub(super) fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    pub(super) fn fleet(&mut self) -> &mut Fleet {
+        &mut self.fleet
+    }
+
+    pub(super) fn guard(&self) -> &Arc<str> {
+        self.fleet.guard()
+    }
+
+    pub(super) fn states(&self, now: Tick) -> Vec<NodeState> {
+        self.sessions.iter().map(|s| s.state(now, &self.settings)).collect()
+    }
+
+    pub(super) fn new_ticket(&self) -> u64 {
+        self.engine.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn engine(&self) -> Option<Engine> {
+        self.engine.upgrade()
+    }
+
+    pub(super) fn put(&mut self, ticket: u64, task: Task) {
+        self.tasks.insert(ticket, task);
+    }
+
+    pub(super) fn take(&mut self, ticket: u64) -> Option<Task> {
+        self.tasks.remove(&ticket)
+    }
+
+    pub(super) fn acquisition(&mut self, ticket: u64) -> Option<&mut Acquisition> {
+        match self.tasks.get_mut(&ticket) {
+            Some(Task::Acquiring(acquisition)) => Some(acquisition),
+            _ => None,
+        }
+    }
+
+    pub(super) fn poll_task(&mut self, ticket: u64) {
+        self.put(ticket, Task::Polling(Answers::new(self.settings.total())));
+    }
+
+    pub(super) fn polled(&self, ticket: u64) -> Option<&Answers> {
+        match self.tasks.get(&ticket) {
+            Some(Task::Polling(answers)) => Some(answers),
+            _ => None,
+        }
+    }
+
+    pub(super) fn task(&mut self, ticket: u64) -> Option<&mut Task> {
+        self.tasks.get_mut(&ticket)
+    }
+
+    // ---- inside ---------------------------------------------------------------------------
+
+    fn with_session(&mut self, node: usize, act: impl FnOnce(&mut Session, &mut Step<'_>)) {
+        let now = self.clock.now();
+        self.session(now, node, act);
+        self.settle(now);
+    }
+
+    /// Passes on what was heard until nothing follows from it, then tells what changed.
+    fn settle(&mut self, now: Tick) {
+        loop {
+            while let Some(heard) = self.heard.pop_front() {
+                self.route(now, heard);
+            }
+            if self.early.is_empty() {
+                break;
+            }
+            self.obey_early(now);
+            if self.heard.is_empty() {
+                break;
+            }
+        }
+        let mut changed = false;
+        for session in &mut self.sessions {
+            changed |= session.take_changed();
+        }
+        if changed {
+            self.publish(now);
+        }
+        self.admin_due(now);
+    }
+
+    fn route(&mut self, now: Tick, heard: Heard) {
+        let Heard { ticket, node, answer } = heard;
+        match self.tasks.get_mut(&ticket) {
+            Some(Task::Acquiring(acquisition)) => {
+                if let Some(token) = acquisition.vote(node, answer) {
+                    self.raise_late(now, ticket, node, token);
+                }
+                self.attempt_heard(now, ticket);
+            }
+            Some(Task::Extending(extending)) => {
+                extending.vote(node, answer);
+                self.extension_heard(now, ticket);
+            }
+            Some(Task::Releasing(releasing)) => {
+                releasing.vote(node, answer);
+                self.release_heard(now, ticket);
+            }
+            Some(Task::Asking(asking)) => {
+                asking.vote(node, answer);
+                self.asking_heard(now, ticket);
+            }
+            Some(Task::Polling(answers)) => answers.set(node, answer),
+            None => self.late_grant(ticket, node, &answer),
+        }
+    }
+
+    fn task_due(&mut self, now: Tick, ticket: u64) {
+        match self.tasks.get_mut(&ticket) {
+            Some(Task::Acquiring(_)) => self.attempt_due(now, ticket),
+            Some(Task::Extending(extending)) => {
+                extending.give_up();
+                self.extension_heard(now, ticket);
+            }
+            Some(Task::Releasing(releasing)) => {
+                releasing.give_up();
+                self.release_heard(now, ticket);
+            }
+            Some(Task::Asking(asking)) => {
+                asking.give_up();
+                self.asking_heard(now, ticket);
+            }
+            Some(Task::Polling(_)) | None => {}
+        }
+    }
+
+    fn publish(&mut self, now: Tick) {
+        let nodes: Vec<NodeStatus> = self
+            .sessions
+            .iter()
+            .zip(&self.settings.nodes)
+            .map(|(session, id)| NodeStatus {
+                node: Arc::clone(id),
+                state: session.state(now, &self.settings),
+                note: session.note().map(str::to_owned),
+            })
+            .collect();
+        self.admin.trace_changes(&nodes);
+        self.engine.status.publish(now, nodes);
+    }
+}
+
+impl Drop for Core {
+    /// The engine's runtime is gone: nobody renews any more. Waiting callers find their channels
+    /// closed.
+    fn drop(&mut self) {
+        for holding in self.leases.values() {
+            holding.shared.lose(LossReason::NodesLost);
+        }
+    }
+}
+
+/// The runtime is gone, or the quorum was shut down.
+pub(super) const CLOSED: Error = Error::Closed;

@@ -1,0 +1,179 @@
+//! The task that carries out what the core decides: dials, writes, reads, sleeps.
+//!
+//! One task for all nodes: a request is encoded once and written to every node from here, and the
+//! answers are read here, so that a vote reaches its ballot without another hop.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{Event, core::Core};
+use crate::{
+    clock::{Alarm, Clock},
+    node::{Connection, Dial, Disconnected, Node, session::Effect},
+};
+
+/// Drives one core over real nodes.
+pub(crate) struct Driver {
+    core: Core,
+    events: UnboundedReceiver<Event>,
+    /// No handle is left: nothing new can come.
+    orphaned: bool,
+    nodes: Vec<Arc<dyn Node>>,
+    links: Vec<Link>,
+    alarm: Box<dyn Alarm>,
+    clock: Arc<dyn Clock>,
+}
+
+enum Link {
+    Idle,
+    Dialing(Dial),
+    Up(Box<dyn Connection>),
+}
+
+impl Driver {
+    pub(crate) fn new(
+        core: Core,
+        events: UnboundedReceiver<Event>,
+        nodes: Vec<Arc<dyn Node>>,
+        alarm: Box<dyn Alarm>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let links = nodes.iter().map(|_| Link::Idle).collect();
+        Self { core, events, orphaned: false, nodes, links, alarm, clock }
+    }
+
+    fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while !self.orphaned {
+            match self.events.poll_recv(cx) {
+                Poll::Ready(Some(event)) => self.core.event(event),
+                Poll::Ready(None) => {
+                    self.orphaned = true;
+                    self.core.close();
+                }
+                Poll::Pending => break,
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn poll_links(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        for (node, link) in self.links.iter_mut().enumerate() {
+            match link {
+                Link::Idle => {}
+                Link::Dialing(dial) => {
+                    if let Poll::Ready(dialled) = dial.as_mut().poll(cx) {
+                        any = true;
+                        match dialled {
+                            Ok(connection) => {
+                                let client_id = connection.client_id();
+                                *link = Link::Up(connection);
+                                self.core.connected(node, client_id);
+                            }
+                            Err(error) => {
+                                *link = Link::Idle;
+                                self.core.dial_failed(node, &error);
+                            }
+                        }
+                    }
+                }
+                Link::Up(connection) => loop {
+                    match connection.poll_answer(cx) {
+                        Poll::Ready(Ok(answer)) => {
+                            any = true;
+                            self.core.answered(node, answer);
+                        }
+                        Poll::Ready(Err(why)) => {
+                            any = true;
+                            *link = Link::Idle;
+                            self.core.disconnected(node, &why);
+                            break;
+                        }
+                        Poll::Pending => break,
+                    }
+                },
+            }
+        }
+        any
+    }
+
+    fn carry_out(&mut self) -> bool {
+        let mut any = false;
+        while let Some(effect) = self.core.next_effect() {
+            any = true;
+            let (Effect::Dial(node)
+            | Effect::Close(node)
+            | Effect::Withdraw(node)
+            | Effect::Send(node, _)) = effect;
+            let (Some(link), Some(target)) = (self.links.get_mut(node), self.nodes.get(node)) else {
+                continue;
+            };
+            match (effect, link) {
+                (Effect::Dial(_), link) => *link = Link::Dialing(target.dial()),
+                (Effect::Close(_), link) => *link = Link::Idle,
+                (Effect::Send(_, batch), Link::Up(connection)) => connection.send(&batch),
+                (Effect::Withdraw(_), Link::Up(connection)) => {
+                    let commands = connection.withdraw();
+                    self.core.withdrawn(node, commands);
+                }
+                // The connection broke meanwhile: the core hears of that next.
+                (Effect::Send(..) | Effect::Withdraw(_), Link::Idle | Link::Dialing(_)) => {}
+            }
+        }
+        any
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        for (node, link) in self.links.iter_mut().enumerate() {
+            if let Link::Up(connection) = link
+                && let Poll::Ready(Err(why)) = connection.poll_flush(cx)
+            {
+                any = true;
+                let why: Disconnected = why;
+                *link = Link::Idle;
+                self.core.disconnected(node, &why);
+            }
+        }
+        any
+    }
+
+    fn ring(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(at) = self.core.next_tick() else { return false };
+        let rings = self.alarm.poll_at(cx, self.clock.now(), at).is_ready();
+        if rings {
+            self.core.tick();
+        }
+        rings
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            let mut busy = this.take_events(cx);
+            busy |= this.carry_out();
+            busy |= this.flush(cx);
+            busy |= this.poll_links(cx);
+            busy |= this.ring(cx);
+            busy |= this.carry_out();
+            if this.core.is_done() {
+                return Poll::Ready(());
+            }
+            if !busy {
+                return Poll::Pending;
+            }
+        }
+    }
+}

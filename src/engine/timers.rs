@@ -1,0 +1,72 @@
+//! When to look at what again. At most one timer per key counts; older ones ring unheard.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use crate::clock::Tick;
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    Task(u64),
+    Lease(u64),
+}
+
+/// A heap of instants.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Tick, Key)>>,
+    armed: HashMap<Key, Tick>,
+}
+
+impl Timers {
+    /// Rings for `key` at `at`, or at an earlier instant that was asked for before.
+    pub(crate) fn at(&mut self, key: Key, at: Tick) {
+        if self.armed.get(&key).is_some_and(|armed| *armed <= at) {
+            return;
+        }
+        self.armed.insert(key, at);
+        self.heap.push(Reverse((at, key)));
+    }
+
+    /// A key whose time has come.
+    pub(crate) fn pop(&mut self, now: Tick) -> Option<Key> {
+        while let Some(Reverse((at, key))) = self.heap.peek().copied() {
+            if at > now {
+                return None;
+            }
+            self.heap.pop();
+            if self.armed.get(&key) == Some(&at) {
+                self.armed.remove(&key);
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn next(&self) -> Option<Tick> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_counts_once() {
+        let t = Tick::from_nanos;
+        let mut timers = Timers::default();
+        timers.at(Key::Lease(1), t(50));
+        timers.at(Key::Lease(1), t(20));
+        timers.at(Key::Lease(1), t(30));
+        timers.at(Key::Task(1), t(30));
+        assert_eq!(timers.pop(t(19)), None);
+        assert_eq!(timers.pop(t(20)), Some(Key::Lease(1)));
+        assert_eq!(timers.pop(t(40)), Some(Key::Task(1)));
+        assert_eq!(timers.pop(t(60)), None, "the superseded one is not heard");
+        assert_eq!(timers.next(), None);
+    }
+}

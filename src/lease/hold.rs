@@ -1,0 +1,220 @@
+//! What to do about a lease, and when: renew it, or give it up. Pure.
+
+use std::time::Duration;
+
+use super::Renewal;
+use crate::{
+    LossReason,
+    ballot::validity::{margin, valid_until},
+    clock::Tick,
+};
+
+/// Renewals without a break for this many ttl are warned about once.
+const WARN_AFTER: u32 = 60;
+
+/// One lease over time.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    ttl: Duration,
+    asked_at: Tick,
+    valid_until: Tick,
+    renewal: Renewal,
+    renewals: u32,
+    next_renewal: Tick,
+    in_flight: bool,
+    /// A renewal was tried since the last one that succeeded.
+    tried: bool,
+    warned: bool,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Renew,
+    Lose(LossReason),
+    /// Nothing before this.
+    Wait(Tick),
+}
+
+impl Hold {
+    /// A lease that was asked for at `t0`.
+    pub(crate) fn new(ttl: Duration, t0: Tick, renewal: Renewal, jitter: Duration) -> Self {
+        Self {
+            ttl,
+            asked_at: t0,
+            valid_until: valid_until(t0, ttl),
+            renewal,
+            renewals: 0,
+            next_renewal: t0.plus(ttl / 3).minus(jitter),
+            in_flight: false,
+            tried: false,
+            warned: false,
+        }
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Until when it is good: what the nodes granted, and never beyond `max_hold`.
+    pub(crate) fn valid_until(&self) -> Tick {
+        self.hold_end().map_or(self.valid_until, |end| end.min(self.valid_until))
+    }
+
+    /// Why it will have ended if nothing more happens.
+    pub(crate) fn reason_at_end(&self) -> LossReason {
+        if self.hold_end().is_some_and(|end| end <= self.valid_until) {
+            LossReason::MaxHold
+        } else if self.tried {
+            LossReason::NodesLost
+        } else {
+            LossReason::Expired
+        }
+    }
+
+    /// What is due now, the last heartbeat having come at `beat_at`.
+    pub(crate) fn due(&self, now: Tick, beat_at: Tick) -> Due {
+        let end = self.valid_until().minus(margin(self.ttl));
+        if now >= end {
+            return Due::Lose(self.reason_at_end());
+        }
+        let beat_end = self.renewal.heartbeat.map(|d| beat_at.plus(d));
+        if beat_end.is_some_and(|at| now >= at) {
+            return Due::Lose(LossReason::NoHeartbeat);
+        }
+        let renewal = self.wants_renewal().then_some(self.next_renewal);
+        if renewal.is_some_and(|at| now >= at) {
+            return Due::Renew;
+        }
+        Due::Wait([Some(end), beat_end, renewal].into_iter().flatten().min().unwrap_or(end))
+    }
+
+    pub(crate) fn renewal_sent(&mut self) {
+        self.in_flight = true;
+        self.tried = true;
+    }
+
+    /// An extension that was sent at `t1` succeeded.
+    pub(crate) fn extended(&mut self, t1: Tick, automatic: bool, jitter: Duration) {
+        self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
+        self.next_renewal = self.next_renewal.max(t1.plus(self.ttl / 3).minus(jitter));
+        self.tried = false;
+        if automatic {
+            self.in_flight = false;
+            self.renewals = self.renewals.saturating_add(1);
+        }
+    }
+
+    /// A renewal failed: the old validity stands, and it is tried again soon.
+    pub(crate) fn renewal_failed(&mut self, now: Tick) {
+        self.in_flight = false;
+        self.next_renewal = now.plus((self.ttl / 12).max(Duration::from_millis(5)));
+    }
+
+    /// Whether it is time to warn, once, that this lease has been held for very long.
+    pub(crate) fn warn_once(&mut self, now: Tick) -> bool {
+        let unbounded = self.renewal.max_hold.is_none() && self.renewal.max_renewals.is_none();
+        let long = now.since(self.asked_at) >= self.ttl.saturating_mul(WARN_AFTER);
+        let warn = !self.warned && unbounded && long;
+        self.warned |= warn;
+        warn
+    }
+
+    fn wants_renewal(&self) -> bool {
+        let left = self.renewal.max_renewals.is_none_or(|most| self.renewals < most);
+        let useful = self.hold_end().is_none_or(|end| end > self.valid_until);
+        self.renewal.auto && left && useful && !self.in_flight
+    }
+
+    fn hold_end(&self) -> Option<Tick> {
+        self.renewal.max_hold.map(|d| self.asked_at.plus(d))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(3);
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_nanos(ms * 1_000_000)
+    }
+
+    fn hold(renewal: Renewal) -> Hold {
+        Hold::new(TTL, at(0), renewal, Duration::ZERO)
+    }
+
+    // ttl 3 s: drift 32 ms, valid until 2968, margin 150, announced at 2818, renewed at 1000.
+
+    #[test]
+    fn renewed_at_a_third_of_the_ttl() {
+        let h = hold(Renewal::auto());
+        assert_eq!(h.due(at(999), at(0)), Due::Wait(at(1000)));
+        assert_eq!(h.due(at(1000), at(0)), Due::Renew);
+    }
+
+    #[test]
+    fn without_renewal_it_expires_a_margin_early() {
+        let h = hold(Renewal::off());
+        assert_eq!(h.due(at(0), at(0)), Due::Wait(at(2818)));
+        assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::Expired));
+    }
+
+    #[test]
+    fn an_extension_counts_from_its_sending() {
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent();
+        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(2818)), "one renewal at a time");
+        h.extended(at(1000), true, Duration::ZERO);
+        assert_eq!(h.valid_until(), at(3968));
+        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(2000)));
+    }
+
+    #[test]
+    fn a_failed_renewal_changes_nothing_and_is_tried_again() {
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent();
+        h.renewal_failed(at(1500));
+        assert_eq!(h.valid_until(), at(2968));
+        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(1750)));
+        assert_eq!(h.due(at(1750), at(0)), Due::Renew);
+        assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::NodesLost));
+    }
+
+    #[test]
+    fn max_renewals_is_an_end() {
+        let mut h = hold(Renewal::auto().max_renewals(1));
+        h.renewal_sent();
+        h.extended(at(1000), true, Duration::ZERO);
+        assert_eq!(h.due(at(2500), at(0)), Due::Wait(at(3818)));
+        assert_eq!(h.due(at(3818), at(0)), Due::Lose(LossReason::Expired));
+    }
+
+    #[test]
+    fn max_hold_caps_the_validity() {
+        let mut h = hold(Renewal::auto().max_hold(Duration::from_millis(3500)));
+        h.renewal_sent();
+        h.extended(at(1000), true, Duration::ZERO);
+        assert_eq!(h.valid_until(), at(3500));
+        assert_eq!(h.due(at(2500), at(0)), Due::Wait(at(3350)), "no renewal beyond it");
+        assert_eq!(h.due(at(3350), at(0)), Due::Lose(LossReason::MaxHold));
+    }
+
+    #[test]
+    fn a_missing_heartbeat_ends_it() {
+        let h = hold(Renewal::auto().heartbeat(Duration::from_millis(500)));
+        assert_eq!(h.due(at(499), at(0)), Due::Wait(at(500)));
+        assert_eq!(h.due(at(500), at(0)), Due::Lose(LossReason::NoHeartbeat));
+        assert_eq!(h.due(at(500), at(100)), Due::Wait(at(600)));
+    }
+
+    #[test]
+    fn sixty_ttl_are_warned_about_once() {
+        let mut h = hold(Renewal::auto());
+        assert!(!h.warn_once(at(179_999)));
+        assert!(h.warn_once(at(180_000)));
+        assert!(!h.warn_once(at(180_001)));
+        assert!(!hold(Renewal::auto().max_hold(TTL)).warn_once(at(999_999)));
+    }
+}

@@ -1,0 +1,190 @@
+//! Holding over time: what a holder has in hand, and how it is told when it is over.
+
+pub(crate) mod hold;
+mod renewal;
+pub(crate) mod shared;
+mod watch;
+
+use std::{
+    fmt,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+pub use renewal::Renewal;
+pub use watch::LeaseWatch;
+
+use self::shared::Shared;
+use crate::{Error, FencingToken, LossReason, Lost, engine::Engine};
+
+/// A lock that is held, until it is released, dropped or lost.
+///
+/// It is renewed in the background as its [`Renewal`] says. What it promises ends with its
+/// [`validity`](Self::validity): after that somebody else may hold the lock. So let whatever the
+/// lock protects check the [`token`](Self::token), or look at [`is_valid`](Self::is_valid) before
+/// each step, or put the work in [`guard`](Self::guard).
+///
+/// Dropping it releases it in the background, from any thread, without blocking.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+/// let quorum = quorate::Quorum::in_memory(5);
+/// let lease = quorum.mutex("invoice:42").lock().await?;
+/// assert!(lease.is_valid());
+/// println!("write with token {}", lease.token());
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a lease that is dropped is released at once"]
+pub struct Lease {
+    shared: Arc<Shared>,
+    engine: Engine,
+    /// What the engine knows it by; none once it was given up.
+    id: Option<u64>,
+}
+
+impl Lease {
+    pub(crate) fn new(shared: Arc<Shared>, engine: Engine, id: u64) -> Self {
+        Self { shared, engine, id: Some(id) }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.shared.name.as_str()
+    }
+
+    /// The fencing token: greater than every token given out for this name before (protocol §3).
+    pub fn token(&self) -> FencingToken {
+        self.shared.token
+    }
+
+    /// What is left by this process's own clock; never beyond `max_hold`. Zero once it is lost.
+    pub fn validity(&self) -> Duration {
+        self.shared.validity()
+    }
+
+    /// Whether any validity is left. Once false, it stays false.
+    pub fn is_valid(&self) -> bool {
+        !self.validity().is_zero()
+    }
+
+    /// How long it has been held, from just before it was asked for.
+    pub fn held_for(&self) -> Duration {
+        self.shared.held_for()
+    }
+
+    /// Extends the lease to its full ttl, now, on a majority.
+    ///
+    /// # Errors
+    /// `Lost` if it is over; `NoQuorum` if no majority answered: then the old validity stands.
+    ///
+    /// # Cancel safety
+    /// May be dropped; the extension may then have happened or not.
+    pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (engine, id, shared) = (self.engine.clone(), self.id, Arc::clone(&self.shared));
+        async move {
+            if let Some(lost) = shared.lost_now() {
+                return Err(lost.into());
+            }
+            engine.extend(id.unwrap_or_default()).await
+        }
+    }
+
+    /// Tells a lease with [`Renewal::heartbeat`] that the work goes on. Costs an atomic store.
+    pub fn beat(&self) {
+        self.shared.beat();
+    }
+
+    /// Waits until the lease is lost: announced max(20 ms, ttl / 20) before its validity ends, or
+    /// at once when the nodes say so.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again.
+    pub async fn lost(&self) -> LossReason {
+        self.shared.lost().await
+    }
+
+    /// A view of this lease for other tasks. It does not keep the lease.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch::new(Arc::clone(&self.shared))
+    }
+
+    /// Runs `future` while the lease is good, and drops it when the lease is lost. The clock is
+    /// looked at before every poll too. Tasks that the future spawned are not ended.
+    ///
+    /// # Errors
+    /// `Lost`, with the reason.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops `future`; the lease stays as it was.
+    pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
+        let mut future = pin!(future);
+        let mut lost = pin!(self.shared.lost());
+        std::future::poll_fn(|cx| {
+            // Looking at the validity makes a loss that nobody announced yet final.
+            let _ = self.shared.validity();
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(Lost { reason }));
+            }
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    /// Frees the lock and waits until a majority confirms.
+    ///
+    /// # Errors
+    /// `Lost` when it was over before; `NoQuorum` when too few nodes confirmed: what they hold
+    /// is freed when they answer again, or expires.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the release goes on in the background.
+    pub fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let id = self.id.take();
+        let lost = self.shared.lost_now();
+        let engine = self.engine.clone();
+        self.shared.lose(LossReason::Released);
+        // Sent here, not at the first poll: a future that is dropped unpolled has released too.
+        let answer = id.map(|id| engine.release(id));
+        async move {
+            let answer = match answer {
+                Some(answer) => answer.await,
+                None => Ok(()),
+            };
+            match lost {
+                Some(lost) => Err(lost.into()),
+                None => answer,
+            }
+        }
+    }
+
+    /// Stops renewing and leaves the lock to its ttl: nobody else gets it before.
+    pub fn abandon(mut self) {
+        self.shared.lose(LossReason::Released);
+        if let Some(id) = self.id.take() {
+            self.engine.abandon(id);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.shared.lose(LossReason::Released);
+            self.engine.drop_lease(id);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", &self.shared.name)
+            .field("token", &self.shared.token)
+            .field("validity", &self.validity())
+            .finish()
+    }
+}

@@ -1,0 +1,66 @@
+//! How long a lease is to be kept alive.
+
+use std::time::Duration;
+
+use crate::Error;
+
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Whether and for how long a lease is renewed in the background.
+///
+/// The default, [`auto`](Self::auto), renews at every third of the ttl for as long as the lease is
+/// held. That is unbounded on purpose; a lease held for 60 ttl is warned about once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Renewal {
+    pub(crate) auto: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_renewals: Option<u32>,
+    pub(crate) heartbeat: Option<Duration>,
+}
+
+impl Renewal {
+    /// Renews until released, dropped or lost.
+    pub const fn auto() -> Self {
+        Self { auto: true, max_hold: None, max_renewals: None, heartbeat: None }
+    }
+
+    /// Never renews: the lease ends with its first ttl unless it is extended by hand.
+    pub const fn off() -> Self {
+        Self { auto: false, ..Self::auto() }
+    }
+
+    /// The lease is lost (`MaxHold`) after this long, however healthy. Default: no bound.
+    pub const fn max_hold(mut self, d: Duration) -> Self {
+        self.max_hold = Some(d);
+        self
+    }
+
+    /// Renews at most `n` times. Default: no bound.
+    pub const fn max_renewals(mut self, n: u32) -> Self {
+        self.max_renewals = Some(n);
+        self
+    }
+
+    /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) is called at
+    /// least this often. Default: not needed.
+    pub const fn heartbeat(mut self, d: Duration) -> Self {
+        self.heartbeat = Some(d);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (what, d) in [("max_hold", self.max_hold), ("heartbeat", self.heartbeat)] {
+            if d.is_some_and(|d| d < SHORTEST) {
+                return Err(Error::Invalid(format!("{what} is shorter than {SHORTEST:?}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Renewal {
+    fn default() -> Self {
+        Self::auto()
+    }
+}

@@ -1,0 +1,218 @@
+//! What a lease's holder, its watches and the engine share: one word that says until when it is
+//! good, and that loss is final.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    FencingToken, LossReason, Lost,
+    clock::{Clock, Tick},
+    name::Name,
+};
+
+const LOST: u64 = 0;
+const NOT_LOST: u8 = 0;
+
+/// The shared state of one lease.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) name: Name,
+    pub(crate) token: FencingToken,
+    clock: Arc<dyn Clock>,
+    asked_at: Tick,
+    /// A loss is announced this long before the validity ends.
+    margin: Duration,
+    /// Until when the lease is good, or `LOST`. Whoever finds its time over makes that final here:
+    /// a later extension then finds `LOST` and revives nothing.
+    valid_until: AtomicU64,
+    reason: AtomicU8,
+    /// Why it will have ended, if it ends by the clock.
+    reason_at_end: AtomicU8,
+    beat_at: AtomicU64,
+    lost: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        name: Name,
+        token: FencingToken,
+        clock: Arc<dyn Clock>,
+        asked_at: Tick,
+        margin: Duration,
+        valid_until: Tick,
+    ) -> Self {
+        let now = clock.now().nanos();
+        Self {
+            name,
+            token,
+            clock,
+            asked_at,
+            margin,
+            valid_until: AtomicU64::new(valid_until.nanos()),
+            reason: AtomicU8::new(NOT_LOST),
+            reason_at_end: AtomicU8::new(code(LossReason::Expired)),
+            beat_at: AtomicU64::new(now),
+            lost: Notify::new(),
+        }
+    }
+
+    pub(crate) fn validity(&self) -> Duration {
+        let mut until = self.valid_until.load(SeqCst);
+        loop {
+            if until == LOST {
+                return Duration::ZERO;
+            }
+            let now = self.clock.now();
+            if now < self.announce_at(until) {
+                return Tick::from_nanos(until).since(now);
+            }
+            match self.valid_until.compare_exchange(until, LOST, SeqCst, SeqCst) {
+                Ok(_) => {
+                    self.announce(self.reason_at_end.load(SeqCst));
+                    return Duration::ZERO;
+                }
+                Err(newer) => until = newer,
+            }
+        }
+    }
+
+    /// Moves the end, unless the old end is already here. `in_time` off is a trap of protocol §10.
+    pub(crate) fn prolong(&self, until: Tick, in_time: bool) -> bool {
+        if !in_time {
+            self.valid_until.store(until.nanos(), SeqCst);
+            return true;
+        }
+        let old = self.valid_until.load(SeqCst);
+        // Looks at the clock, and makes a loss final.
+        if self.validity().is_zero() {
+            return false;
+        }
+        self.valid_until.compare_exchange(old, until.nanos(), SeqCst, SeqCst).is_ok()
+    }
+
+    /// Ends it now. The first reason stands.
+    pub(crate) fn lose(&self, reason: LossReason) {
+        if self.valid_until.swap(LOST, SeqCst) != LOST {
+            self.announce(code(reason));
+        }
+    }
+
+    pub(crate) fn set_reason_at_end(&self, reason: LossReason) {
+        self.reason_at_end.store(code(reason), SeqCst);
+    }
+
+    /// The loss, if it is over by now.
+    pub(crate) fn lost_now(&self) -> Option<Lost> {
+        self.validity().is_zero().then(|| Lost { reason: self.reason() })
+    }
+
+    pub(crate) async fn lost(&self) -> LossReason {
+        loop {
+            let notified = self.lost.notified();
+            if self.reason.load(SeqCst) != NOT_LOST {
+                return self.reason();
+            }
+            notified.await;
+        }
+    }
+
+    pub(crate) fn held_for(&self) -> Duration {
+        self.clock.now().since(self.asked_at)
+    }
+
+    pub(crate) fn beat(&self) {
+        self.beat_at.store(self.clock.now().nanos(), SeqCst);
+    }
+
+    pub(crate) fn beat_at(&self) -> Tick {
+        Tick::from_nanos(self.beat_at.load(SeqCst))
+    }
+
+    fn announce_at(&self, until: u64) -> Tick {
+        Tick::from_nanos(until).minus(self.margin)
+    }
+
+    fn announce(&self, reason: u8) {
+        let _ = self.reason.compare_exchange(NOT_LOST, reason, SeqCst, SeqCst);
+        self.lost.notify_waiters();
+    }
+
+    fn reason(&self) -> LossReason {
+        match self.reason.load(SeqCst) {
+            2 => LossReason::Evicted,
+            3 => LossReason::MaxHold,
+            4 => LossReason::NoHeartbeat,
+            5 => LossReason::NodesLost,
+            6 => LossReason::Released,
+            _ => LossReason::Expired,
+        }
+    }
+}
+
+const fn code(reason: LossReason) -> u8 {
+    match reason {
+        LossReason::Expired => 1,
+        LossReason::Evicted => 2,
+        LossReason::MaxHold => 3,
+        LossReason::NoHeartbeat => 4,
+        LossReason::NodesLost => 5,
+        LossReason::Released => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    const MS: u64 = 1_000_000;
+
+    fn lease() -> (Arc<ManualClock>, Shared) {
+        let clock = Arc::new(ManualClock::default());
+        clock.set(Tick::from_nanos(100 * MS), 0);
+        let shared = Shared::new(
+            Name::new("a").unwrap(),
+            FencingToken::from_counter(1),
+            clock.clone(),
+            Tick::from_nanos(100 * MS),
+            Duration::from_millis(20),
+            Tick::from_nanos(200 * MS),
+        );
+        (clock, shared)
+    }
+
+    #[test]
+    fn validity_ends_a_margin_before_the_end_and_stays_ended() {
+        let (clock, lease) = lease();
+        assert_eq!(lease.validity(), Duration::from_millis(100));
+        clock.set(Tick::from_nanos(180 * MS - 1), 0);
+        assert_eq!(lease.validity(), Duration::from_nanos(20 * MS + 1));
+        clock.set(Tick::from_nanos(180 * MS), 0);
+        assert_eq!(lease.validity(), Duration::ZERO);
+        assert!(!lease.prolong(Tick::from_nanos(900 * MS), true), "loss is final");
+        assert_eq!(lease.lost_now(), Some(Lost { reason: LossReason::Expired }));
+    }
+
+    #[test]
+    fn an_extension_that_comes_at_the_end_is_too_late() {
+        let (clock, lease) = lease();
+        clock.set(Tick::from_nanos(180 * MS), 0);
+        assert!(!lease.prolong(Tick::from_nanos(900 * MS), true));
+        assert_eq!(lease.validity(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn the_first_reason_stands() {
+        let (_, lease) = lease();
+        lease.lose(LossReason::Evicted);
+        lease.lose(LossReason::Released);
+        assert_eq!(lease.lost().await, LossReason::Evicted);
+    }
+}

@@ -1,0 +1,228 @@
+//! The mutex: at most one holder per name, with a token that only grows.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use crate::{
+    Error, Lease, LeaseWatch, Renewal,
+    engine::{Engine, Patience, Wish},
+    name::Name,
+};
+
+const SHORTEST_TTL: Duration = Duration::from_millis(100);
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// A distributed mutex on one name (protocol §3). Cheap to clone; settings are chained.
+///
+/// It promises that no two leases of one name are valid at once, by their own clocks, as long as
+/// clocks slew by at most 0.5 % and nodes' clocks are not stepped, and that every lease's
+/// [token](Lease::token) is greater than all before. It does not promise that a holder which was
+/// paused past its validity stops writing: let the store check the token.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+/// use std::time::Duration;
+/// let quorum = quorate::Quorum::in_memory(3);
+/// let mutex = quorum.mutex("nightly").ttl(Duration::from_secs(5));
+/// let lease = mutex.lock().await?;
+/// assert!(mutex.try_lock().await?.is_none(), "it is held");
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a mutex does nothing until it is locked"]
+pub struct Mutex {
+    engine: Engine,
+    name: String,
+    max_ttl: Duration,
+    ttl: Option<Duration>,
+    lock_delay: Duration,
+    wait_timeout: Option<Duration>,
+    renewal: Renewal,
+    seen: Arc<AtomicU64>,
+}
+
+impl Mutex {
+    pub(crate) fn new(engine: Engine, name: String, max_ttl: Duration) -> Self {
+        Self {
+            engine,
+            name,
+            max_ttl,
+            ttl: None,
+            lock_delay: Duration::ZERO,
+            wait_timeout: None,
+            renewal: Renewal::auto(),
+            seen: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// For how long a grant is good unless it is renewed. Default: 10 s, or the deployment's
+    /// `max_ttl` if that is smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
+    pub fn ttl(mut self, d: Duration) -> Self {
+        self.ttl = Some(d);
+        self
+    }
+
+    /// For how long [`lock`](Self::lock) waits. Default: without an end.
+    pub fn wait_timeout(mut self, d: Duration) -> Self {
+        self.wait_timeout = Some(d);
+        self
+    }
+
+    /// Whether and for how long a lease is renewed. Default: [`Renewal::auto`].
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.renewal = renewal;
+        self
+    }
+
+    /// For how long nodes keep the lock beyond what the holder believes, for resources that cannot
+    /// check tokens (Chubby's lock-delay). Default: 0. It concerns holders that vanish: a release
+    /// or a drop frees at once.
+    pub fn lock_delay(mut self, d: Duration) -> Self {
+        self.lock_delay = d;
+        self
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// `Held` when `wait_timeout` is over; `NoQuorum` when no majority answers: after at most the
+    /// node timeout at first, after `wait_timeout` (without one: `max_ttl`) when a majority was
+    /// there before; `Quarantined` when a quarantine outlasts `wait_timeout` (without one:
+    /// `max_ttl` and the restart margin); `TooSlow`; `Invalid` for a bad name or setting; `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time: what nodes granted is taken back in the background, for at most
+    /// one ttl.
+    pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static {
+        let lease = self.acquire(Patience::Wait(self.wait_timeout));
+        // A wait ends with a lease or with an error.
+        async move { lease.await?.ok_or(Error::Closed) }
+    }
+
+    /// Takes the lock if it is free: one attempt. `None` when a majority answered and it cannot be
+    /// won.
+    ///
+    /// # Errors
+    /// `NoQuorum` or `Quarantined` when it could not be decided; `TooSlow`; `Invalid`; `Closed`.
+    ///
+    /// # Cancel safety
+    /// As of [`lock`](Self::lock).
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static {
+        self.acquire(Patience::Try)
+    }
+
+    /// Locks, runs the work under [`Lease::guard`], and waits for the release.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// let quorum = quorate::Quorum::in_memory(3);
+    /// let token = quorum.mutex("report").run(|watch| async move { watch.token() }).await?;
+    /// # let _ = token; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); `Lost` when the lease was lost before the work was done: the work
+    /// was dropped then. A release that could not be confirmed is not an error of the work.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the work and frees the lock in the background.
+    pub fn run<F, W, T>(&self, work: F) -> impl Future<Output = Result<T, Error>> + Send + 'static
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let lease = self.lock();
+        async move { run(lease.await?, work).await }
+    }
+
+    /// As [`run`](Self::run) if the lock is free, else `None`.
+    ///
+    /// # Errors
+    /// As [`try_lock`](Self::try_lock); `Lost` as of [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As of [`run`](Self::run).
+    pub fn try_run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let lease = self.try_lock();
+        async move {
+            match lease.await? {
+                Some(lease) => run(lease, work).await.map(Some),
+                None => Ok(None),
+            }
+        }
+    }
+
+    fn acquire(
+        &self,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static {
+        let settings = self.check();
+        let mutex = self.clone();
+        async move {
+            let (name, ttl) = settings?;
+            let wish = |id, reply| Wish {
+                id,
+                name,
+                ttl,
+                lock_delay: mutex.lock_delay,
+                renewal: mutex.renewal,
+                patience,
+                seen: mutex.seen,
+                reply,
+            };
+            mutex.engine.acquire(wish).await
+        }
+    }
+
+    fn check(&self) -> Result<(Name, Duration), Error> {
+        let name = Name::new(&self.name)?;
+        let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
+        if ttl < SHORTEST_TTL {
+            return Err(Error::Invalid(format!(
+                "a ttl of {ttl:?} is too short: at least {SHORTEST_TTL:?} is needed"
+            )));
+        }
+        if ttl.saturating_add(self.lock_delay) > self.max_ttl {
+            return Err(Error::Invalid(format!(
+                "ttl {ttl:?} and lock_delay {:?} exceed the deployment's max_ttl of {:?}: lower \
+                 them, or raise max_ttl for all clients",
+                self.lock_delay, self.max_ttl
+            )));
+        }
+        self.renewal.check()?;
+        Ok((name, ttl))
+    }
+}
+
+async fn run<F, W, T>(lease: Lease, work: F) -> Result<T, Error>
+where
+    F: FnOnce(LeaseWatch) -> W,
+    W: Future<Output = T>,
+{
+    let done = lease.guard(work(lease.watch())).await;
+    match lease.release().await {
+        Ok(()) | Err(Error::Lost(_)) => {}
+        Err(error) => tracing::warn!(%error, "a release was not confirmed; it goes on in the background"),
+    }
+    Ok(done?)
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("name", &self.name).finish_non_exhaustive()
+    }
+}

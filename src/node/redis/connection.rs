@@ -1,0 +1,514 @@
+//! An ordered connection to one server process.
+//!
+//! The bytes are moved here and not by the `redis` crate, because what is promised of a connection
+//! is about single bytes: a rollback must not overtake its acquire, and a request of which nothing
+//! has left yet can be taken back. A connection that multiplexes many callers promises neither.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use redis_protocol::resp3::types::OwnedFrame;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    decode,
+    encode::{self, Keys},
+    frame::Inbox,
+};
+use crate::node::{Answer, Batch, Connection, Disconnected};
+
+/// How many batches one system call takes.
+const GATHER: usize = 32;
+/// An idle queue keeps room for so many batches.
+const QUEUE: usize = 64;
+
+/// A greeted connection: over TCP, TLS or a Unix socket.
+#[derive(Debug)]
+pub(super) struct RedisConnection<S> {
+    stream: S,
+    client_id: u64,
+    keys: Arc<Keys>,
+    /// All batches that are not answered yet; first those on their way, then the unsent.
+    queue: VecDeque<Arc<Batch>>,
+    /// How many of the queue have left in whole.
+    sent: usize,
+    /// How many bytes of the next one have left.
+    offset: usize,
+    /// Something may linger in the stream's own buffer.
+    unflushed: bool,
+    /// How many commands of the queue's first batch are answered.
+    answered: usize,
+    /// How many replies to the next command have come, and the first error among them.
+    replies: usize,
+    error: Option<OwnedFrame>,
+    inbox: Inbox,
+    over: Option<Disconnected>,
+}
+
+impl<S> RedisConnection<S> {
+    pub(super) fn new(stream: S, client_id: u64, keys: Arc<Keys>, inbox: Inbox) -> Self {
+        Self {
+            stream,
+            client_id,
+            keys,
+            queue: VecDeque::with_capacity(QUEUE),
+            sent: 0,
+            offset: 0,
+            unflushed: false,
+            answered: 0,
+            replies: 0,
+            error: None,
+            inbox,
+            over: None,
+        }
+    }
+
+    /// The connection is over, for good and for this reason.
+    fn end<T>(&mut self, reason: impl Into<String>) -> Poll<Result<T, Disconnected>> {
+        let reason = Disconnected(reason.into());
+        self.over = Some(reason.clone());
+        Poll::Ready(Err(reason))
+    }
+
+    /// These bytes have left.
+    fn advance(&mut self, mut bytes: usize) {
+        while let Some(batch) = self.queue.get(self.sent) {
+            let left = wire(batch, &self.keys).len().saturating_sub(self.offset);
+            if bytes < left {
+                self.offset += bytes;
+                return;
+            }
+            bytes -= left;
+            self.sent += 1;
+            self.offset = 0;
+            if bytes == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The answer that this frame completes, if it does; an error: nobody asked for it.
+    fn take(&mut self, frame: OwnedFrame) -> Result<Option<Answer>, OwnedFrame> {
+        let Some(batch) = self.queue.front() else { return Err(frame) };
+        let Some(command) = batch.commands().get(self.answered) else { return Err(frame) };
+        let last_command = self.answered + 1 == batch.commands().len();
+        if self.sent == 0 && (self.offset == 0 || last_command) {
+            return Err(frame);
+        }
+        let is_error = matches!(frame, OwnedFrame::SimpleError { .. } | OwnedFrame::BlobError { .. });
+        self.replies += 1;
+        if self.replies < encode::answers(command) {
+            if is_error && self.error.is_none() {
+                self.error = Some(frame);
+            }
+            return Ok(None);
+        }
+        let answer = decode::answer(command, self.error.take().unwrap_or(frame));
+        self.replies = 0;
+        self.answered += 1;
+        if last_command {
+            self.answered = 0;
+            self.sent -= 1;
+            self.queue.pop_front();
+            if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
+                self.queue.shrink_to(QUEUE);
+            }
+        }
+        Ok(Some(answer))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> RedisConnection<S> {
+    /// Offers the stream all that is unsent, in one call.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut unsent = self.queue.iter().skip(self.sent);
+        let Some(first) = unsent.next() else { return Poll::Ready(Ok(0)) };
+        let first = wire(first, &self.keys)
+            .get(self.offset..)
+            .unwrap_or_default();
+        let stream = Pin::new(&mut self.stream);
+        if unsent.len() == 0 || !stream.is_write_vectored() {
+            return stream.poll_write(cx, first);
+        }
+        let mut slices = [IoSlice::new(&[]); GATHER];
+        let mut used = 0;
+        let chunks = std::iter::once(first).chain(unsent.map(|batch| &**wire(batch, &self.keys)));
+        for (slice, chunk) in slices.iter_mut().zip(chunks) {
+            *slice = IoSlice::new(chunk);
+            used += 1;
+        }
+        stream.poll_write_vectored(cx, slices.get(..used).unwrap_or_default())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S> {
+    fn client_id(&self) -> u64 {
+        self.client_id
+    }
+
+    fn send(&mut self, batch: &Arc<Batch>) {
+        if !batch.commands().is_empty() {
+            self.queue.push_back(Arc::clone(batch));
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        if let Some(over) = &self.over {
+            return Poll::Ready(Err(over.clone()));
+        }
+        while self.sent < self.queue.len() {
+            match ready!(self.poll_write(cx)) {
+                Ok(0) => return self.end("nothing can be written any more"),
+                Ok(bytes) => {
+                    self.unflushed = true;
+                    self.advance(bytes);
+                }
+                Err(error) => return self.end(failed("writing", &error)),
+            }
+        }
+        if self.unflushed {
+            match ready!(Pin::new(&mut self.stream).poll_flush(cx)) {
+                Ok(()) => self.unflushed = false,
+                Err(error) => return self.end(failed("writing", &error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
+        if let Some(over) = &self.over {
+            return Poll::Ready(Err(over.clone()));
+        }
+        loop {
+            match self.inbox.next() {
+                Ok(Some(OwnedFrame::Push { .. })) => {}
+                Ok(Some(frame)) => match self.take(frame) {
+                    Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
+                    Ok(None) => {}
+                    Err(frame) => return self.end(unasked(&frame)),
+                },
+                Ok(None) => match ready!(self.inbox.poll_fill(&mut self.stream, cx)) {
+                    Ok(0) => return self.end("the server closed the connection"),
+                    Ok(_) => {}
+                    Err(error) => return self.end(failed("reading", &error)),
+                },
+                Err(garbage) => return self.end(format!("the server {}", garbage.0)),
+            }
+        }
+    }
+
+    fn withdraw(&mut self) -> usize {
+        let keep = self.sent + usize::from(self.offset > 0);
+        self.queue
+            .drain(keep.min(self.queue.len())..)
+            .map(|batch| batch.commands().len())
+            .sum()
+    }
+}
+
+fn wire<'b>(batch: &'b Batch, keys: &Keys) -> &'b Arc<[u8]> {
+    batch.wire(|batch| encode::batch(batch, keys))
+}
+
+fn failed(what: &str, error: &io::Error) -> String {
+    #[cfg(feature = "tls-rustls")]
+    if let Some(advice) = super::tls::advice(error) {
+        return format!("{what} failed: {advice}");
+    }
+    format!("{what} failed: {error}")
+}
+
+/// Servers say so before they close a connection that they will not have.
+fn unasked(frame: &OwnedFrame) -> String {
+    match frame {
+        OwnedFrame::SimpleError { data, .. } => format!("the server says: {data}"),
+        _ => "the server answers what was not asked".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
+
+    use super::*;
+    use crate::node::{Command, Fault};
+
+    fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(capacity);
+        (connection(ours), theirs)
+    }
+
+    fn connection<S>(stream: S) -> RedisConnection<S> {
+        RedisConnection::new(stream, 7, Arc::new(Keys::new("quorate")), Inbox::new())
+    }
+
+    fn surveys(commands: usize) -> Arc<Batch> {
+        Batch::new(vec![Command::Survey; commands], "".into())
+    }
+
+    fn bytes(batch: &Batch) -> Vec<u8> {
+        wire(batch, &Keys::new("quorate")).to_vec()
+    }
+
+    async fn flushed<S: AsyncRead + AsyncWrite + Unpin + Send>(c: &mut RedisConnection<S>) {
+        poll_fn(|cx| c.poll_flush(cx)).await.unwrap();
+    }
+
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
+        c: &mut RedisConnection<S>,
+    ) -> Result<Answer, Disconnected> {
+        poll_fn(|cx| c.poll_answer(cx)).await
+    }
+
+    /// An error reply with this number: an answer that tells to which request it was given.
+    fn fault(number: usize) -> Answer {
+        Err(Fault::Error(format!("ERR {number}")))
+    }
+
+    fn is_pending<T>(poll: Poll<T>) -> bool {
+        poll.is_pending()
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_order_wherever_the_bytes_are_cut() {
+        let replies = b"-ERR 0\r\n>2\r\n+message\r\n:1\r\n-ERR 1\r\n-ERR 2\r\n>1\r\n+x\r\n-ERR 3\r\n";
+        for cut in 0..=replies.len() {
+            let (mut c, mut server) = fake(4096);
+            for batch in [1, 2, 1] {
+                c.send(&surveys(batch));
+            }
+            flushed(&mut c).await;
+            let (one, two) = replies.split_at(cut);
+            server.write_all(one).await.unwrap();
+            let mut answers = Vec::new();
+            poll_fn(|cx| {
+                while let Poll::Ready(answer) = c.poll_answer(cx) {
+                    answers.push(answer.unwrap());
+                }
+                Poll::Ready(())
+            })
+            .await;
+            server.write_all(two).await.unwrap();
+            while answers.len() < 4 {
+                answers.push(answer(&mut c).await.unwrap());
+            }
+            assert_eq!(answers, [0, 1, 2, 3].map(fault), "cut at {cut}");
+            assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waiting_task_is_woken_by_an_answer_and_by_room() {
+        let (mut c, mut server) = fake(4);
+        let batch = surveys(3);
+        let expected = bytes(&batch);
+        c.send(&batch);
+        // One task polls both, as the engine does.
+        let client = tokio::spawn(async move {
+            let mut answers = Vec::new();
+            poll_fn(|cx| {
+                let _ = c.poll_flush(cx);
+                while let Poll::Ready(answer) = c.poll_answer(cx) {
+                    answers.push(answer.unwrap());
+                }
+                if answers.len() == 3 { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            answers
+        });
+        let mut read = vec![0; expected.len()];
+        server.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, expected);
+        for number in 0..3 {
+            tokio::task::yield_now().await;
+            server
+                .write_all(format!("-ERR {number}\r\n").as_bytes())
+                .await
+                .unwrap();
+        }
+        assert_eq!(client.await.unwrap(), [0, 1, 2].map(fault));
+    }
+
+    #[tokio::test]
+    async fn scripts_are_loaded_when_all_of_them_are() {
+        let load = Batch::one(Command::LoadScripts, &"".into());
+        let scripts = encode::answers(&Command::LoadScripts);
+        let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
+        for broken in 0..=scripts {
+            let (mut c, mut server) = fake(1 << 20);
+            c.send(&load);
+            c.send(&surveys(1));
+            flushed(&mut c).await;
+            for script in 0..scripts {
+                let reply = if script == broken { "-ERR 1\r\n" } else { &sha };
+                server.write_all(reply.as_bytes()).await.unwrap();
+            }
+            server.write_all(b"-ERR 2\r\n").await.unwrap();
+            let loaded = answer(&mut c).await.unwrap();
+            match broken == scripts {
+                true => assert_eq!(loaded, Ok(crate::node::Reply::Loaded)),
+                false => assert_eq!(loaded, fault(1)),
+            }
+            assert_eq!(answer(&mut c).await, Ok(fault(2)));
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_has_not_begun_to_leave_is_withdrawn() {
+        let (mut c, mut server) = fake(4);
+        let (first, second) = (surveys(2), surveys(1));
+        c.send(&first);
+        assert_eq!(c.withdraw(), 2, "nothing has left");
+        c.send(&second);
+        c.send(&first);
+        c.send(&surveys(3));
+        assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await, "the socket is full");
+        assert_eq!(c.withdraw(), 5, "of the first, some bytes have left");
+        assert_eq!(c.withdraw(), 0);
+        c.send(&first);
+
+        let expected = [bytes(&second), bytes(&first)].concat();
+        let mut read = vec![0; expected.len()];
+        let server = tokio::spawn(async move {
+            server.read_exact(&mut read).await.unwrap();
+            server
+                .write_all(b"-ERR 0\r\n-ERR 1\r\n-ERR 2\r\n")
+                .await
+                .unwrap();
+            (read, server)
+        });
+        flushed(&mut c).await;
+        assert_eq!(c.withdraw(), 0, "all has left");
+        for number in 0..3 {
+            assert_eq!(answer(&mut c).await, Ok(fault(number)));
+        }
+        assert_eq!(server.await.unwrap().0, expected);
+    }
+
+    #[tokio::test]
+    async fn the_end_stays_the_end() {
+        for (said, reason) in [
+            ("", "the server closed the connection"),
+            ("-ERR", "the server closed the connection"),
+            ("-ERR 0\r\n*2\r\n:1\r\n", "the server closed the connection"),
+            ("-ERR 0\r\nSSH-2.0", "the server does not speak RESP: it says \"SSH-2.0\""),
+            ("$2000000\r\n", "the server sends an answer of more than 1024 KiB"),
+            ("-ERR 0\r\n-ERR 1\r\n:3\r\n", "the server answers what was not asked"),
+            ("-ERR 0\r\n-ERR 1\r\n-ERR bye\r\n", "the server says: ERR bye"),
+        ] {
+            let (mut c, mut server) = fake(4096);
+            c.send(&surveys(2));
+            flushed(&mut c).await;
+            server.write_all(said.as_bytes()).await.unwrap();
+            drop(server);
+            let mut number = 0;
+            let over = loop {
+                match answer(&mut c).await {
+                    Ok(reply) => assert_eq!(reply, fault(number)),
+                    Err(over) => break over,
+                }
+                number += 1;
+            };
+            assert_eq!(over, Disconnected(reason.into()), "{said:?}");
+            assert_eq!(number, said.matches("ERR ").count().min(2), "what came before counts");
+            assert_eq!(answer(&mut c).await, Err(over.clone()));
+            assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
+            c.send(&surveys(1));
+            assert_eq!(c.withdraw(), 1);
+            assert_eq!(answer(&mut c).await, Err(over));
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_answered_before_it_was_asked() {
+        let (mut c, mut server) = fake(4);
+        c.send(&surveys(1));
+        server.write_all(b":1\r\n").await.unwrap();
+        assert!(answer(&mut c).await.is_err(), "not a byte has left");
+
+        let (mut c, mut server) = fake(4);
+        c.send(&surveys(2));
+        assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
+        server.write_all(b"-ERR 0\r\n:1\r\n").await.unwrap();
+        assert_eq!(answer(&mut c).await, Ok(fault(0)), "the first command may have left");
+        assert!(answer(&mut c).await.is_err(), "the last one has not");
+    }
+
+    #[tokio::test]
+    async fn a_broken_pipe_ends_it() {
+        let (mut c, server) = fake(4096);
+        drop(server);
+        c.send(&surveys(1));
+        let over = poll_fn(|cx| c.poll_flush(cx))
+            .await
+            .expect_err("nobody reads");
+        assert_eq!(over, Disconnected("writing failed: broken pipe".into()));
+        assert_eq!(answer(&mut c).await, Err(over));
+    }
+
+    /// Takes so many bytes per call.
+    struct Narrow {
+        width: usize,
+        calls: usize,
+        taken: Vec<u8>,
+    }
+
+    impl AsyncRead for Narrow {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = slices
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            let some = &all[..all.len().min(self.width)];
+            self.taken.extend_from_slice(some);
+            self.calls += 1;
+            Poll::Ready(Ok(some.len()))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn many_batches_leave_in_one_call_and_in_order() {
+        let batches: Vec<_> = (1..=GATHER).map(surveys).collect();
+        let expected: Vec<u8> = batches.iter().flat_map(|batch| bytes(batch)).collect();
+        for width in [usize::MAX, 1, 7, 64, 1000] {
+            let mut c = connection(Narrow { width, calls: 0, taken: Vec::new() });
+            batches.iter().for_each(|batch| c.send(batch));
+            flushed(&mut c).await;
+            assert!(c.stream.taken == expected, "{width} at a time");
+            assert_eq!(c.stream.calls, expected.len().div_ceil(width));
+        }
+    }
+}

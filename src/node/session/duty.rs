@@ -1,0 +1,118 @@
+//! Releases that are still to be confirmed. Each has an end: when what it would free has expired.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{
+    clock::Tick,
+    name::Name,
+    node::{Command, session::Ticket},
+    owner::Entry,
+};
+
+const RETRY: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+pub(super) struct Duties {
+    by_id: BTreeMap<u64, Duty>,
+    retries: BTreeSet<(Tick, u64)>,
+    /// No duty ends before this.
+    next_expiry: Option<Tick>,
+    last_id: u64,
+}
+
+struct Duty {
+    name: Name,
+    entry: Entry,
+    until: Tick,
+    ticket: Option<Ticket>,
+    /// When to send it again; none while an answer is due, or before it was first sent.
+    retry_at: Option<Tick>,
+}
+
+impl Duties {
+    pub(super) fn add(&mut self, name: Name, entry: Entry, until: Tick, ticket: Option<Ticket>) -> u64 {
+        self.last_id += 1;
+        self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
+        self.by_id.insert(self.last_id, Duty { name, entry, until, ticket, retry_at: None });
+        self.last_id
+    }
+
+    /// It is being sent: the command.
+    pub(super) fn sent(&mut self, id: u64) -> Option<Command> {
+        let duty = self.by_id.get_mut(&id)?;
+        if let Some(at) = duty.retry_at.take() {
+            self.retries.remove(&(at, id));
+        }
+        Some(Command::Release { name: duty.name.clone(), entry: duty.entry.clone() })
+    }
+
+    /// It was answered: who waits for the answer.
+    pub(super) fn done(&mut self, id: u64) -> Option<Ticket> {
+        let duty = self.by_id.remove(&id)?;
+        if let Some(at) = duty.retry_at {
+            self.retries.remove(&(at, id));
+        }
+        duty.ticket
+    }
+
+    /// It was answered by an error.
+    pub(super) fn failed(&mut self, id: u64, now: Tick) {
+        self.retry(id, now.plus(RETRY));
+    }
+
+    /// It did not reach the node.
+    pub(super) fn unsent(&mut self, id: u64, now: Tick) {
+        self.retry(id, now);
+    }
+
+    fn retry(&mut self, id: u64, at: Tick) {
+        if let Some(duty) = self.by_id.get_mut(&id) {
+            duty.retry_at = Some(at);
+            self.retries.insert((at, id));
+        }
+    }
+
+    /// The entry was never asked for: there is nothing to free.
+    pub(super) fn forget(&mut self, entry: &Entry) {
+        self.keep(|duty| duty.entry != *entry);
+    }
+
+    /// Drops what has ended by now.
+    pub(super) fn expire(&mut self, now: Tick) {
+        if self.next_expiry.is_some_and(|at| at <= now) {
+            self.keep(|duty| duty.until > now);
+            self.next_expiry = self.by_id.values().map(|duty| duty.until).min();
+        }
+    }
+
+    fn keep(&mut self, keep: impl Fn(&Duty) -> bool) {
+        self.by_id.retain(|_, duty| keep(duty));
+        self.retries.retain(|(_, id)| self.by_id.contains_key(id));
+    }
+
+    /// What is to be sent again by now.
+    pub(super) fn due(&self, now: Tick) -> Vec<u64> {
+        let due = self.retries.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// All of them, oldest first.
+    pub(super) fn unanswered(&self) -> Vec<u64> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Tick> {
+        self.retries.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn next_expiry(&self) -> Option<Tick> {
+        self.next_expiry
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}

@@ -1,0 +1,173 @@
+//! The front door: one set of connections, and every primitive made from it.
+
+use std::{fmt, future::Future};
+
+use crate::{
+    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeStatus,
+    builder::{self, Limits},
+    engine::{Engine, Event},
+    name::Name,
+};
+
+/// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
+///
+/// The background work runs on the runtime that connected. When that runtime is gone, every call
+/// answers [`Error::Closed`] at once.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), quorate::Error> {
+/// use quorate::Quorum;
+/// let quorum = Quorum::connect([
+///     "redis://10.0.0.1:6379",
+///     "redis://10.0.1.1:6379",
+///     "redis://10.0.2.1:6379",
+/// ]).await?;
+/// let lease = quorum.mutex("invoice:42").lock().await?;
+/// println!("write with token {}", lease.token());
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Quorum {
+    engine: Engine,
+    limits: Limits,
+}
+
+impl Quorum {
+    pub(crate) fn new(engine: Engine, limits: Limits) -> Self {
+        Self { engine, limits }
+    }
+
+    /// Dials all nodes at once, with default settings; ready when a majority answered.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops all connections.
+    pub async fn connect<T: IntoNode>(nodes: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        Self::builder().nodes(nodes).connect().await
+    }
+
+    /// For everything that is to be other than the default.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// n masters in this process (at least 1), which vote at once: for demos, doctests and tests.
+    /// They follow tokio's clock, so a paused test clock moves ttl, renewal and validity together.
+    /// Has to be called within a tokio runtime.
+    pub fn in_memory(n: usize) -> Self {
+        builder::in_memory(n)
+    }
+
+    /// The mutex of this name: 1 to 512 bytes of free text, checked when it is locked.
+    pub fn mutex(&self, name: impl Into<String>) -> Mutex {
+        Mutex::new(self.engine.clone(), name.into(), self.limits.max_ttl)
+    }
+
+    /// What every node says about a name: who holds it, for how long, the newest token; or why it
+    /// does not vote.
+    ///
+    /// # Errors
+    /// `Invalid`, `Closed`. A node that does not answer is part of the answer.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn inspect(
+        &self,
+        name: impl Into<String>,
+    ) -> impl Future<Output = Result<Inspection, Error>> + Send + 'static {
+        let (engine, name) = (self.engine.clone(), name.into());
+        async move {
+            let name = Name::new(&name)?;
+            engine.call(|reply| Event::Inspect { name, reply }).await
+        }
+    }
+
+    /// Frees a name everywhere, whoever holds it; whether anybody did. The holder learns of it at
+    /// its next renewal, without renewal only when its validity ends: until then two may believe
+    /// that they hold the lock, and only the token tells them apart.
+    ///
+    /// # Errors
+    /// `NoQuorum` when fewer than a majority did it; `Invalid`; `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped; it may have happened or not.
+    pub fn evict(
+        &self,
+        name: impl Into<String>,
+    ) -> impl Future<Output = Result<bool, Error>> + Send + 'static {
+        let (engine, name) = (self.engine.clone(), name.into());
+        async move {
+            let name = Name::new(&name)?;
+            engine.call(|reply| Event::Evict { name, reply }).await
+        }
+    }
+
+    /// Every node's state, in the order they were given.
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        self.engine.status.nodes()
+    }
+
+    /// Whether locks can be taken, for a probe.
+    pub fn health(&self) -> Health {
+        self.engine.status.health()
+    }
+
+    /// Admits brand-new masters at once, instead of after their quarantine (protocol §2); also
+    /// raises the fleet's `max_ttl` to this quorum's. A fleet that votes already is done.
+    ///
+    /// Every node has to answer, none may vote already while another does not, and none may hold a
+    /// lock: a master that restarted empty looks new, and admitting it gives two holders.
+    ///
+    /// # Errors
+    /// `Invalid` when a condition is not met, saying which; `NoQuorum` when a node did not answer
+    /// within `connect_timeout`; `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped; it may have happened or not, and can be repeated.
+    pub fn bootstrap(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.bootstrap_as(false)
+    }
+
+    /// [`bootstrap`](Self::bootstrap) without its checks on voting neighbours and held locks. Safe
+    /// only if no client has run for longer than the fleet's longest lease.
+    ///
+    /// # Errors
+    /// As [`bootstrap`](Self::bootstrap).
+    ///
+    /// # Cancel safety
+    /// As [`bootstrap`](Self::bootstrap).
+    pub fn bootstrap_forced(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.bootstrap_as(true)
+    }
+
+    fn bootstrap_as(&self, force: bool) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
+        async move { engine.call(|reply| Event::Bootstrap { within, force, reply }).await }
+    }
+
+    /// Ends this quorum for all clones: new calls and waiters get `Closed`. Waits for held leases to
+    /// be dropped and their releases to be confirmed, at most the builder's `shutdown_timeout`; the
+    /// names that are still held then are returned, and left to their ttl.
+    ///
+    /// # Cancel safety
+    /// May be dropped: the end goes on in the background.
+    pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static {
+        let (engine, within) = (self.engine.clone(), self.limits.shutdown_timeout);
+        async move { engine.shutdown(within).await }
+    }
+
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
+        let within = self.limits.connect_timeout;
+        self.engine.call(|reply| Event::Ready { within, reply }).await
+    }
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<String> = self.nodes().iter().map(ToString::to_string).collect();
+        f.debug_struct("Quorum").field("nodes", &nodes).finish()
+    }
+}
