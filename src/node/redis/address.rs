@@ -243,6 +243,13 @@ mod tests {
     use super::super::tls::Trust;
     use super::*;
 
+    fn address(node: impl IntoNode) -> Address {
+        match node.into_node() {
+            Ok(Target::Server(address)) => address,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn invalid(node: impl IntoNode) -> String {
         match node.into_node() {
             Err(Error::Invalid(why)) => why,
@@ -261,7 +268,7 @@ mod tests {
             ("redis://:@h:7", "h:7", 0, None),
             ("unix:///run/r.sock?db=4&user=me&pass=secret", "/run/r.sock", 4, Some(("me", "secret"))),
         ] {
-            let address = url.into_node().unwrap();
+            let address = address(url);
             let found = address
                 .login
                 .as_ref()
@@ -276,20 +283,18 @@ mod tests {
         let client = Client::open("redis://h:7/1").unwrap();
         let info = client.get_connection_info().clone();
         let string = String::from("redis://h:7/1");
-        let same = "redis://h:7/1".into_node().unwrap();
-        assert_eq!(string.as_str().into_node().unwrap(), same);
-        assert_eq!((&string).into_node().unwrap(), same);
-        assert_eq!((&"redis://h:7/1").into_node().unwrap(), same);
-        assert_eq!(string.into_node().unwrap(), same);
-        assert_eq!((&client).into_node().unwrap(), same);
-        assert_eq!(client.into_node().unwrap(), same);
-        assert_eq!((&info).into_node().unwrap(), same);
-        assert_eq!(info.into_node().unwrap(), same);
+        let same = address("redis://h:7/1");
+        assert_eq!(address(&string), same);
+        assert_eq!(address(&"redis://h:7/1"), same);
+        assert_eq!(address(string), same);
+        assert_eq!(address(&client), same);
+        assert_eq!(address(client), same);
+        assert_eq!(address(&info), same);
+        assert_eq!(address(info), same);
     }
 
     #[test]
     fn one_server_twice_is_seen() {
-        let address = |url: &str| url.into_node().unwrap();
         assert_eq!(address("redis://H:7"), address("redis://user:pw@h:7/3"));
         assert_ne!(address("redis://h:7"), address("redis://h:8"));
         assert_ne!(address("redis://h:7"), address("redis://i:7"));
@@ -325,7 +330,7 @@ mod tests {
         for (url, insecure) in
             [("rediss://h:7", false), ("VALKEYS://h:7/#insecure", true), ("rediss://h:7/2#insecure", true)]
         {
-            match url.into_node().unwrap().endpoint {
+            match address(url).endpoint {
                 Endpoint::Tls { tls, .. } => {
                     assert_eq!(matches!(tls.trust, Trust::Anybody), insecure, "{url}")
                 }

@@ -296,31 +296,3 @@ impl Address {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::redis::address::IntoNode as _;
-
-    #[tokio::test]
-    async fn smoke() {
-        let a = std::env::var("SMOKE")
-            .unwrap()
-            .as_str()
-            .into_node()
-            .unwrap();
-        let mut c = dial(&a, Arc::new(Keys::new("q")), Duration::from_secs(3))
-            .await
-            .unwrap();
-        println!("id {}", c.client_id());
-        c.send(&Batch::one(Command::LoadScripts, &"".into()));
-        c.send(&Batch::one(Command::Survey, &"".into()));
-        c.send(&Batch::one(Command::LoadScripts, &"".into()));
-        poll_fn(|cx| c.poll_flush(cx)).await.unwrap();
-        for _ in 0..3 {
-            println!("{:?}", poll_fn(|cx| c.poll_answer(cx)).await);
-        }
-        c.send(&Batch::one(Command::Survey, &"".into()));
-        assert_eq!(c.withdraw(), 1);
-    }
-}

@@ -119,20 +119,16 @@ impl Scan {
             let (line, after) = (rest.get(1..line).unwrap_or_default(), line + 2);
             match kind {
                 b'$' | b'!' | b'=' => {
-                    let text = match length(line)? {
-                        Some(len) => len + 2,
-                        None => 0,
-                    };
-                    match rest.get(after..after + text) {
-                        Some(text) if text.is_empty() || text.ends_with(b"\r\n") => {}
+                    let end = after + length(line)? + 2;
+                    match rest.get(after..end) {
+                        Some(text) if text.ends_with(b"\r\n") => self.at += end,
                         Some(_) => return Err(not_resp(bytes)),
                         None => return Ok(None),
                     }
-                    self.at += after + text;
                 }
                 b'*' | b'~' | b'>' | b'%' | b'|' => {
                     let pairs = matches!(kind, b'%' | b'|');
-                    let count = length(line)?.unwrap_or(0) * if pairs { 2 } else { 1 };
+                    let count = length(line)? * if pairs { 2 } else { 1 };
                     self.at += after;
                     // Attributes stand before an element and are none.
                     if let (b'|', Some(more)) = (kind, self.open.last_mut()) {
@@ -167,16 +163,10 @@ impl Scan {
     }
 }
 
-/// The length that a line announces; none for the null of RESP2.
-fn length(line: &[u8]) -> Result<Option<usize>, Garbage> {
-    if line == b"-1" {
-        return Ok(None);
-    }
-    let number = std::str::from_utf8(line)
-        .ok()
-        .and_then(|digits| digits.parse().ok());
-    match number {
-        Some(0..=MAX_FRAME) => Ok(number),
+/// The length that a line announces.
+fn length(line: &[u8]) -> Result<usize, Garbage> {
+    match std::str::from_utf8(line).ok().and_then(|digits| digits.parse().ok()) {
+        Some(length @ 0..=MAX_FRAME) => Ok(length),
         Some(_) => Err(oversize()),
         None => Err(not_resp(line)),
     }
@@ -231,14 +221,14 @@ mod tests {
 
     const EVERY_KIND: &[u8] =
         b"+OK\r\n-ERR no\r\n:-1\r\n,1.5\r\n#t\r\n_\r\n(123\r\n$0\r\n\r\n$4\r\n\r\n\r\n\r\n\
-        !5\r\nERR x\r\n=5\r\ntxt:a\r\n*0\r\n$-1\r\n*3\r\n:1\r\n*2\r\n+a\r\n*0\r\n$1\r\nb\r\n\
+        !5\r\nERR x\r\n=5\r\ntxt:a\r\n*0\r\n*3\r\n:1\r\n*2\r\n+a\r\n*0\r\n$1\r\nb\r\n\
         %2\r\n+a\r\n*1\r\n:1\r\n+b\r\n~2\r\n:1\r\n:2\r\n>2\r\n+message\r\n$2\r\nhi\r\n\
         |1\r\n+ttl\r\n:3\r\n*2\r\n:1\r\n:2\r\n";
 
     #[test]
     fn frames_are_the_same_wherever_they_are_cut() {
         let whole = feed([EVERY_KIND]).unwrap();
-        assert_eq!(whole.len(), 17);
+        assert_eq!(whole.len(), 16);
         for cut in 0..=EVERY_KIND.len() {
             let (one, two) = EVERY_KIND.split_at(cut);
             assert_eq!(feed([one, two]).unwrap(), whole, "cut at {cut}");
@@ -257,7 +247,7 @@ mod tests {
             ":1\r\nSSH",
             "$x\r\n",
             "*-1\r\n",
-            "$-2\r\n",
+            "$-1\r\n",
             "$?\r\n",
             "$1\r\nabc\r\n",
             "+a\rb\r\n",
