@@ -17,7 +17,7 @@ use crate::{
     },
     clock::Tick,
     lease::{hold::Hold, shared::Shared},
-    node::{Batch, Command, Reply},
+    node::{Batch, Command, Reply, status::NodeState},
     owner::Entry,
     rules::Rule,
 };
@@ -165,11 +165,17 @@ impl Core {
         let total = self.settings.total();
         let mut ballot = Ballot::new(total, self.needed, self.settings.rules);
         let mut asked = Vec::with_capacity(total);
-        for node in 0..total {
-            match self.session(now, node, |session, step| session.ask(step, ticket, &batch)) {
-                Some(Err(silence)) => drop(ballot.vote(node, Err(silence))),
-                Some(Ok(())) => asked.push(node),
-                None => {}
+        let states = self.states(now);
+        let askable = states.iter().filter(|state| **state == NodeState::Voting).count();
+        for (node, state) in states.iter().enumerate() {
+            match state.silence() {
+                Some(silence) => drop(ballot.vote(node, Err(silence))),
+                // Where no majority can be asked nobody is: nothing has to be taken back then.
+                None if askable < self.needed => {}
+                None => {
+                    self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+                    asked.push(node);
+                }
             }
         }
         let deadline = now.plus(self.settings.node_timeout);
