@@ -256,3 +256,344 @@ fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules)
         ..old.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_TTL: Duration = Duration::from_secs(30);
+    const MARGIN: Duration = Duration::from_secs(5);
+    const Z: u64 = 35_300;
+
+    fn server() -> Server {
+        Server {
+            run: run("abc", "0000000000000000", "-1"),
+            role: "master".into(),
+            mode: "standalone".into(),
+            eviction: "noeviction".into(),
+            version: "7.0.15".into(),
+            time: 1_000_000_000,
+        }
+    }
+
+    fn hello() -> Handshake {
+        Handshake {
+            fleet: 3,
+            max_ttl: MAX_TTL,
+            fleet_max_ttl: Duration::ZERO,
+            margin: MARGIN,
+            known: None,
+            witnessed: 0,
+            nonce: "mine".into(),
+        }
+    }
+
+    fn record() -> BootRecord {
+        BootRecord {
+            format: FORMAT,
+            fleet: 3,
+            run: server().run,
+            id: "theirs".into(),
+            max_ttl: MAX_TTL,
+            witnessed: 1_000,
+            since: 500_000_000,
+        }
+    }
+
+    fn knowing(witnessed: u64) -> Handshake {
+        Handshake {
+            known: Some((server().run, "theirs".into())),
+            witnessed,
+            ..hello()
+        }
+    }
+
+    fn met(stored: &BootRecord, hello: &Handshake) -> BootRecord {
+        meet(Some(stored), &server(), hello, Rules::ALL).unwrap()
+    }
+
+    #[test]
+    fn the_quarantine_is_z_rounded_up() {
+        assert_eq!(quarantine(MAX_TTL, MARGIN), Z);
+        assert_eq!(quarantine(Duration::from_millis(1), Duration::ZERO), 2);
+        assert_eq!(
+            quarantine(Duration::from_micros(1), Duration::from_nanos(1)),
+            3
+        );
+        assert_eq!(quarantine(Duration::MAX, Duration::MAX), u64::MAX);
+        assert!(
+            !BootRecord {
+                witnessed: Z - 1,
+                ..record()
+            }
+            .votes(MARGIN)
+        );
+        assert!(
+            BootRecord {
+                witnessed: Z,
+                ..record()
+            }
+            .votes(MARGIN)
+        );
+    }
+
+    #[test]
+    fn a_record_reads_as_it_was_written() {
+        let text = "1 3 abc/00000000/-1 theirs 30000 1000 500000000";
+        assert_eq!(record().to_string(), text);
+        assert_eq!(text.parse(), Ok(record()));
+        assert_eq!(record().guard(), guard(3, MAX_TTL));
+        for bad in [
+            "",
+            "x",
+            "1",
+            "1 3",
+            "1 3 r i 30000 1000",
+            "1 3 r i 30000 1000 5 6",
+            "1 3 r i -1 0 0",
+        ] {
+            assert_eq!(bad.parse::<BootRecord>(), Err(()), "{bad:?}");
+        }
+        assert_eq!("2 anything".parse::<BootRecord>().unwrap().format, 2);
+    }
+
+    #[test]
+    fn a_run_is_the_process_and_what_it_was_meanwhile() {
+        let master = run("abc", &"0".repeat(40), "-1");
+        assert_eq!(master, "abc/00000000/-1");
+        let failback = run("abc", "1234567890", "55");
+        assert_eq!(failback, "abc/12345678/55");
+        assert!(same_run(&master, &master));
+        assert!(!same_run(&master, &failback), "a replica meanwhile");
+        assert!(same_run(&failback, &master), "the backlog was freed");
+        assert!(!same_run(&failback, &run("abc", "1234567890", "56")));
+        assert!(!same_run(&failback, &run("abc", "0000000012", "55")));
+        assert!(
+            !same_run(&failback, &run("xyz", "00000000", "-1")),
+            "another process"
+        );
+        assert!(!same_run("abc", "abc/00000000/-1"));
+    }
+
+    #[test]
+    fn a_first_meeting_witnesses_nothing() {
+        let longer = Handshake {
+            fleet_max_ttl: Duration::from_secs(60),
+            ..knowing(90_000)
+        };
+        let first = meet(None, &server(), &longer, Rules::ALL).unwrap();
+        assert_eq!(
+            (&*first.id, first.witnessed, first.since),
+            ("mine", 0, server().time)
+        );
+        assert_eq!(first.max_ttl, Duration::from_secs(60));
+        let other = BootRecord {
+            run: run("xyz", "00000000", "-1"),
+            witnessed: Z,
+            ..record()
+        };
+        let first = met(
+            &other,
+            &Handshake {
+                known: Some((other.run.clone(), other.id.clone())),
+                ..knowing(Z)
+            },
+        );
+        assert_eq!(
+            (&*first.id, first.witnessed, &first.run),
+            ("mine", 0, &server().run)
+        );
+    }
+
+    #[test]
+    fn only_who_knows_run_and_record_is_a_witness() {
+        assert_eq!(met(&record(), &knowing(2_000)).witnessed, 2_000);
+        assert_eq!(met(&record(), &knowing(999)).witnessed, 1_000);
+        assert_eq!(
+            met(
+                &record(),
+                &Handshake {
+                    known: None,
+                    ..knowing(2_000)
+                }
+            ),
+            record()
+        );
+        for known in [
+            (server().run, "mine".to_owned()),
+            ("xyz".to_owned(), "theirs".to_owned()),
+        ] {
+            let stranger = Handshake {
+                known: Some(known),
+                ..knowing(2_000)
+            };
+            assert_eq!(met(&record(), &stranger), record());
+        }
+    }
+
+    #[test]
+    fn w_grows_up_to_where_the_node_votes() {
+        let ripe = BootRecord {
+            witnessed: Z,
+            ..record()
+        };
+        assert_eq!(met(&ripe, &knowing(90_000)), ripe);
+        let unripe = BootRecord {
+            witnessed: Z - 1,
+            ..record()
+        };
+        assert_eq!(met(&unripe, &knowing(90_000)).witnessed, 90_000);
+        // A longer max_ttl on another node: what was enough is not any more.
+        let longer = Handshake {
+            fleet_max_ttl: Duration::from_secs(60),
+            ..knowing(40_000)
+        };
+        let grown = met(&ripe, &longer);
+        assert_eq!(
+            (grown.max_ttl, grown.witnessed),
+            (Duration::from_secs(60), 40_000)
+        );
+        assert!(!grown.votes(MARGIN));
+    }
+
+    #[test]
+    fn a_freed_backlog_keeps_the_record() {
+        let stored = BootRecord {
+            run: run("abc", "12345678", "55"),
+            ..record()
+        };
+        let know = |run: String| Handshake {
+            known: Some((run, "theirs".into())),
+            ..knowing(2_000)
+        };
+        assert_eq!(
+            met(&stored, &know(stored.run.clone())),
+            BootRecord {
+                witnessed: 2_000,
+                ..record()
+            }
+        );
+        assert_eq!(
+            met(&stored, &know(server().run)),
+            record(),
+            "not yet read by this client"
+        );
+    }
+
+    #[test]
+    fn who_disagrees_changes_nothing() {
+        let refused = |stored: &BootRecord, server: &Server, hello: &Handshake| {
+            let after = meet(Some(stored), server, hello, Rules::ALL).unwrap();
+            assert_eq!(after, *stored);
+            assert!(!agree(&after, server, hello, Rules::ALL));
+        };
+        let hello = knowing(90_000);
+        refused(
+            &record(),
+            &Server {
+                role: "slave".into(),
+                ..server()
+            },
+            &hello,
+        );
+        refused(
+            &record(),
+            &Server {
+                mode: "cluster".into(),
+                ..server()
+            },
+            &hello,
+        );
+        refused(
+            &BootRecord {
+                format: FORMAT + 1,
+                ..record()
+            },
+            &server(),
+            &hello,
+        );
+        refused(
+            &BootRecord {
+                fleet: 5,
+                ..record()
+            },
+            &server(),
+            &hello,
+        );
+        let longer = Handshake {
+            max_ttl: MAX_TTL + Duration::from_millis(1),
+            ..hello.clone()
+        };
+        refused(&record(), &server(), &longer);
+        // Of another N, though of a process that is gone: the fleet was resized; that takes an operator.
+        refused(
+            &BootRecord {
+                fleet: 5,
+                run: "xyz/0/0".into(),
+                ..record()
+            },
+            &server(),
+            &hello,
+        );
+        assert_eq!(
+            meet(
+                None,
+                &Server {
+                    role: "slave".into(),
+                    ..server()
+                },
+                &hello,
+                Rules::ALL
+            ),
+            None
+        );
+
+        let shorter = Handshake {
+            max_ttl: Duration::from_secs(1),
+            ..hello
+        };
+        assert!(agree(
+            &met(&record(), &shorter),
+            &server(),
+            &shorter,
+            Rules::ALL
+        ));
+        let learned = Handshake {
+            fleet_max_ttl: longer.max_ttl,
+            ..longer
+        };
+        assert!(agree(
+            &met(&record(), &learned),
+            &server(),
+            &learned,
+            Rules::ALL
+        ));
+    }
+
+    /// What each trap of §10 does once its rule is off.
+    #[cfg(feature = "test-util")]
+    #[test]
+    fn without_its_rule_each_trap_is_open() {
+        let rules = Rules::without(Rule::RunAndRecord);
+        let other = BootRecord {
+            run: run("xyz", "00000000", "-1"),
+            witnessed: Z,
+            ..record()
+        };
+        let after = meet(Some(&other), &server(), &hello(), rules).unwrap();
+        assert!(after.votes(MARGIN), "a restored record votes");
+
+        let rules = Rules::without(Rule::WitnessedByClients);
+        let after = meet(Some(&record()), &server(), &hello(), rules).unwrap();
+        assert!(after.votes(MARGIN), "500 s passed by its own clock");
+
+        let rules = Rules::without(Rule::SameFleet);
+        let hello = Handshake {
+            fleet: 5,
+            ..hello()
+        };
+        let after = meet(Some(&record()), &server(), &hello, rules).unwrap();
+        assert!(agree(&after, &server(), &hello, rules));
+        assert_eq!(after.fleet, 5);
+    }
+}

@@ -197,6 +197,17 @@ impl Store {
             .map(move |(name, lock)| (name, &lock.entry, lock.left(time)))
     }
 
+    #[cfg(test)]
+    pub(crate) fn set_boot(&mut self, record: BootRecord) {
+        self.keys.boot = Some(record);
+    }
+
+    /// Makes the current counters begin at this TIME.
+    #[cfg(test)]
+    pub(crate) fn set_begun(&mut self, time: u64) {
+        self.keys.counters.entry(0).or_default().begun = Some(time);
+    }
+
     fn handshake(&mut self, hello: &Handshake, time: u64) -> Answer {
         let Identity {
             run_id,
@@ -420,10 +431,11 @@ impl Store {
         let (current, previous) = self.generations(time);
         let begun = self.keys.counters.get(&current).and_then(|g| g.begun);
         let old = begun.is_some_and(|begun| time.saturating_sub(begun) > WEEK_US);
-        if old && self.rules.hold(Rule::RotateByAge) {
-            if let Some(counters) = self.keys.counters.remove(&current) {
-                self.keys.counters.insert(previous, counters);
-            }
+        if old
+            && self.rules.hold(Rule::RotateByAge)
+            && let Some(counters) = self.keys.counters.remove(&current)
+        {
+            self.keys.counters.insert(previous, counters);
         }
         self.keys
             .counters
@@ -478,4 +490,294 @@ fn max_ttl_us(guard: &str) -> u64 {
 fn fourteen_digits(n: u64) -> u64 {
     let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(13));
     n.saturating_add(unit / 2) / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::Label;
+
+    const GUARD: &str = "1 3 30000";
+    const MARGIN: Duration = Duration::from_secs(5);
+    const Z: u64 = 35_300;
+    /// A TIME in the middle of a week and of a ms.
+    const T: u64 = 1_760_000_000_000_500;
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    fn entry(owner: u128) -> Entry {
+        Entry::new(owner, &Label::new("test").unwrap())
+    }
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
+        Command::Acquire {
+            name: name("a"),
+            entry: entry(owner),
+            ttl: ms(ttl),
+            floor,
+        }
+    }
+
+    fn raise(owner: u128, token: u64) -> Command {
+        Command::Raise {
+            name: name("a"),
+            entry: entry(owner),
+            token,
+        }
+    }
+
+    fn extend(owner: u128, ttl: u64) -> Command {
+        Command::Extend {
+            name: name("a"),
+            entry: entry(owner),
+            ttl: ms(ttl),
+        }
+    }
+
+    fn release(owner: u128) -> Command {
+        Command::Release {
+            name: name("a"),
+            entry: entry(owner),
+        }
+    }
+
+    fn hello() -> Handshake {
+        Handshake {
+            fleet: 3,
+            max_ttl: ms(30_000),
+            fleet_max_ttl: Duration::ZERO,
+            margin: MARGIN,
+            known: None,
+            witnessed: 0,
+            nonce: "nonce".into(),
+        }
+    }
+
+    fn meet(store: &mut Store, time: u64) -> Meeting {
+        match store.apply(&Command::Handshake(hello()), "", time) {
+            Ok(Reply::Met(meeting)) => *meeting,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A store that votes.
+    fn voting(rules: Rules) -> Store {
+        let mut store = Store::new(Identity::master("run"), rules);
+        let record = meet(&mut store, T).record.unwrap();
+        let admit = Command::Admit {
+            run: record.run,
+            id: record.id,
+            max_ttl: record.max_ttl,
+            witnessed: Z,
+        };
+        assert_eq!(store.apply(&admit, "", T), Ok(Reply::Admitted(true)));
+        store
+    }
+
+    fn ask(store: &mut Store, command: &Command, time: u64) -> Reply {
+        store.apply(command, GUARD, time).unwrap()
+    }
+
+    fn counter(store: &mut Store, time: u64) -> u64 {
+        match ask(store, &Command::Inspect { name: name("a") }, time) {
+            Reply::Inspected { counter, .. } => counter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lock_is_held_to_the_end_of_its_last_ms() {
+        let store = &mut voting(Rules::ALL);
+        assert_eq!(ask(store, &acquire(1, 10, 0), T), Reply::Granted(1));
+        let held = |ms| Reply::Held {
+            remaining: Some(Duration::from_millis(ms)),
+            counter: 1,
+        };
+        assert_eq!(ask(store, &acquire(2, 10, 0), T), held(10));
+        assert_eq!(ask(store, &acquire(2, 10, 0), T + 10_000), held(0));
+        assert_eq!(ask(store, &acquire(2, 10, 0), T + 10_499), held(0));
+        assert_eq!(store.locks(T + 10_499).count(), 1);
+        assert_eq!(store.locks(T + 10_500).count(), 0);
+        assert_eq!(ask(store, &extend(1, 10), T + 10_500), Reply::Lost);
+        assert_eq!(
+            ask(store, &acquire(2, 10, 0), T + 10_500),
+            Reply::Granted(2)
+        );
+    }
+
+    #[test]
+    fn an_extension_keeps_the_longer_of_both() {
+        let store = &mut voting(Rules::ALL);
+        let left = |store: &Store| store.locks(T).next().unwrap().2;
+        ask(store, &acquire(1, 100, 0), T);
+        for (ttl, wanted) in [(99, 100), (100, 100), (101, 101)] {
+            assert_eq!(ask(store, &extend(1, ttl), T), Reply::Extended);
+            assert_eq!(left(store), ms(wanted));
+        }
+    }
+
+    #[test]
+    fn a_floor_is_capped_at_time_and_max_ttl() {
+        for over in [0, 1, u64::MAX - T - 30_000_000] {
+            let store = &mut voting(Rules::ALL);
+            let cap = T + 30_000_000;
+            assert_eq!(
+                ask(store, &acquire(1, 10, cap + over), T),
+                Reply::Granted(cap)
+            );
+        }
+    }
+
+    #[test]
+    fn counters_rotate_after_a_week_to_the_microsecond() {
+        for (age, rotated) in [(WEEK_US, false), (WEEK_US + 1, true)] {
+            let store = &mut voting(Rules::ALL);
+            ask(store, &acquire(1, 10, 0), T);
+            ask(store, &acquire(1, 10, 0), T + age);
+            assert_eq!(store.keys.counters.len() == 2, rotated, "{age}");
+            assert_eq!(counter(store, T + age), 2);
+        }
+    }
+
+    #[test]
+    fn a_restart_forgets_and_a_snapshot_brings_back_what_may_not_vote() {
+        let store = &mut voting(Rules::ALL);
+        ask(store, &acquire(1, 60_000, 0), T);
+        let snapshot = store.snapshot();
+        store.restart("another");
+        assert_eq!(
+            store.apply(&extend(1, 10), GUARD, T),
+            Err(Fault::NotAdmitted)
+        );
+        store.restore(snapshot);
+        assert_eq!(store.locks(T).count(), 1);
+        assert!(
+            store.apply(&extend(1, 10), GUARD, T).is_ok(),
+            "`open` came back too"
+        );
+        let meeting = meet(store, T);
+        assert_eq!(
+            (meeting.record.unwrap().witnessed, meeting.open),
+            (0, false)
+        );
+        assert_eq!(
+            store.apply(&extend(1, 10), GUARD, T),
+            Err(Fault::NotAdmitted)
+        );
+    }
+
+    #[test]
+    fn a_read_only_server_writes_nothing() {
+        let store = &mut voting(Rules::ALL);
+        ask(store, &acquire(1, 100, 0), T);
+        store.set_readonly(true);
+        for command in [acquire(2, 10, 0), extend(1, 10), raise(1, 9), release(1)] {
+            match store.apply(&command, GUARD, T) {
+                Err(Fault::Error(text)) => assert!(text.starts_with("READONLY"), "{text}"),
+                other => panic!("{command:?}: {other:?}"),
+            }
+        }
+        assert!(meet(store, T).open, "nothing to write");
+    }
+
+    /// What each trap of §10 does once its rule is off.
+    #[cfg(feature = "test-util")]
+    mod without {
+        use super::*;
+
+        fn store(rule: Rule) -> Store {
+            voting(Rules::without(rule))
+        }
+
+        #[test]
+        fn never_shorten() {
+            let store = &mut store(Rule::NeverShorten);
+            ask(store, &acquire(1, 100, 0), T);
+            ask(store, &extend(1, 10), T);
+            assert_eq!(store.locks(T).next().unwrap().2, ms(10));
+        }
+
+        #[test]
+        fn never_recreate() {
+            let store = &mut store(Rule::NeverRecreate);
+            assert_eq!(ask(store, &extend(1, 10), T), Reply::Extended);
+            assert_eq!(store.locks(T).count(), 1);
+            assert_eq!(ask(store, &extend(2, 10), T), Reply::Lost);
+        }
+
+        #[test]
+        fn guard() {
+            let store = &mut store(Rule::Guard);
+            ask(store, &acquire(1, 10, 0), T);
+            assert_eq!(
+                store.apply(&extend(1, 20), "another", T),
+                Ok(Reply::Extended)
+            );
+            assert_eq!(
+                store.apply(&acquire(1, 20, 0), "another", T),
+                Err(Fault::NotAdmitted)
+            );
+        }
+
+        #[test]
+        fn proposal_capped() {
+            let store = &mut store(Rule::ProposalCapped);
+            assert_eq!(
+                ask(store, &acquire(1, 10, T + 30_000_001), T),
+                Reply::Granted(1)
+            );
+        }
+
+        #[test]
+        fn numeric_counters() {
+            let store = &mut store(Rule::NumericCounters);
+            ask(store, &acquire(1, 10, 9), T);
+            assert_eq!(ask(store, &raise(1, 10), T), Reply::Raised(9));
+        }
+
+        #[test]
+        fn all_digits() {
+            let store = &mut store(Rule::AllDigits);
+            assert_eq!(
+                ask(store, &acquire(1, 10, T + 49), T),
+                Reply::Granted(T + 49)
+            );
+            assert_eq!(counter(store, T), T, "1.7600000000005e+15");
+            assert_eq!(fourteen_digits(99_999_999_999_999), 99_999_999_999_999);
+            assert_eq!(fourteen_digits(999_999_999_999_996), 1_000_000_000_000_000);
+            assert_eq!(fourteen_digits(0), 0);
+        }
+
+        #[test]
+        fn rotate_by_age() {
+            let edge = T / WEEK_US * WEEK_US;
+            for rules in [Rules::ALL, Rules::without(Rule::RotateByAge)] {
+                let store = &mut voting(rules);
+                ask(store, &acquire(1, 10, 50), edge);
+                ask(store, &release(1), edge);
+                let lost = !rules.hold(Rule::RotateByAge);
+                let wanted = if lost { 0 } else { 50 };
+                assert_eq!(
+                    counter(store, edge - 2_000_000),
+                    wanted,
+                    "the clock went 2 s back"
+                );
+                assert_eq!(counter(store, edge + WEEK_US), 50);
+            }
+        }
+
+        #[test]
+        fn delete_first() {
+            let store = &mut store(Rule::DeleteFirst);
+            ask(store, &acquire(1, 10, 0), T);
+            store.set_out_of_memory(true);
+            assert!(store.apply(&release(1), GUARD, T).is_err());
+        }
+    }
 }

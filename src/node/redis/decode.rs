@@ -164,3 +164,81 @@ fn name(command: &Command) -> &'static str {
         Command::LoadScripts => "SCRIPT LOAD",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        name::Name,
+        owner::{Entry, Label},
+    };
+
+    fn decoded(command: &Command, reply: &str) -> Answer {
+        let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
+            .unwrap()
+            .unwrap();
+        answer(command, frame)
+    }
+
+    fn acquire() -> Command {
+        Command::Acquire {
+            name: Name::new("a").unwrap(),
+            entry: Entry::new(1, &Label::new("host:1").unwrap()),
+            ttl: Duration::from_secs(1),
+            floor: 0,
+        }
+    }
+
+    #[test]
+    fn a_fault_is_what_its_first_word_says() {
+        let fault = |reply: &str| decoded(&acquire(), reply).unwrap_err();
+        for reply in [
+            "-NOT_ADMITTED this\r\n",
+            "-ERR NOT_ADMITTED\r\n",
+            "!15\r\nNOT_ADMITTED or\r\n",
+        ] {
+            assert_eq!(fault(reply), Fault::NotAdmitted, "{reply}");
+        }
+        assert_eq!(fault("-NOSCRIPT No matching script.\r\n"), Fault::NoScript);
+        assert_eq!(
+            fault("-OOM command\r\n"),
+            Fault::Error("OOM command".into())
+        );
+        assert_eq!(fault("-ERR NOT so\r\n"), Fault::Error("ERR NOT so".into()));
+    }
+
+    #[test]
+    fn one_number_is_a_grant_and_two_are_a_refusal() {
+        let granted = |c| Ok(Reply::Granted(c));
+        let held = |remaining, counter| Ok(Reply::Held { remaining, counter });
+        assert_eq!(
+            decoded(&acquire(), ":9007199254740991\r\n"),
+            granted((1 << 53) - 1)
+        );
+        let left = Some(Duration::from_millis(5));
+        assert_eq!(decoded(&acquire(), "*2\r\n:5\r\n:7\r\n"), held(left, 7));
+        assert_eq!(
+            decoded(&acquire(), "*2\r\n:0\r\n:7\r\n"),
+            held(Some(Duration::ZERO), 7)
+        );
+        assert_eq!(decoded(&acquire(), "*2\r\n:-1\r\n:7\r\n"), held(None, 7));
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_is_an_error_that_names_the_command() {
+        for reply in [
+            "_\r\n",
+            "+OK\r\n",
+            ":-1\r\n",
+            "*1\r\n:1\r\n",
+            "*2\r\n:-2\r\n:1\r\n",
+            "$1\r\n5\r\n",
+        ] {
+            match decoded(&acquire(), reply) {
+                Err(Fault::Error(text)) => assert!(text.contains("ACQUIRE"), "{text}"),
+                other => panic!("{reply:?}: {other:?}"),
+            }
+        }
+        assert!(decoded(&Command::Survey, ":2\r\n").is_err());
+    }
+}

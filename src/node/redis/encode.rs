@@ -85,25 +85,22 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
         }) => {
             let (run, id) = known.as_ref().map_or(("", ""), |(run, id)| (run, id));
             // By its source: it never depends on what the server has cached.
-            wire.array(12 + 2);
-            wire.put(Text("EVAL"));
-            wire.put(Text(scripts::HANDSHAKE.source));
-            wire.put(Number(2));
-            for arg in [
-                boot,
-                open,
-                Number(FORMAT.into()),
-                Number(*fleet),
-                Number(ms(*max_ttl)),
-                Number(ms(*fleet_max_ttl)),
-                Number(ms(*margin)),
-                Text(run),
-                Text(id),
-                Number(*witnessed),
-                Text(nonce),
-            ] {
-                wire.put(arg);
-            }
+            wire.run(
+                "EVAL",
+                scripts::HANDSHAKE.source,
+                &[boot, open],
+                &[
+                    Number(FORMAT.into()),
+                    Number(*fleet),
+                    Number(ms(*max_ttl)),
+                    Number(ms(*fleet_max_ttl)),
+                    Number(ms(*margin)),
+                    Text(run),
+                    Text(id),
+                    Number(*witnessed),
+                    Text(nonce),
+                ],
+            );
         }
         Command::Acquire {
             name,
@@ -198,9 +195,13 @@ struct Wire(Vec<u8>);
 
 impl Wire {
     fn call(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
+        self.run("EVALSHA", script.sha(), keys, args);
+    }
+
+    fn run(&mut self, how: &str, script: &str, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len());
-        self.put(Arg::Text("EVALSHA"));
-        self.put(Arg::Text(script.sha()));
+        self.put(Arg::Text(how));
+        self.put(Arg::Text(script));
         self.put(Arg::Number(keys.len() as u64));
         for arg in keys.iter().chain(args) {
             self.put(*arg);
@@ -242,5 +243,100 @@ impl Wire {
             self.digits(n / 10);
         }
         self.0.push(b'0' + (n % 10) as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::{Entry, Label};
+
+    fn text(command: Command) -> String {
+        let wire = batch(&Batch::one(command, &"1 3 30000".into()), &Keys::new("q"));
+        String::from_utf8(wire).unwrap()
+    }
+
+    fn words(command: Command) -> Vec<String> {
+        let text = text(command);
+        let mut lines = text.split("\r\n");
+        let count = lines
+            .next()
+            .unwrap()
+            .strip_prefix('*')
+            .unwrap()
+            .parse()
+            .unwrap();
+        let mut words = Vec::new();
+        for _ in 0..count {
+            let length: usize = lines
+                .next()
+                .unwrap()
+                .strip_prefix('$')
+                .unwrap()
+                .parse()
+                .unwrap();
+            words.push(lines.next().unwrap().to_owned());
+            assert_eq!(words.last().unwrap().len(), length);
+        }
+        assert_eq!(lines.collect::<Vec<_>>(), [""]);
+        words
+    }
+
+    #[test]
+    fn a_command_is_a_script_with_its_keys() {
+        let name = Name::new("a:b").unwrap();
+        let entry = Entry::new(1, &Label::new("host:1").unwrap());
+        let ttl = std::time::Duration::from_micros(10_001);
+        let holder = entry.as_str().to_owned();
+        let acquire = Command::Acquire {
+            name,
+            entry,
+            ttl,
+            floor: 0,
+        };
+        let wanted = [
+            "EVALSHA",
+            scripts::ACQUIRE.sha(),
+            "4",
+            "q:@mutex:a:b",
+            "q:open",
+            "q:c0",
+            "q:c1",
+            "1 3 30000",
+            "30000",
+            "@mutex:a:b",
+            &holder,
+            "11",
+            "0",
+        ];
+        assert_eq!(words(acquire), wanted);
+        assert_eq!(
+            words(Command::Disconnect { client: 10 }),
+            ["CLIENT", "KILL", "ID", "10"]
+        );
+        assert_eq!(words(Command::Survey)[3], "q:@*");
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for n in [0, 9, 10, 99, 100, u64::MAX] {
+            assert_eq!(words(Command::Disconnect { client: n })[3], n.to_string());
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_the_prefix_as_it_is() {
+        let keys = Keys::new(r"a*?[^-]\b");
+        assert_eq!(keys.locks, br"a\*\?\[\^\-\]\\b:@*");
+    }
+
+    #[test]
+    fn all_scripts_are_loaded_by_as_many_commands() {
+        let text = text(Command::LoadScripts);
+        assert_eq!(
+            text.matches("\r\nSCRIPT\r\n$4\r\nLOAD\r\n").count(),
+            answers(&Command::LoadScripts)
+        );
+        assert_eq!(answers(&Command::Survey), 1);
     }
 }

@@ -1,0 +1,309 @@
+//! What only a real server can show: other kinds of keys, the script cache, connections, rights.
+
+use super::*;
+
+/// §3: somebody else's key in the place of a lock is never overwritten, and never ours.
+#[test]
+fn a_key_of_another_kind_is_left_alone() {
+    on_servers(|real| {
+        real.text(&["RPUSH", "quorate:@mutex:a", "x"]);
+        let forever = Reply::Held {
+            remaining: None,
+            counter: 0,
+        };
+        assert_eq!(real.say(&acquire("a", 1, secs(10), 5)), forever);
+        assert_eq!(real.say(&release("a", 1)), Reply::Released(false));
+        for command in [
+            raise("a", 1, 5),
+            extend("a", 1, secs(10)),
+            inspect("a"),
+            evict("a"),
+        ] {
+            assert_eq!(real.error(&command), "WRONGTYPE", "{command:?}");
+        }
+        assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
+        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(true));
+
+        real.say(&acquire("b", 1, secs(10), 0));
+        real.text(&["PERSIST", "quorate:@mutex:b"]);
+        assert_eq!(real.say(&extend("b", 1, secs(10))), Reply::Extended);
+        let forever = Reply::Held {
+            remaining: None,
+            counter: 1,
+        };
+        assert_eq!(real.say(&acquire("b", 2, secs(10), 0)), forever);
+    });
+}
+
+/// §3: no script raises after its first write: a counter that is no number fails before.
+#[test]
+fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
+    on_servers(|real| {
+        real.say(&acquire("held", 1, secs(10), 5));
+        for bad in [
+            "x",
+            "",
+            "-1",
+            "nan",
+            "inf",
+            "1.5",
+            "9007199254740994",
+            "1e400",
+        ] {
+            for hash in ["quorate:c0", "quorate:c1"] {
+                real.text(&["HSET", hash, "@mutex:a", bad]);
+                assert_eq!(
+                    real.error(&acquire("a", 1, secs(10), 5)),
+                    "CORRUPT",
+                    "{bad:?}"
+                );
+                assert_eq!(real.error(&inspect("a")), "CORRUPT", "{bad:?}");
+                assert_eq!(real.text(&["EXISTS", "quorate:@mutex:a"]), "0", "{bad:?}");
+                real.text(&["HDEL", hash, "@mutex:a"]);
+            }
+            real.text(&["HSET", "quorate:c0", "@mutex:held", bad]);
+            assert_eq!(real.error(&raise("held", 1, 6)), "CORRUPT", "{bad:?}");
+        }
+        real.text(&["HSET", "quorate:c0", "_", "x"]);
+        assert_eq!(
+            real.say(&acquire("a", 1, secs(10), 5)),
+            Reply::Granted(5),
+            "begun again"
+        );
+        for hash in ["quorate:c0", "quorate:c1"] {
+            real.text(&["DEL", hash]);
+            real.ok(&["SET", hash, "x"]);
+            assert_eq!(
+                real.error(&acquire("b", 1, secs(10), 5)),
+                "WRONGTYPE",
+                "{hash}"
+            );
+            assert_eq!(real.text(&["EXISTS", "quorate:@mutex:b"]), "0", "{hash}");
+            real.text(&["DEL", hash]);
+        }
+    });
+}
+
+/// §3: the keys and their bytes, which every client of this format shares.
+#[test]
+fn the_keys_are_those_of_the_protocol() {
+    on_servers(|real| {
+        real.say(&acquire("a:b", 1, secs(10), 1_760_000_000_000_001));
+        assert_eq!(real.text(&["GET", "quorate:open"]), GUARD);
+        let record = real.meet(&hello()).record.unwrap();
+        assert_eq!(real.text(&["GET", "quorate:boot"]), record.to_string());
+        assert_eq!(real.text(&["GET", "quorate:@mutex:a:b"]), entry(1).as_str());
+        assert_eq!(
+            real.text(&["HGET", "quorate:c0", "@mutex:a:b"]),
+            "1760000000000001"
+        );
+        assert_eq!(
+            real.text(&["OBJECT", "ENCODING", "quorate:c0"]),
+            "hashtable",
+            "no listpack"
+        );
+        assert_eq!(real.text(&["DBSIZE"]), "4", "boot, open, c0 and the lock");
+        assert_eq!(real.text(&["TTL", "quorate:boot"]), "-1");
+        assert_eq!(real.text(&["TTL", "quorate:open"]), "-1");
+    });
+}
+
+/// §2 bootstrap: the survey looks under its own prefix only, glob characters or not.
+#[test]
+fn a_survey_keeps_to_its_prefix() {
+    on_servers(|real| {
+        for (prefix, other) in [
+            ("quorate", "quorate:x"),
+            ("q*", "qq"),
+            ("[a]", "a"),
+            ("\\", "x"),
+        ] {
+            real.keys = Keys::new(prefix);
+            real.ok(&["SET", &format!("{other}:@mutex:a"), "x"]);
+            assert_eq!(
+                real.say(&Command::Survey),
+                Reply::Surveyed(false),
+                "{prefix}"
+            );
+            real.ok(&["SET", &format!("{prefix}:@rwlock:a"), "x"]);
+            assert_eq!(
+                real.say(&Command::Survey),
+                Reply::Surveyed(true),
+                "{prefix}"
+            );
+            real.flush();
+        }
+        // More than a page of other keys.
+        real.text(&[
+            "EVAL",
+            "for i = 1, 5000 do redis.call('SET', 'k' .. i, 1) end return 'x'",
+            "0",
+        ]);
+        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(false));
+        real.ok(&["SET", "\\:@mutex:a", "x"]);
+        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(true));
+    });
+}
+
+/// §2 NOSCRIPT: nothing was done; the handshake needs no cache; all can be loaded again.
+#[test]
+fn scripts_can_vanish() {
+    on_servers(|real| {
+        real.ok(&["SCRIPT", "FLUSH"]);
+        let record = real.meet(&hello()).record.unwrap();
+        for command in [
+            acquire("a", 1, secs(10), 0),
+            raise("a", 1, 1),
+            extend("a", 1, secs(1)),
+            release("a", 1),
+            inspect("a"),
+            evict("a"),
+            Command::Survey,
+            admit(&record),
+        ] {
+            assert_eq!(real.ask(&command), Err(Fault::NoScript), "{command:?}");
+        }
+        let answers = real.batch(vec![Command::LoadScripts, acquire("a", 1, secs(10), 0)]);
+        assert_eq!(answers, [Ok(Reply::Loaded), Ok(Reply::Granted(1))]);
+        for script in scripts::ALL {
+            assert_eq!(real.text(&["SCRIPT", "LOAD", script.source]), script.sha());
+        }
+    });
+}
+
+/// The answers of a batch come in the order of its commands, whatever each of them is.
+#[test]
+fn a_batch_is_answered_in_order() {
+    on_servers(|real| {
+        let answers = real.batch(vec![
+            acquire("a", 1, secs(10), 3),
+            release("a", 2),
+            Command::LoadScripts,
+            raise("a", 1, 4),
+            extend("a", 1, secs(10)),
+            Command::Disconnect {
+                client: u64::MAX >> 1,
+            },
+            release("a", 1),
+            acquire("a", 2, secs(10), 0),
+        ]);
+        let wanted = [
+            Reply::Granted(3),
+            Reply::Released(false),
+            Reply::Loaded,
+            Reply::Raised(4),
+            Reply::Extended,
+            Reply::Disconnected(false),
+            Reply::Released(true),
+            Reply::Granted(5),
+        ];
+        assert_eq!(answers, wanted.map(Ok));
+    });
+}
+
+/// §3 client 5: an older connection of ours is ended with what still travels on it.
+#[test]
+fn an_older_connection_can_be_ended() {
+    on_servers(|real| {
+        let mut old = real.another();
+        let client = old.text(&["CLIENT", "ID"]).parse().unwrap();
+        assert_eq!(
+            real.say(&Command::Disconnect { client }),
+            Reply::Disconnected(true)
+        );
+        assert_eq!(
+            real.say(&Command::Disconnect { client }),
+            Reply::Disconnected(false)
+        );
+        assert!(matches!(old.stream.read(&mut [0; 16]), Ok(0) | Err(_)));
+    });
+}
+
+/// §2 ACL: the keys of the prefix and the commands that the documentation lists are enough.
+#[test]
+fn a_user_with_only_the_listed_rights_can_do_everything() {
+    on_servers(|real| {
+        let mut rights = vec![
+            "ACL",
+            "SETUSER",
+            "quorate",
+            "on",
+            ">secret",
+            "resetkeys",
+            "~quorate:*",
+            "-@all",
+        ];
+        rights.extend([
+            "+eval",
+            "+evalsha",
+            "+script|load",
+            "+client|id",
+            "+client|kill",
+            "+hello",
+            "+info",
+            "+time",
+            "+get",
+            "+set",
+            "+del",
+            "+unlink",
+            "+rename",
+            "+hget",
+            "+hmget",
+            "+hset",
+            "+pttl",
+            "+pexpire",
+            "+scan",
+        ]);
+        real.ok(&rights);
+        real.ok(&["AUTH", "quorate", "secret"]);
+        let record = real.meet(&hello()).record.unwrap();
+        let answers = real.batch(vec![
+            Command::LoadScripts,
+            admit(&record),
+            acquire("a", 1, secs(10), 3),
+            acquire("a", 2, secs(10), 3),
+            raise("a", 1, 4),
+            extend("a", 1, secs(10)),
+            inspect("a"),
+            evict("a"),
+            release("a", 1),
+            Command::Survey,
+            Command::Disconnect {
+                client: u64::MAX >> 1,
+            },
+        ]);
+        for answer in &answers {
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        real.ok(&["AUTH", "default", ""]);
+        real.set_age(8 * DAY);
+        real.ok(&["AUTH", "quorate", "secret"]);
+        assert_eq!(
+            real.say(&acquire("a", 3, secs(10), 0)),
+            Reply::Granted(5),
+            "rotation"
+        );
+        assert!(
+            real.ask(&Command::Handshake(Handshake {
+                nonce: "n".into(),
+                ..hello()
+            }))
+            .is_ok()
+        );
+    });
+}
+
+/// A record that no client can read is an error, not a first meeting.
+#[test]
+fn an_unreadable_record_is_left_alone() {
+    on_servers(|real| {
+        real.ok(&["SET", "quorate:boot", "garbage"]);
+        match real.ask(&Command::Handshake(hello())) {
+            Err(Fault::Error(text)) => assert!(text.contains("HANDSHAKE"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(real.text(&["GET", "quorate:boot"]), "garbage");
+        real.ok(&["SET", "quorate:boot", "77 what:ever"]);
+        assert_eq!(real.meet(&hello()).record.unwrap().format, 77);
+    });
+}
