@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use crate::rules::{Rule, Rules};
 
 /// The number of the format of what stands on the nodes.
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// Z: for how long a memory must have been witnessed before it votes, in whole ms, rounded up.
 pub(crate) fn quarantine(max_ttl: Duration, margin: Duration) -> u64 {
