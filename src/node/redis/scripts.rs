@@ -81,7 +81,7 @@ mod tests {
                 .unwrap();
             let free = [&HANDSHAKE, &RELEASE, &SURVEY, &ADMIT]
                 .iter()
-                .any(|free| std::ptr::eq(**free, *script));
+                .any(|free| std::ptr::eq(*free, *script));
             assert_eq!(first == guard, !free, "{}", first_line(script));
         }
     }
