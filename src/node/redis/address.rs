@@ -77,10 +77,17 @@ impl IntoNode for &str {
             )
         })?;
         if let (true, ConnectionAddr::Tcp(host, port)) = (tls, info.addr()) {
-            let addr = ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure, tls_params: None };
+            let addr = ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure,
+                tls_params: None,
+            };
             info = info.set_addr(addr);
         }
-        Address::new(&info).map(Target::Server).map_err(|why| invalid(&why))
+        Address::new(&info)
+            .map(Target::Server)
+            .map_err(|why| invalid(&why))
     }
 }
 
@@ -92,7 +99,9 @@ impl IntoNode for String {
 
 impl IntoNode for ConnectionInfo {
     fn into_node(self) -> Result<Target, Error> {
-        Address::new(&self).map(Target::Server).map_err(|why| Error::Invalid(format!("{} is no node: {why}", self.addr())))
+        Address::new(&self)
+            .map(Target::Server)
+            .map_err(|why| Error::Invalid(format!("{} is no node: {why}", self.addr())))
     }
 }
 
@@ -108,6 +117,7 @@ impl<T: IntoNode + Clone> IntoNode for &T {
     }
 }
 
+#[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";
 
 /// What to dial, and what to say first. Equal are two that are one server: by host and port, or by
@@ -145,17 +155,33 @@ pub(super) struct Login {
 impl Address {
     fn new(info: &ConnectionInfo) -> Result<Self, String> {
         let endpoint = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Endpoint::Tcp { host: host.clone(), port: *port },
+            ConnectionAddr::Tcp(host, port) => Endpoint::Tcp {
+                host: host.clone(),
+                port: *port,
+            },
             #[cfg(feature = "tls-rustls")]
-            ConnectionAddr::TcpTls { tls_params: Some(_), .. } => {
-                return Err("its own TLS certificates cannot be read out of a redis::Client: pass a rediss:// URL, and \
-                            name the CA's file in the environment variable SSL_CERT_FILE"
-                    .into());
+            ConnectionAddr::TcpTls {
+                tls_params: Some(_),
+                ..
+            } => {
+                return Err(
+                    "its own TLS certificates cannot be read out of a redis::Client: \
+                     pass a rediss:// URL, and name the CA's file in the environment variable \
+                     SSL_CERT_FILE"
+                        .into(),
+                );
             }
             #[cfg(feature = "tls-rustls")]
-            ConnectionAddr::TcpTls { host, port, insecure, tls_params: None } => {
-                Endpoint::Tls { host: host.clone(), port: *port, tls: Tls::new(host, *insecure)? }
-            }
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure,
+                tls_params: None,
+            } => Endpoint::Tls {
+                host: host.clone(),
+                port: *port,
+                tls: Tls::new(host, *insecure)?,
+            },
             #[cfg(not(feature = "tls-rustls"))]
             ConnectionAddr::TcpTls { .. } => return Err(NO_TLS.into()),
             #[cfg(unix)]
@@ -163,7 +189,8 @@ impl Address {
             other => return Err(format!("{other} cannot be dialled here")),
         };
         let settings = info.redis_settings();
-        let db = u32::try_from(settings.db()).map_err(|_| format!("{} is no database", settings.db()))?;
+        let db = u32::try_from(settings.db())
+            .map_err(|_| format!("{} is no database", settings.db()))?;
         let login = match (settings.username(), settings.password()) {
             (None | Some(""), None | Some("")) => None,
             (user, password) => Some(Login {
@@ -174,7 +201,11 @@ impl Address {
                 password: password.unwrap_or_default().into(),
             }),
         };
-        Ok(Self { endpoint, db, login })
+        Ok(Self {
+            endpoint,
+            db,
+            login,
+        })
     }
 
     /// host:port, or the path of the socket.
@@ -262,18 +293,37 @@ mod tests {
         for (url, id, db, login) in [
             ("redis://localhost", "localhost:6379", 0, None),
             ("valkey://localhost:7/3", "localhost:7", 3, None),
-            ("redis://:secret@10.0.0.1:7", "10.0.0.1:7", 0, Some(("default", "secret"))),
-            ("redis://me:s%40:ret@[::1]:7/2", "[::1]:7", 2, Some(("me", "s@:ret"))),
+            (
+                "redis://:secret@10.0.0.1:7",
+                "10.0.0.1:7",
+                0,
+                Some(("default", "secret")),
+            ),
+            (
+                "redis://me:s%40:ret@[::1]:7/2",
+                "[::1]:7",
+                2,
+                Some(("me", "s@:ret")),
+            ),
             ("redis://me@h:7", "h:7", 0, Some(("me", ""))),
             ("redis://:@h:7", "h:7", 0, None),
-            ("unix:///run/r.sock?db=4&user=me&pass=secret", "/run/r.sock", 4, Some(("me", "secret"))),
+            (
+                "unix:///run/r.sock?db=4&user=me&pass=secret",
+                "/run/r.sock",
+                4,
+                Some(("me", "secret")),
+            ),
         ] {
             let address = address(url);
             let found = address
                 .login
                 .as_ref()
                 .map(|l| (l.user.as_str(), l.password.as_str()));
-            assert_eq!((address.id().as_str(), address.db, found), (id, db, login), "{url}");
+            assert_eq!(
+                (address.id().as_str(), address.db, found),
+                (id, db, login),
+                "{url}"
+            );
             assert!(!format!("{address:?}").contains("secret"), "{address:?}");
         }
     }
@@ -285,7 +335,7 @@ mod tests {
         let string = String::from("redis://h:7/1");
         let same = address("redis://h:7/1");
         assert_eq!(address(&string), same);
-        assert_eq!(address(&"redis://h:7/1"), same);
+        assert_eq!(address(["redis://h:7/1"].first().unwrap()), same);
         assert_eq!(address(string), same);
         assert_eq!(address(&client), same);
         assert_eq!(address(client), same);
@@ -318,18 +368,25 @@ mod tests {
         ] {
             let why = invalid(url);
             assert!(!why.contains("secret"), "{why}");
-            assert!(why.contains("redis://, rediss:// (TLS) and unix://"), "{why}");
+            assert!(
+                why.contains("redis://, rediss:// (TLS) and unix://"),
+                "{why}"
+            );
             assert!(why.contains("host") || why.contains("/run"), "{why}");
         }
-        assert!(invalid("redis://h/x").contains("\"redis://h/x\" is no node: Invalid database number;"));
+        assert!(
+            invalid("redis://h/x").contains("\"redis://h/x\" is no node: Invalid database number;")
+        );
     }
 
     #[cfg(feature = "tls-rustls")]
     #[test]
     fn tls_is_taken_as_far_as_a_url_can_say_it() {
-        for (url, insecure) in
-            [("rediss://h:7", false), ("VALKEYS://h:7/#insecure", true), ("rediss://h:7/2#insecure", true)]
-        {
+        for (url, insecure) in [
+            ("rediss://h:7", false),
+            ("VALKEYS://h:7/#insecure", true),
+            ("rediss://h:7/2#insecure", true),
+        ] {
             match address(url).endpoint {
                 Endpoint::Tls { tls, .. } => {
                     assert_eq!(matches!(tls.trust, Trust::Anybody), insecure, "{url}")

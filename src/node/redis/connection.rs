@@ -94,13 +94,20 @@ impl<S> RedisConnection<S> {
 
     /// The answer that this frame completes, if it does; an error: nobody asked for it.
     fn take(&mut self, frame: OwnedFrame) -> Result<Option<Answer>, OwnedFrame> {
-        let Some(batch) = self.queue.front() else { return Err(frame) };
-        let Some(command) = batch.commands().get(self.answered) else { return Err(frame) };
+        let Some(batch) = self.queue.front() else {
+            return Err(frame);
+        };
+        let Some(command) = batch.commands().get(self.answered) else {
+            return Err(frame);
+        };
         let last_command = self.answered + 1 == batch.commands().len();
         if self.sent == 0 && (self.offset == 0 || last_command) {
             return Err(frame);
         }
-        let is_error = matches!(frame, OwnedFrame::SimpleError { .. } | OwnedFrame::BlobError { .. });
+        let is_error = matches!(
+            frame,
+            OwnedFrame::SimpleError { .. } | OwnedFrame::BlobError { .. }
+        );
         self.replies += 1;
         if self.replies < encode::answers(command) {
             if is_error && self.error.is_none() {
@@ -127,7 +134,9 @@ impl<S: AsyncWrite + Unpin> RedisConnection<S> {
     /// Offers the stream all that is unsent, in one call.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut unsent = self.queue.iter().skip(self.sent);
-        let Some(first) = unsent.next() else { return Poll::Ready(Ok(0)) };
+        let Some(first) = unsent.next() else {
+            return Poll::Ready(Ok(0));
+        };
         let first = wire(first, &self.keys)
             .get(self.offset..)
             .unwrap_or_default();
@@ -278,7 +287,8 @@ mod tests {
 
     #[tokio::test]
     async fn answers_come_in_order_wherever_the_bytes_are_cut() {
-        let replies = b"-ERR 0\r\n>2\r\n+message\r\n:1\r\n-ERR 1\r\n-ERR 2\r\n>1\r\n+x\r\n-ERR 3\r\n";
+        let replies =
+            b"-ERR 0\r\n>2\r\n+message\r\n:1\r\n-ERR 1\r\n-ERR 2\r\n>1\r\n+x\r\n-ERR 3\r\n";
         for cut in 0..=replies.len() {
             let (mut c, mut server) = fake(4096);
             for batch in [1, 2, 1] {
@@ -318,7 +328,11 @@ mod tests {
                 while let Poll::Ready(answer) = c.poll_answer(cx) {
                     answers.push(answer.unwrap());
                 }
-                if answers.len() == 3 { Poll::Ready(()) } else { Poll::Pending }
+                if answers.len() == 3 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             })
             .await;
             answers
@@ -369,7 +383,10 @@ mod tests {
         c.send(&second);
         c.send(&first);
         c.send(&surveys(3));
-        assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await, "the socket is full");
+        assert!(
+            poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await,
+            "the socket is full"
+        );
         assert_eq!(c.withdraw(), 5, "of the first, some bytes have left");
         assert_eq!(c.withdraw(), 0);
         c.send(&first);
@@ -398,10 +415,22 @@ mod tests {
             ("", "the server closed the connection"),
             ("-ERR", "the server closed the connection"),
             ("-ERR 0\r\n*2\r\n:1\r\n", "the server closed the connection"),
-            ("-ERR 0\r\nSSH-2.0", "the server does not speak RESP: it says \"SSH-2.0\""),
-            ("$2000000\r\n", "the server sends an answer of more than 1024 KiB"),
-            ("-ERR 0\r\n-ERR 1\r\n:3\r\n", "the server answers what was not asked"),
-            ("-ERR 0\r\n-ERR 1\r\n-ERR bye\r\n", "the server says: ERR bye"),
+            (
+                "-ERR 0\r\nSSH-2.0",
+                "the server does not speak RESP: it says \"SSH-2.0\"",
+            ),
+            (
+                "$2000000\r\n",
+                "the server sends an answer of more than 1024 KiB",
+            ),
+            (
+                "-ERR 0\r\n-ERR 1\r\n:3\r\n",
+                "the server answers what was not asked",
+            ),
+            (
+                "-ERR 0\r\n-ERR 1\r\n-ERR bye\r\n",
+                "the server says: ERR bye",
+            ),
         ] {
             let (mut c, mut server) = fake(4096);
             c.send(&surveys(2));
@@ -417,7 +446,11 @@ mod tests {
                 number += 1;
             };
             assert_eq!(over, Disconnected(reason.into()), "{said:?}");
-            assert_eq!(number, said.matches("ERR ").count().min(2), "what came before counts");
+            assert_eq!(
+                number,
+                said.matches("ERR ").count().min(2),
+                "what came before counts"
+            );
             assert_eq!(answer(&mut c).await, Err(over.clone()));
             assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
             c.send(&surveys(1));
@@ -437,7 +470,11 @@ mod tests {
         c.send(&surveys(2));
         assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
         tokio::spawn(async move { server.write_all(b"-ERR 0\r\n:1\r\n").await });
-        assert_eq!(answer(&mut c).await, Ok(fault(0)), "the first command may have left");
+        assert_eq!(
+            answer(&mut c).await,
+            Ok(fault(0)),
+            "the first command may have left"
+        );
         assert!(answer(&mut c).await.is_err(), "the last one has not");
     }
 
@@ -461,13 +498,21 @@ mod tests {
     }
 
     impl AsyncRead for Narrow {
-        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
             Poll::Pending
         }
     }
 
     impl AsyncWrite for Narrow {
-        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
             self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
         }
 
@@ -476,12 +521,9 @@ mod tests {
             _: &mut Context<'_>,
             slices: &[IoSlice<'_>],
         ) -> Poll<io::Result<usize>> {
-            let all: Vec<u8> = slices
-                .iter()
-                .flat_map(|slice| slice.iter().copied())
-                .collect();
-            let some = &all[..all.len().min(self.width)];
-            self.taken.extend_from_slice(some);
+            let bytes = slices.iter().flat_map(|slice| slice.iter().copied());
+            let some: Vec<u8> = bytes.take(self.width).collect();
+            self.taken.extend_from_slice(&some);
             self.calls += 1;
             Poll::Ready(Ok(some.len()))
         }
@@ -504,7 +546,11 @@ mod tests {
         let batches: Vec<_> = (1..=GATHER).map(surveys).collect();
         let expected: Vec<u8> = batches.iter().flat_map(|batch| bytes(batch)).collect();
         for width in [usize::MAX, 1, 7, 64, 1000] {
-            let mut c = connection(Narrow { width, calls: 0, taken: Vec::new() });
+            let mut c = connection(Narrow {
+                width,
+                calls: 0,
+                taken: Vec::new(),
+            });
             batches.iter().for_each(|batch| c.send(batch));
             flushed(&mut c).await;
             assert!(c.stream.taken == expected, "{width} at a time");

@@ -38,13 +38,18 @@ pub(super) async fn dial(address: &Address, keys: Arc<Keys>, limit: Duration) ->
     let mut stage = Stage::Connect;
     match timeout(limit, reach(address, keys, &mut stage)).await {
         Ok(dialled) => dialled,
-        Err(_) => Err(Unreachable(format!("{} within {}", stage.silence(), seconds(limit)))),
+        Err(_) => Err(Unreachable(format!(
+            "{} within {}",
+            stage.silence(),
+            seconds(limit)
+        ))),
     }
 }
 
 /// How far it got, for whoever wonders what took so long.
 enum Stage {
     Connect,
+    #[cfg(feature = "tls-rustls")]
     Tls,
     Hello,
 }
@@ -53,10 +58,12 @@ impl Stage {
     fn silence(&self) -> &'static str {
         match self {
             Self::Connect => "no connection",
+            #[cfg(feature = "tls-rustls")]
             Self::Tls => {
-                "it accepts connections, but does not answer in TLS (if this is a plain port, use redis://)"
+                "it accepts connections, but does not answer in TLS \
+                 (if this is a plain port, use redis://)"
             }
-            Self::Hello => "it accepts connections, but does not answer to HELLO",
+            Self::Hello => "it accepts connections, but does not answer HELLO",
         }
     }
 }
@@ -80,7 +87,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage) -> Dialled
         Endpoint::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path)
                 .await
-                .map_err(|error| Unreachable(format!("cannot connect: {error}")))?;
+                .map_err(|error| Unreachable(format!("no connection: {error}")))?;
             *stage = Stage::Hello;
             greet(stream, address, keys).await
         }
@@ -91,7 +98,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage) -> Dialled
 async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
     let addresses = tokio::net::lookup_host((host, port))
         .await
-        .map_err(|error| Unreachable(format!("cannot resolve {host:?}: {error}")))?;
+        .map_err(|error| Unreachable(format!("its address cannot be looked up: {error}")))?;
     let mut tried = Vec::new();
     for address in addresses {
         let connected = async {
@@ -101,11 +108,11 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
         };
         match connected.await {
             Ok(stream) => return Ok(stream),
-            Err(error) => tried.push(format!("cannot connect to {address}: {error}")),
+            Err(error) => tried.push(format!("no connection to {address}: {error}")),
         }
     }
     Err(Unreachable(match tried.is_empty() {
-        true => format!("{host:?} has no address"),
+        true => "its name has no address".into(),
         false => tried.join(", "),
     }))
 }
@@ -126,7 +133,7 @@ where
     let (words, bytes) = greeting(address, &keys);
     // A server that closes without reading has often said why: that is worth more than the error.
     let written = write(&mut stream, &bytes).await;
-    let (mut inbox, mut client_id) = (Inbox::new(), 0);
+    let (mut inbox, mut id) = (Inbox::new(), 0);
     for word in words {
         let frame = match reply(&mut stream, &mut inbox).await {
             Ok(frame) => frame,
@@ -134,11 +141,11 @@ where
         };
         match (word, error_text(&frame)) {
             (Word::SetInfo, _) | (Word::Select | Word::LoadScript, None) => {}
-            (Word::Hello, None) => client_id = fit(&frame)?,
+            (Word::Hello, None) => id = client_id(&frame)?,
             (word, Some(error)) => return Err(refusal(word, &error, address)),
         }
     }
-    Ok(Box::new(RedisConnection::new(stream, client_id, keys, inbox)))
+    Ok(Box::new(RedisConnection::new(stream, id, keys, inbox)))
 }
 
 fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
@@ -157,10 +164,22 @@ fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
     if address.db != 0 {
         say(Word::Select, &["SELECT", &address.db.to_string()]);
     }
-    say(Word::SetInfo, &["CLIENT", "SETINFO", "lib-name", env!("CARGO_PKG_NAME")]);
-    say(Word::SetInfo, &["CLIENT", "SETINFO", "lib-ver", env!("CARGO_PKG_VERSION")]);
-    words.extend(std::iter::repeat_n(Word::LoadScript, encode::answers(&Command::LoadScripts)));
-    bytes.extend(encode::batch(&Batch::one(Command::LoadScripts, &"".into()), keys));
+    say(
+        Word::SetInfo,
+        &["CLIENT", "SETINFO", "lib-name", env!("CARGO_PKG_NAME")],
+    );
+    say(
+        Word::SetInfo,
+        &["CLIENT", "SETINFO", "lib-ver", env!("CARGO_PKG_VERSION")],
+    );
+    words.extend(std::iter::repeat_n(
+        Word::LoadScript,
+        encode::answers(&Command::LoadScripts),
+    ));
+    bytes.extend(encode::batch(
+        &Batch::one(Command::LoadScripts, &"".into()),
+        keys,
+    ));
     (words, bytes)
 }
 
@@ -177,7 +196,10 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::R
     .await
 }
 
-async fn reply<S: AsyncRead + Unpin>(stream: &mut S, inbox: &mut Inbox) -> Result<OwnedFrame, Silence> {
+async fn reply<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    inbox: &mut Inbox,
+) -> Result<OwnedFrame, Silence> {
     loop {
         match inbox.next().map_err(Silence::Garbage)? {
             Some(OwnedFrame::Push { .. }) => {}
@@ -201,7 +223,9 @@ enum Silence {
 impl Silence {
     fn explain(self, write_error: Option<io::Error>, address: &Address) -> DialError {
         let error = match (self, write_error) {
-            (Self::Garbage(Garbage(why)), _) => return Refused(address.without_password(&why)),
+            (Self::Garbage(Garbage(why)), _) => {
+                return Refused(format!("it {}", address.without_password(&why)));
+            }
             (Self::Failed(error), _) | (Self::Closed, Some(error)) => Some(error),
             (Self::Closed, None) => None,
         };
@@ -214,7 +238,9 @@ impl Silence {
             Endpoint::Tcp { .. } => "; if this is a TLS port, use rediss://",
             _ => "",
         };
-        Unreachable(format!("it closes the connection without an answer{why}{hint}"))
+        Unreachable(format!(
+            "it closes the connection without an answer{why}{hint}"
+        ))
     }
 }
 
@@ -226,64 +252,76 @@ fn error_text(frame: &OwnedFrame) -> Option<String> {
     }
 }
 
-/// Reads HELLO's reply: whether we can work with this server, and our client id there.
-fn fit(frame: &OwnedFrame) -> Result<u64, DialError> {
-    let (mut id, mut version, mut mode) = (None, None, None);
+/// Reads HELLO's reply: our client id there. Whether the server is fit to vote is asked by the
+/// handshake; here only what would keep us from it.
+fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
+    let (mut id, mut mode) = (None, None);
     if let OwnedFrame::Map { data, .. } = frame {
         for (key, value) in data {
             match (key.as_str(), value) {
                 (Some("id"), OwnedFrame::Number { data, .. }) => id = u64::try_from(*data).ok(),
-                (Some("version"), value) => version = value.as_str(),
                 (Some("mode"), value) => mode = value.as_str(),
                 _ => {}
             }
         }
     }
-    let Some(id) = id else {
-        return Err(Refused(
-            "does not answer to HELLO as Redis and Valkey do; quorate needs them, without a proxy".into(),
-        ));
-    };
-    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-    match (mode, version, major) {
-        (Some("sentinel"), ..) => Err(Refused("is a Sentinel: quorate needs the masters themselves".into())),
-        (Some("cluster"), ..) => Err(Refused(
-            "runs in cluster mode: quorate needs independent masters (cluster-enabled no)".into(),
+    match (mode, id) {
+        (Some(mode @ ("sentinel" | "cluster")), _) => Err(Refused(format!(
+            "it runs in {mode} mode: quorate needs independent masters, without cluster or sentinel"
+        ))),
+        (_, Some(id)) => Ok(id),
+        (_, None) => Err(Refused(
+            "it does not answer HELLO as Redis and Valkey do: \
+             quorate needs the server itself, no proxy"
+                .into(),
         )),
-        (_, Some(version), Some(..7)) => Err(Refused(format!("is version {version}, older than Redis 7.0"))),
-        _ => Ok(id),
     }
 }
 
 /// What an error reply to the greeting means, and what to do.
 fn refusal(word: Word, error: &str, address: &Address) -> DialError {
-    let user = address
-        .login
-        .as_ref()
-        .map_or("default", |login| &login.user);
+    let user = match &address.login {
+        Some(login) => &login.user,
+        None => "default",
+    };
     let words = address.without_password(error);
-    match error.split([' ', '\r']).next().unwrap_or_default() {
-        "WRONGPASS" => Refused(format!("wrong user or password (user {user:?}): correct the node's URL, or the server's ACL")),
-        "NOAUTH" => Refused("asks for a password: put it into the node's URL, as in redis://user:password@host".into()),
-        "NOPERM" => Refused(format!(
-            "user {user:?} has not all permissions that are needed: grant them by ACL SETUSER ({words})"
+    let refused = |why: &str| Refused(why.to_owned());
+    let unreachable = |why: &str| Unreachable(why.to_owned());
+    match error.split_ascii_whitespace().next().unwrap_or_default() {
+        "WRONGPASS" => Refused(format!(
+            "it does not know user {user:?} with this password: \
+             correct the node's URL, or the server's ACL"
         )),
-        "LOADING" => Unreachable("is loading its data set".into()),
-        "MASTERDOWN" => Unreachable("is loading its data set from its master".into()),
-        "BUSY" => Unreachable("is busy with somebody's script".into()),
-        "DENIED" | "-DENIED" => Refused(
-            "is in protected mode and takes connections from its own host only: set a password, or `protected-mode no`"
-                .into(),
+        "NOAUTH" => refused(
+            "it asks for a password: put it into the node's URL, as in redis://user:password@host",
         ),
-        // The text repeats what was sent, the password too.
-        "ERR" if word == Word::Hello && error.contains("unknown command") => {
-            Refused("does not know HELLO: it is older than Redis 7.0, or a proxy".into())
+        "NOPERM" => Refused(format!(
+            "user {user:?} has not all permissions that are needed, \
+             grant them with ACL SETUSER: {words}"
+        )),
+        "DENIED" => refused(
+            "it is in protected mode and serves its own host only: \
+             give it a password, or set `protected-mode no`",
+        ),
+        "NOPROTO" => refused("it does not speak RESP3: it is older than Redis 7.0, or a proxy"),
+        "LOADING" => unreachable("it is loading its data"),
+        "MASTERDOWN" => unreachable("it is a replica that waits for its master"),
+        "BUSY" => unreachable("it is busy with a script that does not end"),
+        "ERR" if error.contains("max number of clients") => {
+            unreachable("it takes no more clients (maxclients)")
         }
-        "NOPROTO" => Refused("does not speak RESP3: it is older than Redis 7.0, or a proxy".into()),
-        "ERR" if error.contains("max number of clients") => Unreachable("has no room for another client (maxclients)".into()),
-        _ if word == Word::Select => Refused(format!("database {} cannot be used: {words}", address.db)),
-        _ if word == Word::LoadScript => Refused(format!("does not take our scripts: {words}")),
-        _ => Refused(words),
+        // These words repeat what was sent, the password too.
+        "ERR" if word == Word::Hello && error.contains("unknown command") => {
+            refused("it does not know HELLO: it is older than Redis 7.0, or a proxy")
+        }
+        _ => match word {
+            Word::Hello | Word::SetInfo => Refused(format!("it refuses us: {words}")),
+            Word::Select => Refused(format!(
+                "it does not let us use database {}: {words}",
+                address.db
+            )),
+            Word::LoadScript => Refused(format!("it does not take our scripts: {words}")),
+        },
     }
 }
 
@@ -291,8 +329,513 @@ impl Address {
     /// The server's words, should they repeat what we said.
     fn without_password(&self, words: &str) -> String {
         match &self.login {
-            Some(Login { password, .. }) if !password.is_empty() => words.replace(password.as_str(), "***"),
+            Some(Login { password, .. }) if !password.is_empty() => {
+                words.replace(password.as_str(), "***")
+            }
             _ => words.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::node::{
+        Answer, Reply,
+        redis::{
+            address::{IntoNode as _, Target},
+            support::{Kind, Server, ServerOptions},
+        },
+    };
+
+    const LIMIT: Duration = Duration::from_secs(3);
+
+    fn address(url: &str) -> Address {
+        match url.into_node() {
+            Ok(Target::Server(address)) => address,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn dialled(address: &Address) -> Dialled {
+        dial(address, Arc::new(Keys::new("quorate")), LIMIT).await
+    }
+
+    async fn connected(url: &str) -> Box<dyn Connection> {
+        dialled(&address(url))
+            .await
+            .unwrap_or_else(|why| panic!("{url}: {why:?}"))
+    }
+
+    async fn fails(address: &Address) -> DialError {
+        match dialled(address).await {
+            Ok(_) => panic!("{address:?} is greeted"),
+            Err(why) => why,
+        }
+    }
+
+    async fn refused(url: &str) -> String {
+        match fails(&address(url)).await {
+            Refused(why) => why,
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    async fn unreachable(url: &str) -> String {
+        match fails(&address(url)).await {
+            Unreachable(why) => why,
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
+        connection.send(&Batch::one(command, &"".into()));
+        poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
+        poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
+    }
+
+    /// What the server knows of the connection.
+    fn client(server: &Server, connection: &dyn Connection) -> String {
+        let id = connection.client_id().to_string();
+        let list = server.cmd(&["CLIENT", "LIST", "ID", &id]);
+        redis::FromRedisValue::from_redis_value(list).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_ready_for_commands() {
+        for kind in Kind::ALL {
+            let server = Server::start(kind);
+            let mut connection = connected(&format!("{}/3", server.url())).await;
+            let seen = client(&server, &*connection);
+            assert!(
+                seen.contains(" db=3 ") && seen.contains(" resp=3"),
+                "{seen}"
+            );
+            let knows_setinfo = server
+                .try_cmd(&["CLIENT", "SETINFO", "lib-name", "test"])
+                .is_ok();
+            assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
+            assert_eq!(
+                ask(&mut *connection, Command::Survey).await,
+                Ok(Reply::Surveyed(false)),
+                "by a script"
+            );
+            server.cmd(&["SCRIPT", "FLUSH"]);
+            assert_eq!(
+                ask(&mut *connection, Command::Survey).await,
+                Err(crate::node::Fault::NoScript)
+            );
+            assert_eq!(
+                ask(&mut *connection, Command::LoadScripts).await,
+                Ok(Reply::Loaded)
+            );
+            assert_eq!(
+                ask(&mut *connection, Command::Survey).await,
+                Ok(Reply::Surveyed(false))
+            );
+
+            let other = connected(&server.unix_url()).await;
+            assert!(client(&server, &*other).contains(" db=0 "));
+            let kill = Command::Disconnect {
+                client: connection.client_id(),
+            };
+            let mut third = connected(&server.url()).await;
+            assert_eq!(ask(&mut *third, kill).await, Ok(Reply::Disconnected(true)));
+            let over = poll_fn(|cx| connection.poll_answer(cx))
+                .await
+                .expect_err("killed");
+            assert_eq!(over.0, "the server closed the connection");
+            server.kill9();
+            poll_fn(|cx| third.poll_answer(cx))
+                .await
+                .expect_err("killed");
+            assert!(
+                unreachable(&server.url())
+                    .await
+                    .contains("Connection refused")
+            );
+            assert!(
+                unreachable(&server.unix_url())
+                    .await
+                    .starts_with("no connection: ")
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials() {
+        for kind in Kind::ALL {
+            let server = ServerOptions::new(kind)
+                .password("sesame")
+                .acl("alice on >wonder ~* &* +@all")
+                .acl("bob on >builder ~* &* +@all -script")
+                .acl("dave on nopass ~* &* +@all")
+                .acl("eve off >apple ~* +@all")
+                .start();
+            let with = |login: &str| format!("redis://{login}127.0.0.1:{}", server.port());
+            for (login, user) in [
+                (":sesame@", "default"),
+                ("alice:wonder@", "alice"),
+                ("dave@", "dave"),
+            ] {
+                let connection = connected(&with(login)).await;
+                let seen = client(&server, &*connection);
+                assert!(seen.contains(&format!(" user={user} ")), "{seen}");
+            }
+            for (login, why) in [
+                ("", "it asks for a password: put it into the node's URL"),
+                (
+                    ":wrongpw@",
+                    "it does not know user \"default\" with this password",
+                ),
+                (
+                    "alice:wrongpw@",
+                    "it does not know user \"alice\" with this password",
+                ),
+                (
+                    "alice@",
+                    "it does not know user \"alice\" with this password",
+                ),
+                (
+                    "nobody:wrongpw@",
+                    "it does not know user \"nobody\" with this password",
+                ),
+                (
+                    "eve:apple@",
+                    "it does not know user \"eve\" with this password",
+                ),
+                (
+                    "bob:builder@",
+                    "user \"bob\" has not all permissions that are needed, \
+                     grant them with ACL SETUSER: NOPERM",
+                ),
+            ] {
+                let said = refused(&with(login)).await;
+                assert!(said.starts_with(why), "{login}: {said}");
+                for secret in ["sesame", "wonder", "builder", "wrongpw", "apple"] {
+                    assert!(!said.contains(secret), "{said}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_independent_master() {
+        let server = ServerOptions::new(Kind::Redis)
+            .config("databases 2")
+            .start();
+        let why = refused(&format!("{}/2", server.url())).await;
+        assert_eq!(
+            why,
+            "it does not let us use database 2: ERR DB index is out of range"
+        );
+        let cluster = ServerOptions::new(Kind::Redis).cluster().start();
+        for db in ["", "/1"] {
+            let why = refused(&format!("{}{db}", cluster.url())).await;
+            assert!(why.starts_with("it runs in cluster mode"), "{why}");
+        }
+        let full = ServerOptions::new(Kind::Redis)
+            .config("maxclients 1")
+            .start();
+        let _one = connected(&full.url()).await;
+        assert_eq!(
+            unreachable(&full.url()).await,
+            "it takes no more clients (maxclients)"
+        );
+    }
+
+    /// Says this to whoever comes, when it has heard something.
+    async fn scripted(said: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://me:sesame@{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut heard = vec![0; 1 << 20];
+                let _ = stream.read(&mut heard).await;
+                let _ = stream.write_all(said).await;
+                // Leaves nothing unread: that would reset the connection and lose what was said.
+                let _ = stream.shutdown().await;
+                while stream.read(&mut heard).await.is_ok_and(|read| read > 0) {}
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn strange_servers() {
+        for (said, why) in [
+            (
+                &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+                "it does not speak RESP: it says \"HTTP/1.1 400 Bad Req\"",
+            ),
+            (
+                b"-ERR unknown command `HELLO`, with args: `3`, `AUTH`, `me`, `sesame`\r\n",
+                "it does not know HELLO: it is older than Redis 7.0, or a proxy",
+            ),
+            (
+                b"-NOPROTO unsupported protocol version\r\n",
+                "it does not speak RESP3: it is older than Redis 7.0, or a proxy",
+            ),
+            (
+                b"-ERR not with sesame\r\n",
+                "it refuses us: ERR not with ***",
+            ),
+            (
+                b"-DENIED Redis is running in protected mode because ...\r\n",
+                "it is in protected mode and serves its own host only: \
+                 give it a password, or set `protected-mode no`",
+            ),
+            (
+                b"+OK\r\n",
+                "it does not answer HELLO as Redis and Valkey do: \
+                 quorate needs the server itself, no proxy",
+            ),
+            (
+                b"%2\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n$2\r\nid\r\n:3\r\n",
+                "it runs in sentinel mode: \
+                 quorate needs independent masters, without cluster or sentinel",
+            ),
+            (b"$9999999\r\n", "it sends an answer of more than 1024 KiB"),
+        ] {
+            assert_eq!(refused(&scripted(said).await).await, why);
+        }
+        for (said, why) in [
+            (
+                &b""[..],
+                "it closes the connection without an answer; if this is a TLS port, use rediss://",
+            ),
+            (
+                b"%1\r\n$2\r\nid\r\n:3\r\n",
+                "it closes the connection without an answer; if this is a TLS port, use rediss://",
+            ),
+            (
+                b"%1\r\n$2\r\nid\r\n:3\r\n-ERR\r\n-LOADING x\r\n-LOADING x\r\n",
+                "it is loading its data",
+            ),
+            (
+                b"-LOADING Redis is loading the dataset in memory\r\n",
+                "it is loading its data",
+            ),
+            (
+                b"-MASTERDOWN x\r\n",
+                "it is a replica that waits for its master",
+            ),
+            (b"-BUSY x\r\n", "it is busy with a script that does not end"),
+        ] {
+            assert_eq!(unreachable(&scripted(said).await).await, why);
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_is_told_within_the_limit() {
+        // The kernel accepts; nobody answers.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let limit = Duration::from_millis(200);
+        for (scheme, why) in [
+            (
+                "redis",
+                "it accepts connections, but does not answer HELLO within 200 ms",
+            ),
+            #[cfg(feature = "tls-rustls")]
+            (
+                "rediss",
+                "it accepts connections, but does not answer in TLS \
+                 (if this is a plain port, use redis://) within 200 ms",
+            ),
+        ] {
+            let address = address(&format!("{scheme}://{}", listener.local_addr().unwrap()));
+            let start = Instant::now();
+            let dialled = dial(&address, Arc::new(Keys::new("quorate")), limit).await;
+            assert_eq!(dialled.err(), Some(Unreachable(why.into())));
+            assert!((limit..LIMIT).contains(&start.elapsed()));
+        }
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let why = unreachable(&format!("redis://127.0.0.1:{port}")).await;
+        assert!(
+            why.starts_with(&format!(
+                "no connection to 127.0.0.1:{port}: Connection refused"
+            )),
+            "{why}"
+        );
+        let why = unreachable("redis://nowhere.invalid").await;
+        assert!(
+            why.starts_with("its address cannot be looked up: "),
+            "{why}"
+        );
+    }
+
+    #[cfg(feature = "tls-rustls")]
+    mod tls {
+        use std::{path::Path, process::Command as Process};
+
+        use super::*;
+        use crate::node::redis::{
+            support::tls::{Certificates, certificates},
+            tls::Trust,
+        };
+
+        fn server(dir: &Path, line: &str) -> (Server, Certificates) {
+            let files = certificates(dir);
+            (
+                ServerOptions::new(Kind::Redis)
+                    .password("sesame")
+                    .tls(&files)
+                    .config(line)
+                    .start(),
+                files,
+            )
+        }
+
+        fn trusting(url: &str, ca: &Path, expected: Option<&'static str>) -> Address {
+            let mut address = address(url);
+            let Endpoint::Tls { tls, .. } = &mut address.endpoint else {
+                panic!("{url}")
+            };
+            tls.trust = Trust::Only(ca.to_owned());
+            if let Some(name) = expected {
+                tls.name = name.try_into().unwrap();
+            }
+            address
+        }
+
+        #[tokio::test]
+        async fn encrypted_and_verified() {
+            let dir = tempfile::tempdir().unwrap();
+            let (server, files) = server(dir.path(), "");
+            let localhost = server.url().replace("127.0.0.1", "localhost");
+            for (url, name) in [
+                (server.url(), None),
+                (server.url(), Some("localhost")),
+                (localhost, None),
+            ] {
+                let mut connection = dialled(&trusting(&url, &files.ca, name)).await.unwrap();
+                let answer = ask(&mut *connection, Command::Survey).await;
+                assert_eq!(answer, Ok(Reply::Surveyed(false)));
+            }
+            let insecure = format!("{}/#insecure", server.url());
+            let mut connection = connected(&insecure).await;
+            // More than TLS takes at once.
+            let many = Batch::new(vec![Command::Survey; 5_000], "".into());
+            connection.send(&many);
+            let mut answers = 0;
+            poll_fn(|cx| {
+                if let Poll::Ready(flushed) = connection.poll_flush(cx) {
+                    flushed.unwrap();
+                }
+                while answers < 5_000 {
+                    let answer = ready!(connection.poll_answer(cx)).unwrap();
+                    assert_eq!(answer, Ok(Reply::Surveyed(false)));
+                    answers += 1;
+                }
+                Poll::Ready(())
+            })
+            .await;
+
+            let DialError::Refused(why) =
+                fails(&trusting(&server.url(), &files.ca, Some("h.example"))).await
+            else {
+                panic!("reached")
+            };
+            assert!(
+                why.starts_with("its TLS certificate is not accepted: ")
+                    && why.contains("h.example"),
+                "{why}"
+            );
+            let elsewhere = tempfile::tempdir().unwrap();
+            let stranger = certificates(elsewhere.path());
+            let DialError::Refused(why) = fails(&trusting(&server.url(), &stranger.ca, None)).await
+            else {
+                panic!("reached")
+            };
+            assert!(
+                why.starts_with("nobody whom this machine trusts") && why.contains("SSL_CERT_FILE"),
+                "{why}"
+            );
+        }
+
+        #[tokio::test]
+        async fn a_client_certificate_is_not_had() {
+            let dir = tempfile::tempdir().unwrap();
+            let (server, _) = server(dir.path(), "tls-auth-clients yes");
+            let why = refused(&format!("{}#insecure", server.url())).await;
+            assert!(why.contains("tls-auth-clients no"), "{why}");
+        }
+
+        #[tokio::test]
+        async fn plain_and_tls_confused() {
+            let dir = tempfile::tempdir().unwrap();
+            let (tls, _) = server(dir.path(), "");
+            let plain = Server::start(Kind::Redis);
+            let why = fails(&address(&tls.url().replace("rediss:", "redis:"))).await;
+            let (Refused(text) | Unreachable(text)) = &why;
+            assert!(text.contains("use rediss://"), "{why:?}");
+            let limit = Duration::from_millis(500);
+            let address = address(&format!(
+                "{}#insecure",
+                plain.url().replace("redis:", "rediss:")
+            ));
+            let why = dial(&address, Arc::new(Keys::new("quorate")), limit)
+                .await
+                .err()
+                .unwrap();
+            let (Refused(text) | Unreachable(text)) = &why;
+            assert!(text.contains("use redis://"), "{why:?}");
+        }
+
+        /// The variable counts for a whole process, so a process of its own reads it.
+        #[tokio::test]
+        async fn the_systems_certificates_may_be_a_file_of_ours() {
+            let dir = tempfile::tempdir().unwrap();
+            let (server, files) = server(dir.path(), "");
+            let elsewhere = tempfile::tempdir().unwrap();
+            let stranger = certificates(elsewhere.path());
+            let empty = dir.path().join("empty.pem");
+            std::fs::write(&empty, "").unwrap();
+            for (ca, outcome) in [
+                (&files.ca, "outcome: greeted"),
+                (
+                    &stranger.ca,
+                    "outcome: Refused(\"nobody whom this machine trusts",
+                ),
+                (
+                    &empty,
+                    "outcome: Refused(\"no root certificates are found here",
+                ),
+            ] {
+                let child = Process::new(std::env::current_exe().unwrap())
+                    .args([
+                        "--exact",
+                        "node::redis::dial::tests::tls::child",
+                        "--ignored",
+                        "--nocapture",
+                    ])
+                    .env("SSL_CERT_FILE", ca)
+                    .env_remove("SSL_CERT_DIR")
+                    .env("QUORATE_TEST_DIAL", server.url())
+                    .output()
+                    .unwrap();
+                let said = String::from_utf8_lossy(&child.stdout);
+                assert!(said.contains(outcome), "{said}");
+            }
+        }
+
+        #[tokio::test]
+        #[ignore = "started by the_systems_certificates_may_be_a_file_of_ours"]
+        async fn child() {
+            if let Ok(url) = std::env::var("QUORATE_TEST_DIAL") {
+                match dialled(&address(&url)).await {
+                    Ok(_) => println!("outcome: greeted"),
+                    Err(why) => println!("outcome: {why:?}"),
+                }
+            }
         }
     }
 }

@@ -36,7 +36,12 @@ pub(super) struct Garbage(pub(super) String);
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; ROOM], start: 0, end: 0, scan: Scan::default() }
+        Self {
+            bytes: vec![0; ROOM],
+            start: 0,
+            end: 0,
+            scan: Scan::default(),
+        }
     }
 
     /// The next whole frame, if it is there.
@@ -106,11 +111,15 @@ impl Scan {
         }
         loop {
             let rest = bytes.get(self.at..).unwrap_or_default();
-            let Some(&kind) = rest.first() else { return Ok(None) };
+            let Some(&kind) = rest.first() else {
+                return Ok(None);
+            };
             if !b"+-:,(#_$!=*~>%|".contains(&kind) {
                 return Err(not_resp(bytes));
             }
-            let Some(line) = rest.iter().position(|&byte| byte == b'\r') else { return Ok(None) };
+            let Some(line) = rest.iter().position(|&byte| byte == b'\r') else {
+                return Ok(None);
+            };
             match rest.get(line + 1) {
                 Some(b'\n') => {}
                 Some(_) => return Err(not_resp(bytes)),
@@ -165,7 +174,10 @@ impl Scan {
 
 /// The length that a line announces.
 fn length(line: &[u8]) -> Result<usize, Garbage> {
-    match std::str::from_utf8(line).ok().and_then(|digits| digits.parse().ok()) {
+    match std::str::from_utf8(line)
+        .ok()
+        .and_then(|digits| digits.parse().ok())
+    {
         Some(length @ 0..=MAX_FRAME) => Ok(length),
         Some(_) => Err(oversize()),
         None => Err(not_resp(line)),
@@ -173,7 +185,10 @@ fn length(line: &[u8]) -> Result<usize, Garbage> {
 }
 
 fn oversize() -> Garbage {
-    Garbage(format!("sends an answer of more than {} KiB", MAX_FRAME >> 10))
+    Garbage(format!(
+        "sends an answer of more than {} KiB",
+        MAX_FRAME >> 10
+    ))
 }
 
 fn not_resp(bytes: &[u8]) -> Garbage {
@@ -254,17 +269,30 @@ mod tests {
             ":x\r\n",
             "#x\r\n",
         ] {
-            assert!(garbage(bytes.as_bytes()).starts_with("does not speak RESP"), "{bytes:?}");
+            assert!(
+                garbage(bytes.as_bytes()).starts_with("does not speak RESP"),
+                "{bytes:?}"
+            );
         }
     }
 
     #[test]
     fn too_much_is_refused_before_it_arrives() {
-        for bytes in ["$1048577\r\n", "*1048577\r\n", "*99999999999999999\r\n", ">1048577\r\n:1\r\n"] {
-            assert!(garbage(bytes.as_bytes()).contains("more than 1024 KiB"), "{bytes:?}");
+        for bytes in [
+            "$1048577\r\n",
+            "*1048577\r\n",
+            "*99999999999999999\r\n",
+            ">1048577\r\n:1\r\n",
+        ] {
+            assert!(
+                garbage(bytes.as_bytes()).contains("more than 1024 KiB"),
+                "{bytes:?}"
+            );
         }
         assert!(garbage(&"+".repeat(MAX_FRAME + ROOM).into_bytes()).contains("more than 1024 KiB"));
-        assert!(garbage(&"*2\r\n:1\r\n".repeat(MAX_DEPTH * 2).into_bytes()).contains("without end"));
+        assert!(
+            garbage(&"*2\r\n:1\r\n".repeat(MAX_DEPTH * 2).into_bytes()).contains("without end")
+        );
         assert!(garbage(&"*1\r\n".repeat(MAX_FRAME).into_bytes()).contains("without end"));
         let endless = format!("*{MAX_FRAME}\r\n{}", ":1\r\n".repeat(MAX_FRAME / 4));
         assert!(garbage(endless.as_bytes()).contains("more than 1024 KiB"));
@@ -286,21 +314,38 @@ mod tests {
     fn frame() -> impl Strategy<Value = OwnedFrame> {
         let text = proptest::collection::vec(any::<u8>(), 0..40);
         let leaf = prop_oneof![
-            any::<i64>().prop_map(|data| OwnedFrame::Number { data, attributes: None }),
-            text.prop_map(|data| OwnedFrame::BlobString { data, attributes: None }),
-            "[A-Z]{1,9} [a-z ]{0,9}".prop_map(|data| OwnedFrame::SimpleError { data, attributes: None }),
-            any::<bool>().prop_map(|data| OwnedFrame::Boolean { data, attributes: None }),
+            any::<i64>().prop_map(|data| OwnedFrame::Number {
+                data,
+                attributes: None
+            }),
+            text.prop_map(|data| OwnedFrame::BlobString {
+                data,
+                attributes: None
+            }),
+            "[A-Z]{1,9} [a-z ]{0,9}".prop_map(|data| OwnedFrame::SimpleError {
+                data,
+                attributes: None
+            }),
+            any::<bool>().prop_map(|data| OwnedFrame::Boolean {
+                data,
+                attributes: None
+            }),
             Just(OwnedFrame::Null),
         ];
         leaf.prop_recursive(4, 64, 8, |inner| {
-            proptest::collection::vec(inner, 0..8)
-                .prop_map(|data| OwnedFrame::Array { data, attributes: None })
+            proptest::collection::vec(inner, 0..8).prop_map(|data| OwnedFrame::Array {
+                data,
+                attributes: None,
+            })
         })
     }
 
     proptest! {
         #[test]
-        fn any_frames_in_any_pieces(frames in proptest::collection::vec(frame(), 0..8), piece in 1..99_usize) {
+        fn any_frames_in_any_pieces(
+            frames in proptest::collection::vec(frame(), 0..8),
+            piece in 1..99_usize,
+        ) {
             let mut bytes = Vec::new();
             for frame in &frames {
                 let at = bytes.len();
@@ -317,7 +362,9 @@ mod tests {
         }
 
         #[test]
-        fn nor_those_that_resemble_frames(bytes in "([-+:$*%~>|!=_#,(][0-9]{0,2}\r?\n?[a-z]{0,3}){0,40}") {
+        fn nor_those_that_resemble_frames(
+            bytes in "([-+:$*%~>|!=_#,(][0-9]{0,2}\r?\n?[a-z]{0,3}){0,40}",
+        ) {
             let _ = feed(bytes.as_bytes().chunks(7));
         }
     }

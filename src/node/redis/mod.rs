@@ -16,10 +16,14 @@ mod tls;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+#[path = "../../../tests/support/mod.rs"]
+pub(crate) mod support;
 
 use std::{sync::Arc, time::Duration};
 
-pub use address::{Address, IntoNode, Target};
+pub use address::IntoNode;
+pub(crate) use address::{Address, Target};
 pub(crate) use encode::Keys;
 
 use super::{Dial, Node};
@@ -35,7 +39,12 @@ pub(crate) struct RedisNode {
 
 impl RedisNode {
     pub(crate) fn new(address: Address, keys: Arc<Keys>, dial_timeout: Duration) -> Self {
-        Self { id: address.id(), address: Arc::new(address), keys, dial_timeout }
+        Self {
+            id: address.id(),
+            address: Arc::new(address),
+            keys,
+            dial_timeout,
+        }
     }
 }
 

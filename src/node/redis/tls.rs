@@ -7,7 +7,8 @@
 use std::{fmt, io, sync::Arc};
 
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
@@ -20,7 +21,7 @@ use crate::node::DialError;
 /// Whom to expect at the other end.
 #[derive(Clone)]
 pub(super) struct Tls {
-    name: ServerName<'static>,
+    pub(super) name: ServerName<'static>,
     pub(super) trust: Trust,
 }
 
@@ -37,8 +38,16 @@ pub(super) enum Trust {
 
 impl Tls {
     pub(super) fn new(host: &str, insecure: bool) -> Result<Self, String> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host:?} is no host name"))?;
-        Ok(Self { name, trust: if insecure { Trust::Anybody } else { Trust::System } })
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host:?} is no host name"))?;
+        Ok(Self {
+            name,
+            trust: if insecure {
+                Trust::Anybody
+            } else {
+                Trust::System
+            },
+        })
     }
 
     pub(super) async fn wrap(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
@@ -49,7 +58,8 @@ impl Tls {
             .map_err(|error| {
                 advice(&error).map(DialError::Refused).unwrap_or_else(|| {
                     DialError::Unreachable(format!(
-                        "the TLS handshake broke off: {error}; if this is a plain port, use redis://"
+                        "it breaks off the TLS handshake ({error}); \
+                         if this is a plain port, use redis://"
                     ))
                 })
             })
@@ -91,7 +101,8 @@ fn system_roots() -> Result<RootCertStore, String> {
             .map(|error| format!(" ({error})"))
             .unwrap_or_default();
         return Err(format!(
-            "no root certificates are found here{why}: install the system's, or name the CA's file in SSL_CERT_FILE"
+            "no root certificates are found here{why}: \
+             install the system's, or name the CA's file in SSL_CERT_FILE"
         ));
     }
     Ok(roots)
@@ -114,17 +125,26 @@ pub(super) fn advice(error: &io::Error) -> Option<String> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
-        InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "nobody trusted here vouches for its TLS certificate: name the CA's file in the environment variable \
-             SSL_CERT_FILE (or, in tests only, append #insecure to the URL)"
+        // A bad signature: the CA that is trusted has the same name, but another key.
+        InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "nobody whom this machine trusts vouches for its TLS certificate: \
+             name its CA's file in the environment variable SSL_CERT_FILE \
+             (in tests, #insecure in the URL trusts anybody)"
                 .into()
         }
-        InvalidCertificate(_) => format!(
-            "its TLS certificate is not accepted: {error} (in tests only, #insecure in the URL accepts any)"
-        ),
-        InvalidMessage(_) => "does not speak TLS on this port: use redis://, or its TLS port".into(),
+        InvalidCertificate(_) => {
+            format!(
+                "its TLS certificate is not accepted: {error} \
+                 (in tests, #insecure in the URL accepts any)"
+            )
+        }
+        InvalidMessage(_) => {
+            "it does not speak TLS on this port: use redis://, or its TLS port".into()
+        }
         AlertReceived(AlertDescription::CertificateRequired) => {
-            "asks for a client's TLS certificate, which cannot be given here: set `tls-auth-clients no` there".into()
+            "it asks for a client's TLS certificate, and quorate has none: \
+             set `tls-auth-clients no` there"
+                .into()
         }
         _ => format!("the TLS handshake failed: {error}"),
     })
@@ -157,7 +177,12 @@ impl ServerCertVerifier for TrustAnybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -166,7 +191,12 @@ impl ServerCertVerifier for TrustAnybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
