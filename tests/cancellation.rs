@@ -1,0 +1,685 @@
+//! Every future may be dropped at any await: nothing stays behind on the nodes, the name is free for
+//! others at once, and no background work outlives its bound (protocol §3, client step 5).
+//!
+//! The matrix: every operation × what nodes do {ok, error, slow, never} × how many of three do it ×
+//! when the future is dropped. Leases last 10 s here and all is looked at within 3 s, so no key
+//! goes because it expired.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
+    MemoryNode, Mutex, NodeState, Quorum, Renewal, Report,
+};
+use support::{Fleet, Kind, Proxy, Server};
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(10);
+const NODE_TIMEOUT: Duration = Duration::from_millis(300);
+/// For the background work, once nothing hinders it. Far below the ttl.
+const SOON: Duration = Duration::from_secs(3);
+const PREFIX: &str = "quorate";
+
+fn builder() -> Builder {
+    Quorum::builder()
+        .max_ttl(TTL)
+        .restart_margin(Duration::from_millis(100))
+        .node_timeout(NODE_TIMEOUT)
+}
+
+/// What befalls a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Nothing.
+    Ok,
+    /// Every ACQUIRE, EXTEND and RELEASE is answered by an error.
+    Error,
+    /// Answers take 60 ms.
+    Slow,
+    /// Answers do not come.
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Lock,
+    /// Of a name that another client holds.
+    LockContended,
+    TryLock,
+    Extend,
+    Release,
+    /// Drops the lease itself.
+    Drop,
+    Run,
+    TryRun,
+    /// Work that takes long: dropped within the work.
+    RunLong,
+    Guard,
+}
+
+/// When a future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Unpolled,
+    Polled(usize),
+    After(Duration),
+    Done,
+}
+
+const MOMENTS: [When; 11] = [
+    When::Unpolled,
+    When::Polled(1),
+    When::Polled(3),
+    When::After(Duration::from_micros(100)),
+    When::After(Duration::from_micros(300)),
+    When::After(Duration::from_micros(700)),
+    When::After(Duration::from_millis(2)),
+    When::After(Duration::from_millis(15)),
+    When::After(Duration::from_millis(70)),
+    When::After(Duration::from_millis(305)),
+    When::Done,
+];
+
+/// Polls the future until then, and drops it.
+async fn dropped<F: Future>(future: F, when: When) -> Option<F::Output> {
+    let start = Instant::now();
+    let mut future = pin!(future);
+    let mut polls = 0;
+    loop {
+        let over = match when {
+            When::Unpolled => true,
+            When::Polled(most) => polls >= most,
+            When::After(d) => start.elapsed() >= d,
+            When::Done => return Some(future.await),
+        };
+        if over {
+            return None;
+        }
+        polls += 1;
+        let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        if let Poll::Ready(output) = polled {
+            return Some(output);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Three real servers, a client that reaches them through proxies, and one that needs none.
+struct Bench {
+    fleet: Fleet,
+    proxies: Vec<Proxy>,
+    ours: Quorum,
+    other: Quorum,
+}
+
+impl Bench {
+    async fn start(kind: Kind) -> Bench {
+        let fleet = Fleet::start(3, kind);
+        let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+        let urls = proxies.iter().map(Proxy::url);
+        let ours = builder().nodes(urls).connect().await.unwrap();
+        ours.bootstrap().await.unwrap();
+        let other = builder().nodes(fleet.urls()).connect().await.unwrap();
+        let bench = Bench {
+            fleet,
+            proxies,
+            ours,
+            other,
+        };
+        bench.all_vote().await;
+        bench
+    }
+
+    fn afflict(&self, node: usize, fault: Fault) {
+        match fault {
+            Fault::Ok => {}
+            Fault::Error => {
+                acl(&self.fleet[node], &["-set", "-pexpire", "-del"]);
+            }
+            Fault::Slow => self.proxies[node].delay(Duration::from_millis(30)),
+            Fault::Never => self.proxies[node].blackhole(true),
+        }
+    }
+
+    fn heal(&self, node: usize, fault: Fault) {
+        if fault == Fault::Error {
+            acl(&self.fleet[node], &["+@all"]);
+        }
+        self.proxies[node].delay(Duration::ZERO);
+        self.proxies[node].heal();
+    }
+
+    async fn all_vote(&self) {
+        for quorum in [&self.ours, &self.other] {
+            eventually("all nodes vote", || quorum.health().voting == 3).await;
+        }
+    }
+
+    async fn cell(&self, op: Op, fault: Fault, bad: usize) {
+        let cell = format!("{op:?} × {fault:?} × {bad} of 3");
+        let mut held = Vec::new();
+        let mut theirs = Vec::new();
+        for (i, _) in MOMENTS.iter().enumerate() {
+            let name = format!("{cell} {i}");
+            if matches!(op, Op::Extend | Op::Release | Op::Drop | Op::Guard) {
+                held.push(Some(self.mutex(&name).lock().await.unwrap()));
+            } else {
+                held.push(None);
+            }
+            if op == Op::LockContended {
+                theirs.push(self.other.mutex(&name).ttl(TTL).lock().await.unwrap());
+            }
+        }
+        for node in 0..bad {
+            self.afflict(node, fault);
+        }
+        let mut all = JoinSet::new();
+        for ((i, when), lease) in MOMENTS.into_iter().enumerate().zip(held) {
+            let mutex = self.mutex(&format!("{cell} {i}"));
+            all.spawn(operate(mutex, lease, op, when));
+        }
+        while let Some(done) = all.join_next().await {
+            // That a majority is not there in time is no news here, and on a busy machine no fault.
+            if let Err(error) = done.unwrap() {
+                assert!(error.is_retryable(), "{cell}: {error}");
+            }
+        }
+        for lease in theirs {
+            assert!(lease.is_valid(), "{cell}");
+            // Where DEL is refused that is not confirmed.
+            let _ = lease.release().await;
+        }
+        // A minority hinders nobody, and neither does what we left.
+        if bad < 2 || fault == Fault::Slow {
+            for (i, when) in MOMENTS.iter().enumerate() {
+                let name = format!("{cell} {i}");
+                lock_soon(&self.other, &name, &format!("{when:?}")).await;
+            }
+        }
+        for node in 0..bad {
+            self.heal(node, fault);
+        }
+        let left = self.fleet.leftover_locks_after(SOON, PREFIX);
+        assert!(left.is_empty(), "{cell}: left behind: {left:#?}");
+        self.all_vote().await;
+    }
+
+    fn mutex(&self, name: &str) -> Mutex {
+        self.ours.mutex(name).ttl(TTL)
+    }
+}
+
+/// One operation, dropped at its moment.
+async fn operate(mutex: Mutex, lease: Option<Lease>, op: Op, when: When) -> Result<(), Error> {
+    let quick = |watch: LeaseWatch| async move {
+        tokio::task::yield_now().await;
+        watch.token()
+    };
+    let long = |watch: LeaseWatch| async move { watch.lost().await };
+    let lease_of = |lease: Option<Lease>| lease.expect("taken before");
+    match op {
+        Op::Lock => drop(dropped(mutex.lock(), when).await.transpose()?),
+        Op::LockContended => {
+            let mutex = mutex.wait_timeout(Duration::from_millis(200));
+            match dropped(mutex.lock(), when).await {
+                Some(Ok(lease)) => panic!("it is held by another: {lease:?}"),
+                Some(Err(Error::Held(_) | Error::NoQuorum(_))) | None => {}
+                Some(Err(error)) => panic!("{error}"),
+            }
+        }
+        Op::TryLock => drop(dropped(mutex.try_lock(), when).await.transpose()?),
+        Op::Extend => {
+            let lease = lease_of(lease);
+            let extended = dropped(lease.extend(), when).await;
+            assert!(lease.is_valid(), "dropping an extension takes nothing");
+            extended.transpose()?;
+        }
+        Op::Release => {
+            dropped(lease_of(lease).release(), when).await.transpose()?;
+        }
+        Op::Drop => drop(lease),
+        Op::Run => drop(dropped(mutex.run(quick), when).await.transpose()?),
+        Op::TryRun => drop(dropped(mutex.try_run(quick), when).await.transpose()?),
+        Op::RunLong => {
+            let when = match when {
+                When::Done => When::After(Duration::from_millis(250)),
+                when => when,
+            };
+            let _ = dropped(mutex.run(long), when).await.transpose()?;
+        }
+        Op::Guard => {
+            let lease = lease_of(lease);
+            let when = match when {
+                When::Done => When::After(Duration::from_millis(250)),
+                when => when,
+            };
+            let watch = lease.watch();
+            let guarded = dropped(lease.guard(long(watch)), when).await;
+            assert!(guarded.is_none() && lease.is_valid());
+        }
+    }
+    Ok(())
+}
+
+fn acl(server: &Server, rules: &[&str]) {
+    server.cmd(&[&["ACL", "SETUSER", "default"], rules].concat());
+}
+
+/// Another client gets the name, long before a ttl is over, and gives it back.
+async fn lock_soon(other: &Quorum, name: &str, when: &str) {
+    let deadline = Instant::now() + SOON;
+    let mutex = other
+        .mutex(name)
+        .ttl(TTL)
+        .wait_timeout(Duration::from_secs(1));
+    loop {
+        match mutex.lock().await {
+            Ok(lease) => return drop(lease),
+            Err(error) => assert!(Instant::now() < deadline, "{name}, {when}: {error}"),
+        }
+    }
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(8);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn matrix(kind: Kind, ops: &[Op]) {
+    let bench = Bench::start(kind).await;
+    for &op in ops {
+        bench.cell(op, Fault::Ok, 0).await;
+        for fault in [Fault::Error, Fault::Slow, Fault::Never] {
+            for bad in 1..=3 {
+                bench.cell(op, fault, bad).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_dropped_anywhere_leaves_nothing() {
+    matrix(Kind::Redis, &[Op::Lock, Op::LockContended]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn try_lock_dropped_anywhere_leaves_nothing() {
+    matrix(Kind::Valkey, &[Op::TryLock]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extend_dropped_anywhere_takes_nothing_and_leaves_nothing() {
+    matrix(Kind::Redis, &[Op::Extend]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_dropped_anywhere_releases() {
+    matrix(Kind::Valkey, &[Op::Release, Op::Drop]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_and_guard_dropped_anywhere_leave_nothing() {
+    matrix(Kind::Redis, &[Op::Run, Op::TryRun, Op::RunLong, Op::Guard]).await;
+}
+
+/// A thread with no runtime at all.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker))
+        {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Every number of polls until the end, on in-process nodes: between two polls the engine gets one
+/// turn, so every state that it passes through is met.
+#[tokio::test(start_paused = true)]
+async fn dropped_after_any_number_of_polls_the_name_is_free() {
+    for down in 0..=3 {
+        let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
+        let ours = builder().nodes(&nodes).connect().await.unwrap();
+        ours.bootstrap().await.unwrap();
+        let other = builder().nodes(&nodes).connect().await.unwrap();
+        eventually("all nodes vote", || other.health().voting == 3).await;
+        for node in &nodes[..down] {
+            node.stop();
+        }
+        for op in [Op::Lock, Op::TryLock, Op::Run, Op::TryRun, Op::RunLong] {
+            for polls in 0..25 {
+                let name = format!("{op:?} {polls} {down}");
+                let mutex = ours.mutex(&name).ttl(TTL);
+                let done = operate(mutex, None, op, When::Polled(polls)).await;
+                assert!(done.is_ok() || down > 1, "{name}: {done:?}");
+                if down < 2 {
+                    lock_soon(&other, &name, "").await;
+                }
+            }
+        }
+        for node in &nodes {
+            node.start();
+        }
+        eventually("all nodes vote", || other.health().voting == 3).await;
+        for op in [Op::Lock, Op::TryLock, Op::Run, Op::TryRun, Op::RunLong] {
+            for polls in 0..25 {
+                let name = format!("{op:?} {polls} {down}");
+                let seen = other.inspect(&name).await.unwrap();
+                let holders = seen
+                    .nodes
+                    .iter()
+                    .filter(|node| node.holder.is_some())
+                    .count();
+                assert_eq!(holders, 0, "{name}: {seen:?}");
+            }
+        }
+    }
+}
+
+/// A node that never answers again keeps the background busy for one ttl and no longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn background_work_ends_with_the_ttl() {
+    let ttl = Duration::from_millis(1500);
+    let fleet = Fleet::start(3, Kind::Redis);
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let before = tasks.num_alive_tasks();
+    let quorum = builder()
+        .max_ttl(ttl)
+        .shutdown_timeout(Duration::from_secs(20))
+        .nodes(proxies.iter().map(Proxy::url))
+        .connect()
+        .await
+        .unwrap();
+    quorum.bootstrap().await.unwrap();
+
+    let held = quorum.mutex("held").lock().await.unwrap();
+    proxies[0].blackhole(true);
+    proxies[1].blackhole(true);
+    let start = Instant::now();
+    for i in 0..20 {
+        let lock = quorum.mutex(format!("dropped {i}")).lock();
+        dropped(lock, When::Polled(1 + i)).await;
+    }
+    let released = held.release().await;
+    assert!(matches!(released, Err(Error::NoQuorum(_))), "{released:?}");
+    assert_eq!(quorum.shutdown().await, [""; 0], "nothing is held");
+    let took = start.elapsed();
+    assert!(
+        took >= ttl - NODE_TIMEOUT,
+        "there was something to take back: {took:?}"
+    );
+    assert!(
+        took < ttl + Duration::from_millis(900),
+        "beyond the ttl: {took:?}"
+    );
+
+    drop(quorum);
+    eventually("no task is left", || tasks.num_alive_tasks() == before).await;
+}
+
+/// Whoever stopped waiting asks no more: the servers hear nothing but our handshakes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_that_was_dropped_asks_no_more() {
+    let bench = Bench::start(Kind::Redis).await;
+    let lease = bench
+        .other
+        .mutex("a")
+        .ttl(TTL)
+        .renewal(Renewal::off())
+        .lock()
+        .await
+        .unwrap();
+    let heard = || {
+        let server = &bench.fleet[2];
+        let stats = server.cmd(&["INFO", "commandstats"]);
+        let stats: String = redis::FromRedisValue::from_redis_value(stats).unwrap();
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.and_then(|line| line.split(',').next()?.parse::<i64>().ok())
+            .unwrap_or(0)
+    };
+    let before = heard();
+    let mut all = JoinSet::new();
+    for _ in 0..10 {
+        let lock = bench.mutex("a").lock();
+        all.spawn(dropped(lock, When::After(TTL / 40)));
+    }
+    while let Some(waited) = all.join_next().await {
+        assert!(waited.unwrap().is_none());
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let after = heard();
+    assert!(after - before >= 20, "they did ask: {before}, {after}");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(heard() - after <= 3, "they ask still: {after}, {}", heard());
+    assert!(lease.is_valid());
+}
+
+/// All handles gone is an end too: what was granted is still taken back, then the task ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_that_is_dropped_takes_everything_back_and_ends() {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let before = tasks.num_alive_tasks();
+    let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    let watch = lease.watch();
+    let lock = quorum.mutex("b").lock();
+    dropped(lock, When::Polled(1)).await;
+    drop(quorum);
+    assert!(
+        lease.extend().await.is_ok(),
+        "a lease keeps its connections"
+    );
+    drop(lease);
+    assert_eq!(watch.lost().await, LossReason::Released);
+    eventually("no task is left", || tasks.num_alive_tasks() == before).await;
+    assert_eq!(fleet.leftover_locks(PREFIX), [""; 0]);
+}
+
+#[test]
+fn a_lease_is_dropped_on_any_thread_without_a_runtime() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let runtime = runtime.unwrap();
+    let (quorum, leases) = runtime.block_on(async {
+        let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let mut leases = Vec::new();
+        for i in 0..4 {
+            leases.push(quorum.mutex(format!("{i}")).ttl(TTL).lock().await.unwrap());
+        }
+        (quorum, leases)
+    });
+    assert_eq!(fleet.leftover_locks(PREFIX).len(), 12);
+    let [one, two, three, four] = <[Lease; 4]>::try_from(leases).unwrap();
+    drop(one);
+    std::thread::spawn(move || drop(two)).join().unwrap();
+    drop(three.release());
+    // Without a runtime of its own a future is awaited as well.
+    let released = std::thread::spawn(move || block_on(four.release()));
+    released.join().unwrap().unwrap();
+    assert_eq!(fleet.leftover_locks_after(SOON, PREFIX), [""; 0]);
+    drop(quorum);
+}
+
+/// The runtime that connected is gone: `Closed` at once, lost leases, never a hang or a panic.
+#[test]
+fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let theirs = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let theirs = theirs.unwrap();
+    let ours = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (quorum, lease, other) = theirs.block_on(async {
+        let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let lease = quorum.mutex("a").ttl(TTL).lock().await.unwrap();
+        let other = quorum.mutex("b").ttl(TTL).lock().await.unwrap();
+        (quorum, lease, other)
+    });
+    let watch = lease.watch();
+    let waiter = ours.spawn(quorum.mutex("a").lock());
+    let running = ours.spawn(quorum.mutex("a").run(|_| async {}));
+    let loss = ours.spawn(async move { watch.lost().await });
+    ours.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+    assert!(!waiter.is_finished() && lease.is_valid());
+
+    drop(theirs);
+    ours.block_on(async {
+        let all = async {
+            assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
+            assert!(matches!(running.await.unwrap(), Err(Error::Closed)));
+            assert_eq!(
+                loss.await.unwrap(),
+                LossReason::NodesLost,
+                "nobody renews any more"
+            );
+        };
+        tokio::time::timeout(Duration::from_secs(2), all)
+            .await
+            .unwrap();
+        assert!(!lease.is_valid());
+
+        let all = async {
+            let closed = |answer: Option<Error>| {
+                assert!(matches!(answer, Some(Error::Closed)), "{answer:?}")
+            };
+            closed(quorum.mutex("c").lock().await.err());
+            closed(quorum.mutex("c").try_lock().await.err());
+            closed(quorum.mutex("c").run(|_| async {}).await.err());
+            closed(quorum.inspect("c").await.err());
+            closed(quorum.evict("c").await.err());
+            closed(quorum.bootstrap().await.err());
+            assert!(matches!(
+                lease.extend().await,
+                Err(Error::Lost(_) | Error::Closed)
+            ));
+            assert!(lease.guard(std::future::pending::<()>()).await.is_err());
+            assert!(matches!(
+                lease.release().await,
+                Err(Error::Lost(_) | Error::Closed)
+            ));
+            quorum.shutdown().await;
+        };
+        tokio::time::timeout(Duration::from_secs(2), all)
+            .await
+            .unwrap();
+    });
+    let _ = (quorum.nodes(), quorum.health(), format!("{quorum:?}"));
+    drop(other);
+    drop(ours);
+    drop(quorum);
+}
+
+/// Connecting where no runtime is: no panic, `Closed`.
+#[test]
+fn connecting_without_a_runtime_is_closed() {
+    let quorum = builder()
+        .node("redis://127.0.0.1:1")
+        .connect_lazy()
+        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let lock = runtime.block_on(quorum.mutex("a").lock());
+    assert!(matches!(lock, Err(Error::Closed)), "{lock:?}");
+}
+
+/// A connect that is dropped drops its connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connect_dropped_anywhere_leaves_no_task() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let proxy = Proxy::start(&fleet[0]);
+    proxy.blackhole(true);
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let before = tasks.num_alive_tasks();
+    for when in MOMENTS {
+        let urls = [proxy.url().to_owned(), fleet[1].url(), fleet[2].url()];
+        drop(dropped(builder().nodes(urls).connect(), when).await);
+    }
+    eventually("no task is left", || tasks.num_alive_tasks() == before).await;
+}
+
+/// What can be spawned, shared and stored: a compile-time promise.
+#[allow(dead_code)]
+fn futures_are_send_and_static_and_values_are_shared(
+    quorum: &Quorum,
+    builder: Builder,
+    mutex: &Mutex,
+    lease: Lease,
+    watch: LeaseWatch,
+) {
+    fn spawnable<T: Send>(_: impl Future<Output = T> + Send + 'static) {}
+    fn sendable(_: impl Future + Send) {}
+    fn value<T: Send + Sync + Unpin + 'static>() {}
+
+    value::<Quorum>();
+    value::<Builder>();
+    value::<Mutex>();
+    value::<Lease>();
+    value::<LeaseWatch>();
+    value::<Renewal>();
+    value::<FencingToken>();
+    value::<Error>();
+    value::<Lost>();
+    value::<LossReason>();
+    value::<Report>();
+    value::<NodeState>();
+    value::<Health>();
+    value::<Inspection>();
+    value::<MemoryNode>();
+
+    spawnable(builder.connect());
+    spawnable(quorum.inspect("a"));
+    spawnable(quorum.evict("a"));
+    spawnable(quorum.bootstrap());
+    spawnable(quorum.bootstrap_forced());
+    spawnable(quorum.shutdown());
+    spawnable(mutex.lock());
+    spawnable(mutex.try_lock());
+    spawnable(mutex.run(|_| async {}));
+    spawnable(mutex.try_run(|_| async {}));
+    spawnable(lease.extend());
+    sendable(lease.lost());
+    sendable(lease.guard(async {}));
+    sendable(watch.lost());
+    spawnable(async move { watch.lost().await });
+    spawnable(lease.release());
+}
