@@ -1,0 +1,558 @@
+//! At most one holder at a time, and tokens that only grow, between processes on real servers while
+//! these die, stop, forget, go back in time, change sides or fall silent (protocol §2 and §3).
+//!
+//! Several processes add to one counter: read, sleep, write. The counter is the last line of a file,
+//! and a write is one appended line: two holders at once show as one number that was written twice,
+//! in whatever state a process died.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quorate::{Builder, Error, Quorum};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Fleet, Kind, Proxy, Server, ServerOptions};
+
+const TTL: Duration = Duration::from_secs(2);
+/// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
+const QUARANTINE: Duration = Duration::from_millis(2_120);
+/// Far more than a lease and a quarantine last.
+const PATIENCE: Duration = Duration::from_secs(15);
+const NAME: &str = "the counter";
+const USER: &str = "locker";
+const PASSWORD: &str = "right";
+
+fn builder(urls: &[String]) -> Builder {
+    Quorum::builder()
+        .nodes(urls)
+        .max_ttl(TTL)
+        .restart_margin(Duration::from_millis(100))
+        .node_timeout(Duration::from_millis(200))
+}
+
+// ---- the workers: this very program, started again -----------------------------------------
+
+const WORK: &str = "QUORATE_TEST_WORK";
+const URLS: &str = "QUORATE_TEST_URLS";
+const DIR: &str = "QUORATE_TEST_DIR";
+const STORE: &str = "QUORATE_TEST_STORE";
+
+/// Whether this process is a worker; then its work is done when this returns.
+fn worked() -> bool {
+    let Some(work) = std::env::var_os(WORK) else {
+        return false;
+    };
+    let var = |name| std::env::var(name).unwrap_or_default();
+    let urls: Vec<String> = var(URLS).split(',').map(str::to_owned).collect();
+    let dir = PathBuf::from(var(DIR));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let quorum = builder(&urls).connect().await.expect("a majority answers");
+        match work.to_str() {
+            Some("count") => count(&quorum, &dir).await,
+            Some("fenced") => count_fenced(&quorum, &dir, &var(STORE)).await,
+            _ => panic!("{work:?}"),
+        }
+        assert!(quorum.shutdown().await.is_empty());
+    });
+    true
+}
+
+fn millis(from: u64, to: u64) -> Duration {
+    Duration::from_millis(rand::random_range(from..to))
+}
+
+async fn count(quorum: &Quorum, dir: &Path) {
+    let log = dir.join("log");
+    let mutex = quorum.mutex(NAME).ttl(TTL);
+    while !dir.join("stop").exists() {
+        if rand::random_range(0..4) == 0 {
+            // Somebody who loses patience.
+            let _ = tokio::time::timeout(millis(0, 40), mutex.lock()).await;
+        }
+        let log = log.clone();
+        let done = mutex.run(|watch| async move {
+            let last = written(&log).last().map_or(0, |entry| entry.number);
+            tokio::time::sleep(millis(20, 150)).await;
+            // A loss is announced 100 ms before the end: time enough for one line.
+            if watch.is_valid() {
+                let line = format!("{} {} {}\n", last + 1, watch.token(), std::process::id());
+                let mut log = File::options().append(true).open(&log).unwrap();
+                log.write_all(line.as_bytes()).unwrap();
+            }
+        });
+        match done.await {
+            Ok(()) | Err(Error::Lost(_)) => {}
+            Err(error) if error.is_retryable() => tokio::time::sleep(millis(5, 30)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A line of the file: the number, and with which token it was written.
+struct Entry {
+    number: u64,
+    token: u64,
+    line: String,
+}
+
+fn written(log: &Path) -> Vec<Entry> {
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut words = line.split(' ').map(|word| word.parse().unwrap());
+        Entry {
+            number: words.next().unwrap(),
+            token: words.next().unwrap(),
+            line: line.into(),
+        }
+    });
+    lines.collect()
+}
+
+/// Processes at work; dropping it kills them.
+struct Workers {
+    dir: tempfile::TempDir,
+    urls: String,
+    work: &'static str,
+    test: &'static str,
+    store: String,
+    children: Vec<Child>,
+}
+
+impl Workers {
+    fn start(
+        n: usize,
+        test: &'static str,
+        work: &'static str,
+        urls: &[String],
+        store: &str,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        File::create(dir.path().join("log")).unwrap();
+        let (urls, store, children) = (urls.join(","), store.to_owned(), Vec::new());
+        let mut workers = Self {
+            dir,
+            urls,
+            work,
+            test,
+            store,
+            children,
+        };
+        for _ in 0..n {
+            workers.hire();
+        }
+        workers
+    }
+
+    /// It ends with this thread, however that ends.
+    fn hire(&mut self) {
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", self.test, "--nocapture"])
+            .env(WORK, self.work)
+            .env(URLS, &self.urls)
+            .env(DIR, self.dir.path())
+            .env(STORE, &self.store)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("setpriv (Debian: util-linux)");
+        self.children.push(child);
+    }
+
+    fn log(&self) -> Vec<Entry> {
+        written(&self.dir.path().join("log"))
+    }
+
+    /// The counter moves on: it is no test if nobody gets the lock.
+    fn progress(&self, after: &str) {
+        let so_far = self.log().len();
+        let deadline = Instant::now() + PATIENCE;
+        while self.log().len() < so_far + 4 {
+            assert!(Instant::now() < deadline, "no progress after: {after}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// All end of themselves, and their work is looked at.
+    fn finish(mut self, fleet: &Fleet) {
+        File::create(self.dir.path().join("stop")).unwrap();
+        for mut child in self.children.drain(..) {
+            let status = child.wait().unwrap();
+            assert!(status.success(), "a worker failed: {status}");
+        }
+        let log = self.log();
+        println!("{} updates", log.len());
+        let mut token = 0;
+        for (i, entry) in log.iter().enumerate() {
+            let text = || {
+                log[i.saturating_sub(3)..]
+                    .iter()
+                    .take(7)
+                    .map(|e| &*e.line)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(
+                entry.number,
+                i as u64 + 1,
+                "an update was lost: {:#?}",
+                text()
+            );
+            assert!(entry.token > token, "a token from the past: {:#?}", text());
+            token = entry.token;
+        }
+        assert_eq!(
+            fleet.leftover_locks_after(Duration::from_secs(1), "quorate"),
+            [""; 0]
+        );
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+// ---- the servers ---------------------------------------------------------------------------
+
+fn fleet(kind: Kind) -> Fleet {
+    let user = format!("{USER} on >{PASSWORD} ~* &* +@all");
+    Fleet::start_with(5, ServerOptions::new(kind).acl(&user))
+}
+
+fn urls(fleet: &Fleet) -> Vec<String> {
+    fleet
+        .iter()
+        .map(|server| server.url_with(USER, PASSWORD))
+        .collect()
+}
+
+fn bootstrap(urls: &[String]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        builder(urls)
+            .connect()
+            .await
+            .unwrap()
+            .bootstrap()
+            .await
+            .unwrap()
+    });
+}
+
+fn each(servers: &[Server], act: impl Fn(&Server)) {
+    servers.iter().for_each(act);
+}
+
+fn wait(d: Duration) {
+    std::thread::sleep(d);
+}
+
+// ---- the tests -----------------------------------------------------------------------------
+
+#[test]
+fn no_update_is_lost_while_servers_and_clients_die() {
+    if worked() {
+        return;
+    }
+    let fleet = fleet(Kind::Redis);
+    let urls = urls(&fleet);
+    bootstrap(&urls);
+    let test = "no_update_is_lost_while_servers_and_clients_die";
+    let mut workers = Workers::start(4, test, "count", &urls, "");
+    workers.progress("the start");
+
+    fleet[0].kill9();
+    workers.progress("one died");
+    fleet[0].start_again();
+    workers.progress("it is back, without memory");
+
+    each(&fleet[1..3], Server::kill9);
+    workers.progress("two died");
+    each(&fleet[1..3], Server::start_again);
+    wait(QUARANTINE);
+    workers.progress("they are back");
+
+    // Of whoever is in the section nobody knows any more: only the quarantine keeps others out.
+    for round in 0..3 {
+        wait(millis(0, 150));
+        each(&fleet[round..round + 3], Server::restart_empty);
+        workers.progress("a majority restarted empty");
+    }
+    for _ in 0..2 {
+        let mut child = workers.children.remove(0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        workers.hire();
+        workers.progress("a client died");
+    }
+    workers.finish(&fleet);
+}
+
+#[test]
+fn no_update_is_lost_while_servers_are_stopped_or_far() {
+    if worked() {
+        return;
+    }
+    let fleet = fleet(Kind::Valkey);
+    let proxy = Proxy::start(&fleet[4]);
+    let mut urls = urls(&fleet);
+    urls[4] = format!("redis://{USER}:{PASSWORD}@127.0.0.1:{}", proxy.port());
+    bootstrap(&urls);
+    let test = "no_update_is_lost_while_servers_are_stopped_or_far";
+    let workers = Workers::start(4, test, "count", &urls, "");
+    workers.progress("the start");
+
+    each(&fleet[..1], Server::sigstop);
+    workers.progress("one stopped");
+    each(&fleet[..1], Server::sigcont);
+    each(&fleet[..2], Server::sigstop);
+    workers.progress("two stopped");
+    each(&fleet[..2], Server::sigcont);
+    // Once shorter than the ttl, once beyond it: all leases are lost.
+    for stop in [Duration::from_millis(700), TTL + Duration::from_millis(500)] {
+        each(&fleet[..3], Server::sigstop);
+        wait(stop);
+        each(&fleet[..3], Server::sigcont);
+        workers.progress("three stopped");
+    }
+
+    proxy.delay(Duration::from_millis(80));
+    workers.progress("one is far");
+    proxy.blackhole(true);
+    workers.progress("one is silent");
+    each(&fleet[..2], Server::sigstop);
+    wait(Duration::from_millis(300));
+    proxy.blackhole(false);
+    proxy.delay(Duration::from_millis(5));
+    workers.progress("two stopped, one far");
+    proxy.cut();
+    wait(Duration::from_millis(300));
+    each(&fleet[..2], Server::sigcont);
+    workers.progress("one is cut off");
+    proxy.heal();
+    proxy.hold_replies(true);
+    workers.progress("one hears and does not answer");
+    proxy.heal();
+    workers.progress("all is well");
+    workers.finish(&fleet);
+}
+
+#[test]
+fn no_update_is_lost_while_memories_change() {
+    if worked() {
+        return;
+    }
+    let fleet = fleet(Kind::Redis);
+    let urls = urls(&fleet);
+    bootstrap(&urls);
+    let test = "no_update_is_lost_while_memories_change";
+    let workers = Workers::start(4, test, "count", &urls, "");
+    workers.progress("the start");
+    let flush = |server: &Server| drop(server.cmd(&["FLUSHALL"]));
+
+    each(&fleet, Server::save_snapshot);
+    flush(&fleet[0]);
+    workers.progress("one was flushed");
+    for round in 0..3 {
+        wait(millis(0, 150));
+        each(&fleet[round..round + 3], flush);
+        workers.progress("a majority was flushed");
+    }
+
+    fleet[0].restart_with_snapshot();
+    workers.progress("one is back in the past");
+    wait(millis(0, 150));
+    each(&fleet[..3], Server::restart_with_snapshot);
+    workers.progress("a majority is back in the past");
+
+    // Others' data, and then votes with them.
+    for (replica, master) in [(0, 4), (1, 4), (2, 3)] {
+        fleet[replica].replicaof(&fleet[master]);
+    }
+    each(&fleet[..3], Server::replicaof_no_one);
+    workers.progress("three were replicas");
+
+    let acl = |rule: &str| drop(fleet[4].cmd(&["ACL", "SETUSER", USER, "resetpass", rule]));
+    acl(">wrong");
+    fleet[4].cmd(&["CLIENT", "KILL", "USER", USER]);
+    fleet[3].kill9();
+    workers.progress("one has another password, one died");
+    acl(&format!(">{PASSWORD}"));
+    fleet[3].start_again();
+    wait(QUARANTINE);
+    each(&fleet[..2], Server::kill9);
+    workers.progress("they vote again");
+    each(&fleet[..2], Server::start_again);
+    workers.finish(&fleet);
+}
+
+// ---- clients that stop in their section ----------------------------------------------------
+
+/// KEYS fence, value · ARGV token: the value to go on from; nil: the token is too old. A read that a
+/// later write depends on has to pass the fence too.
+const READ: &str = "
+if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or 0) then return nil end
+redis.call('SET', KEYS[1], ARGV[1])
+return redis.call('LLEN', KEYS[2])";
+
+/// KEYS fence, log, log of a store without a fence · ARGV token, value: whether it was taken.
+const WRITE: &str = "
+redis.call('RPUSH', KEYS[3], ARGV[2])
+if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or 0) then return 0 end
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('RPUSH', KEYS[2], ARGV[2])
+return 1";
+
+/// Works without ever asking whether its lease is still good.
+async fn count_fenced(quorum: &Quorum, dir: &Path, store: &str) {
+    let mut store = redis::Client::open(store)
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    let mutex = quorum.mutex(NAME).ttl(TTL);
+    let state = dir.join(std::process::id().to_string());
+    while !dir.join("stop").exists() {
+        let lease = match mutex.lock().await {
+            Ok(lease) => lease,
+            Err(error) if error.is_retryable() => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let token = lease.token().as_u64();
+        let read: Option<u64> = redis::Script::new(READ)
+            .key("fence")
+            .key("log")
+            .arg(token)
+            .invoke(&mut store)
+            .unwrap();
+        if let Some(last) = read {
+            fs::write(&state, "in").unwrap();
+            // Not tokio's sleep: nothing else happens in this process meanwhile.
+            std::thread::sleep(millis(20, 120));
+            fs::write(&state, "out").unwrap();
+            let taken: bool = redis::Script::new(WRITE)
+                .key(&["fence", "log", "unfenced"])
+                .arg(token)
+                .arg(last + 1)
+                .invoke(&mut store)
+                .unwrap();
+            if !taken {
+                let _: () = redis::cmd("INCR").arg("refused").query(&mut store).unwrap();
+            }
+        }
+        drop(lease);
+        tokio::time::sleep(millis(0, 10)).await;
+    }
+}
+
+#[test]
+fn clients_that_sleep_through_their_lease_are_refused_by_the_fence() {
+    if worked() {
+        return;
+    }
+    let fleet = fleet(Kind::Valkey);
+    let store = Server::start(Kind::Redis);
+    let urls = urls(&fleet);
+    bootstrap(&urls);
+    let test = "clients_that_sleep_through_their_lease_are_refused_by_the_fence";
+    let mut workers = Workers::start(4, test, "fenced", &urls, &store.url());
+    let mut conn = store.conn();
+    let mut log = |key: &str| -> Vec<u64> {
+        redis::cmd("LRANGE")
+            .arg(key)
+            .arg(0)
+            .arg(-1)
+            .query(&mut conn)
+            .unwrap()
+    };
+
+    const STOPS: usize = 4;
+    let deadline = Instant::now() + 3 * PATIENCE;
+    let mut stops = 0;
+    while stops < STOPS {
+        assert!(
+            Instant::now() < deadline,
+            "nobody could be stopped in the section"
+        );
+        wait(millis(1, 20));
+        let child = &workers.children[stops % workers.children.len()];
+        let state = workers.dir.path().join(child.id().to_string());
+        let is_in = || fs::read_to_string(&state).is_ok_and(|state| state == "in");
+        if !is_in() {
+            continue;
+        }
+        kill_process(Pid::from_child(child), Signal::STOP).unwrap();
+        wait(Duration::from_millis(2)); // a stop takes effect soon, not at once
+        if is_in() {
+            let before = log("log").len();
+            while log("log").len() < before + 2 {
+                assert!(
+                    Instant::now() < deadline,
+                    "nobody got the lock of a stopped client"
+                );
+                wait(Duration::from_millis(10));
+            }
+            stops += 1;
+        }
+        kill_process(Pid::from_child(child), Signal::CONT).unwrap();
+    }
+    wait(Duration::from_millis(300));
+
+    File::create(workers.dir.path().join("stop")).unwrap();
+    for mut child in workers.children.drain(..) {
+        assert!(child.wait().unwrap().success());
+    }
+    let (fenced, unfenced) = (log("log"), log("unfenced"));
+    let accepted = unfenced.len() - fenced.len();
+    let refused: usize = redis::cmd("GET")
+        .arg("refused")
+        .query(&mut store.conn())
+        .unwrap();
+    println!(
+        "{} writes, {refused} refused; without the fence all would count",
+        fenced.len()
+    );
+    assert_eq!(
+        fenced,
+        (1..=fenced.len() as u64).collect::<Vec<_>>(),
+        "an update was lost"
+    );
+    assert_eq!(
+        (refused, accepted),
+        (STOPS, STOPS),
+        "one stale write per stop"
+    );
+    let mut numbers = unfenced.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(
+        unfenced.len() - numbers.len(),
+        STOPS,
+        "each of which would have lost an update"
+    );
+    assert_eq!(
+        fleet.leftover_locks_after(Duration::from_secs(1), "quorate"),
+        [""; 0]
+    );
+}
