@@ -1,0 +1,685 @@
+//! Holding over time: renewal, extension, loss in time, release (protocol §3, client steps 4, 7 and
+//! 8; api: `Lease`).
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use quorate::{Builder, Error, Lease, LossReason, Quorum, Renewal, Vote};
+use support::{Fleet, Kind, Server};
+use tokio::time::{sleep, timeout};
+
+const MAX_TTL: Duration = Duration::from_secs(2);
+const MARGIN: Duration = Duration::from_millis(100);
+/// For what happens at once, on a busy machine too.
+const AT_ONCE: Duration = Duration::from_millis(400);
+const NODE_TIMEOUT: Duration = Duration::from_millis(400);
+const PREFIX: &str = "quorate";
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder() -> Builder {
+    Quorum::builder()
+        .max_ttl(MAX_TTL)
+        .restart_margin(MARGIN)
+        .node_timeout(NODE_TIMEOUT)
+}
+
+async fn connect(fleet: &Fleet) -> Quorum {
+    let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    quorum
+}
+
+/// A fleet that votes, and two clients of it.
+async fn two_clients(n: usize, kind: Kind) -> (Fleet, Quorum, Quorum) {
+    let fleet = Fleet::start(n, kind);
+    let (ours, other) = (connect(&fleet).await, connect(&fleet).await);
+    (fleet, ours, other)
+}
+
+/// How long the lease took to be lost, and why; it was lost for good.
+async fn lost(lease: &Lease) -> (Duration, LossReason) {
+    let start = Instant::now();
+    let reason = timeout(Duration::from_secs(10), lease.lost())
+        .await
+        .expect("it is lost");
+    assert!(!lease.is_valid() && lease.validity().is_zero());
+    (start.elapsed(), reason)
+}
+
+/// The whole time, and a reason it took no longer.
+fn assert_took(took: Duration, least: Duration, most: Duration) {
+    assert!(
+        took >= least && took <= most,
+        "{took:?} is not between {least:?} and {most:?}"
+    );
+}
+
+/// For promises that are about a few tens of ms: what fails while this process or a server got no
+/// processor for longer than that says nothing, and is tried again.
+async fn calmly(test: impl AsyncFn(&mut Calm) -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for _ in 0..4 {
+        let mut calm = Calm {
+            is_over: Arc::default(),
+            listener: None,
+        };
+        let Err(why) = test(&mut calm).await else {
+            return;
+        };
+        calm.is_over.store(true, SeqCst);
+        let gap = calm
+            .listener
+            .take()
+            .map_or(Duration::ZERO, |l| l.join().unwrap());
+        failures.push(format!("{why} (longest stall {gap:?})"));
+        if gap < ms(40) {
+            break;
+        }
+    }
+    panic!("{failures:#?}");
+}
+
+struct Calm {
+    is_over: Arc<AtomicBool>,
+    listener: Option<std::thread::JoinHandle<Duration>>,
+}
+
+impl Calm {
+    /// Pings the server every 5 ms and measures the longest stall.
+    fn listen_to(&mut self, server: &Server) {
+        let (is_over, mut conn) = (Arc::clone(&self.is_over), server.conn());
+        self.listener = Some(std::thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !is_over.load(SeqCst) {
+                let start = Instant::now();
+                let Ok(()) = redis::cmd("PING").query::<()>(&mut conn) else {
+                    break;
+                };
+                std::thread::sleep(ms(5));
+                longest = longest.max(start.elapsed());
+            }
+            longest
+        }));
+    }
+}
+
+impl Drop for Calm {
+    fn drop(&mut self) {
+        self.is_over.store(true, SeqCst);
+    }
+}
+
+// ---- renewal -------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewal_keeps_a_short_lease_for_seconds() {
+    for kind in Kind::ALL {
+        calmly(async |calm| {
+            let (fleet, ours, other) = two_clients(3, kind).await;
+            calm.listen_to(&fleet[2]);
+            let lease = ours.mutex("a").ttl(ms(300)).lock().await.unwrap();
+            let start = Instant::now();
+            while start.elapsed() < ms(2_500) {
+                if !lease.is_valid() {
+                    return Err(format!("{kind:?}: lost after {:?}", start.elapsed()));
+                }
+                assert!(lease.validity() <= ms(300));
+                assert!(
+                    !matches!(other.mutex("a").try_lock().await, Ok(Some(_))),
+                    "{kind:?}"
+                );
+                sleep(ms(20)).await;
+            }
+            assert!(lease.held_for() >= ms(2_500));
+            lease.release().await.map_err(|error| error.to_string())?;
+            let next = other.mutex("a").wait_timeout(AT_ONCE).lock().await;
+            drop(next.map_err(|error| format!("{kind:?}: free at once, but {error}"))?);
+            assert_eq!(fleet.leftover_locks_after(AT_ONCE, PREFIX), [""; 0]);
+            Ok(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewal_off_ends_with_the_first_ttl_unless_extended() {
+    let (_fleet, ours, other) = two_clients(3, Kind::Valkey).await;
+    let mutex = ours.mutex("a").ttl(ms(600)).renewal(Renewal::off());
+    // drift 8 ms, announced 30 ms before.
+    let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
+    assert_eq!(reason, LossReason::Expired);
+    assert_took(took, ms(500), ms(562) + AT_ONCE);
+
+    let lease = mutex.lock().await.unwrap();
+    for _ in 0..4 {
+        sleep(ms(250)).await;
+        lease.extend().await.unwrap();
+        assert!(lease.validity() > ms(592) - AT_ONCE);
+    }
+    assert!(other.mutex("a").try_lock().await.unwrap().is_none());
+    let (_, reason) = lost(&lease).await;
+    assert_eq!(reason, LossReason::Expired);
+    let late = lease.extend().await;
+    assert!(
+        matches!(late, Err(Error::Lost(l)) if l.reason == LossReason::Expired),
+        "{late:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn max_hold_bounds_a_healthy_lease() {
+    let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
+    let mutex = ours
+        .mutex("a")
+        .ttl(ms(600))
+        .renewal(Renewal::auto().max_hold(ms(1_500)));
+    let lease = mutex.lock().await.unwrap();
+    let start = Instant::now();
+    while lease.is_valid() {
+        assert!(
+            lease.validity() + lease.held_for() <= ms(1_501),
+            "never beyond max_hold"
+        );
+        sleep(ms(10)).await;
+        assert!(start.elapsed() < ms(3_000));
+    }
+    assert_took(start.elapsed(), ms(1_300), ms(1_500) + AT_ONCE);
+    assert_eq!(lease.lost().await, LossReason::MaxHold);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn max_renewals_counts_renewals() {
+    let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
+    let mutex = ours
+        .mutex("a")
+        .ttl(ms(900))
+        .renewal(Renewal::auto().max_renewals(2));
+    // Renewed at about 300 and 600 ms: good until about 1,500.
+    let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
+    assert_eq!(reason, LossReason::Expired);
+    assert_took(took, ms(1_200), ms(1_500) + AT_ONCE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeat_has_to_go_on() {
+    let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
+    let mutex = ours
+        .mutex("a")
+        .ttl(MAX_TTL)
+        .renewal(Renewal::auto().heartbeat(ms(500)));
+    let lease = mutex.lock().await.unwrap();
+    for _ in 0..12 {
+        sleep(ms(100)).await;
+        lease.beat();
+    }
+    assert!(lease.is_valid(), "beaten often enough");
+    let (took, reason) = lost(&lease).await;
+    assert_eq!(reason, LossReason::NoHeartbeat);
+    assert_took(took, ms(450), ms(500) + AT_ONCE);
+    lease.beat();
+    assert!(!lease.is_valid(), "a late beat revives nothing");
+}
+
+// ---- extension -----------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_extension_that_fails_changes_nothing() {
+    let (fleet, ours, _) = two_clients(3, Kind::Valkey).await;
+    let lease = ours
+        .mutex("a")
+        .ttl(MAX_TTL)
+        .renewal(Renewal::off())
+        .lock()
+        .await
+        .unwrap();
+    fleet[0].sigstop();
+    fleet[1].sigstop();
+    sleep(ms(50)).await;
+    let before = lease.validity();
+    let start = Instant::now();
+    let failed = lease.extend().await;
+    assert!(matches!(failed, Err(Error::NoQuorum(_))), "{failed:?}");
+    assert_took(start.elapsed(), Duration::ZERO, NODE_TIMEOUT + AT_ONCE);
+    assert!(lease.is_valid(), "the old validity stands");
+    assert!(
+        lease.validity() <= before - start.elapsed() + ms(5),
+        "and is no longer"
+    );
+    fleet[0].sigcont();
+    fleet[1].sigcont();
+    let deadline = Instant::now() + ms(1_000);
+    while lease.extend().await.is_err() {
+        assert!(Instant::now() < deadline, "the nodes answer again");
+        sleep(ms(5)).await;
+    }
+    assert!(lease.validity() > before);
+}
+
+// ---- loss ----------------------------------------------------------------------------------
+
+/// Announced max(20 ms, ttl/20) before the end, and whoever is told has that margin left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_is_announced_before_the_validity_ends_and_is_final() {
+    for kind in Kind::ALL {
+        calmly(async |calm| a_majority_stops(kind, calm).await).await;
+    }
+}
+
+async fn a_majority_stops(kind: Kind, calm: &mut Calm) -> Result<(), String> {
+    let (fleet, ours, other) = two_clients(3, kind).await;
+    calm.listen_to(&fleet[2]);
+    let margin = MAX_TTL / 20;
+    let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
+    fleet[0].sigstop();
+    fleet[1].sigstop();
+    sleep(ms(100)).await;
+    let watch = lease.watch();
+    let told = tokio::spawn(async move { (watch.lost().await, Instant::now()) });
+    let mut end = Instant::now();
+    loop {
+        let (now, left) = (Instant::now(), lease.validity());
+        if left.is_zero() {
+            break;
+        }
+        assert!(left >= margin - ms(1), "announced late: {left:?} left");
+        end = now + left;
+        sleep(ms(2)).await;
+    }
+    let (reason, at) = told.await.unwrap();
+    assert_eq!(reason, LossReason::NodesLost, "{kind:?}");
+    let left = end.saturating_duration_since(at);
+    if left < margin * 4 / 5 || left > margin + ms(5) {
+        return Err(format!(
+            "{kind:?}: told {left:?} before the end, not {margin:?}"
+        ));
+    }
+
+    fleet[0].sigcont();
+    fleet[1].sigcont();
+    for _ in 0..20 {
+        assert!(!lease.is_valid(), "no late answer revives it");
+        assert!(lease.extend().await.is_err());
+        sleep(ms(10)).await;
+    }
+    let next = other
+        .mutex("a")
+        .wait_timeout(MAX_TTL)
+        .lock()
+        .await
+        .map_err(|e| e.to_string())?;
+    let released = lease.release().await;
+    assert!(matches!(released, Err(Error::Lost(l)) if l.reason == LossReason::NodesLost));
+    assert!(next.is_valid(), "a lost lease frees nobody else's");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evicted_holder_is_told_at_its_next_renewal() {
+    let (_fleet, ours, other) = two_clients(5, Kind::Redis).await;
+    let lease = ours.mutex("a").ttl(ms(1_800)).lock().await.unwrap();
+    assert!(other.evict("a").await.unwrap(), "somebody held it");
+    assert!(!other.evict("a").await.unwrap(), "nobody does any more");
+    let next = other
+        .mutex("a")
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("free at once");
+    assert!(next.token() > lease.token());
+    let (took, reason) = lost(&lease).await;
+    assert_eq!(reason, LossReason::Evicted);
+    assert_took(took, Duration::ZERO, ms(600) + AT_ONCE);
+    drop(lease);
+    sleep(ms(50)).await;
+    assert!(
+        ours.mutex("a").try_lock().await.unwrap().is_none(),
+        "the next one holds it"
+    );
+
+    let off = ours
+        .mutex("b")
+        .ttl(ms(1_000))
+        .renewal(Renewal::off())
+        .lock()
+        .await
+        .unwrap();
+    other.evict("b").await.unwrap();
+    assert!(
+        timeout(ms(500), off.lost()).await.is_err(),
+        "nobody has told it"
+    );
+    let extended = off.extend().await;
+    assert!(matches!(extended, Err(Error::Lost(l)) if l.reason == LossReason::Evicted));
+    assert_eq!(off.lost().await, LossReason::Evicted);
+}
+
+/// A lost lease is left to its expiry on the nodes until it is dropped: within a lock-delay nobody
+/// gets it, and a drop ends that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_delay_keeps_others_out_until_the_lost_lease_is_dropped() {
+    let (fleet, ours, other) = two_clients(3, Kind::Valkey).await;
+    let delay = ms(1_500);
+    let mutex = ours
+        .mutex("a")
+        .ttl(ms(500))
+        .lock_delay(delay)
+        .renewal(Renewal::off());
+    let lease = mutex.lock().await.unwrap();
+    assert!(
+        lease.validity() <= ms(500),
+        "its holder does not count on the delay"
+    );
+    for (key, pttl) in fleet[0].keys() {
+        assert!(!key.contains(":l:") || pttl > 1_700, "{key}: {pttl} ms");
+    }
+    lost(&lease).await;
+    sleep(ms(300)).await;
+    assert!(
+        other.mutex("a").try_lock().await.unwrap().is_none(),
+        "the delay keeps it"
+    );
+    drop(lease);
+    let next = other.mutex("a").wait_timeout(AT_ONCE).lock().await;
+    next.expect("a drop frees at once").release().await.unwrap();
+
+    let lease = mutex.lock().await.unwrap();
+    let start = Instant::now();
+    lease.abandon();
+    let next = other.mutex("a").lock().await.unwrap();
+    assert_took(start.elapsed(), ms(1_900), ms(2_000) + AT_ONCE);
+    next.release().await.unwrap();
+
+    mutex.lock().await.unwrap().release().await.unwrap();
+    assert!(
+        other.mutex("a").try_lock().await.unwrap().is_some(),
+        "a release frees at once"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abandoned_lease_is_left_to_its_ttl() {
+    let (_fleet, ours, other) = two_clients(3, Kind::Redis).await;
+    let lease = ours.mutex("a").ttl(ms(900)).lock().await.unwrap();
+    let watch = lease.watch();
+    lease.abandon();
+    assert_eq!(watch.lost().await, LossReason::Released);
+    let start = Instant::now();
+    sleep(ms(600)).await;
+    assert!(other.mutex("a").try_lock().await.unwrap().is_none());
+    drop(other.mutex("a").lock().await.unwrap());
+    assert_took(start.elapsed(), ms(800), ms(900) + AT_ONCE);
+}
+
+// ---- guard and watch -----------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_drops_the_work_when_the_lease_is_lost() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    let (_fleet, ours, other) = two_clients(3, Kind::Redis).await;
+    let lease = ours.mutex("a").ttl(ms(900)).lock().await.unwrap();
+    assert_eq!(lease.guard(async { 7 }).await.unwrap(), 7);
+
+    let dropped = Arc::new(AtomicBool::new(false));
+    let work = Dropped(Arc::clone(&dropped));
+    other.evict("a").await.unwrap();
+    let guarded = lease.guard(async move {
+        sleep(Duration::from_secs(60)).await;
+        drop(work);
+    });
+    let lost = timeout(ms(300) + AT_ONCE, guarded)
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(lost.reason, LossReason::Evicted);
+    assert!(dropped.load(SeqCst));
+    assert!(
+        lease.guard(async {}).await.is_err(),
+        "nothing begins on a lost lease"
+    );
+
+    let run = ours.mutex("b").ttl(ms(300)).renewal(Renewal::off());
+    let run = run.run(|_| sleep(Duration::from_secs(60)));
+    let run = timeout(ms(300) + AT_ONCE, run).await.unwrap();
+    assert!(
+        matches!(run, Err(Error::Lost(l)) if l.reason == LossReason::Expired),
+        "{run:?}"
+    );
+}
+
+/// On a runtime that is kept busy nobody announces the loss in time; the guard looks by itself.
+#[tokio::test]
+async fn a_guard_looks_at_the_clock_on_every_poll() {
+    let fleet = Fleet::start(1, Kind::Redis);
+    let quorum = connect(&fleet).await;
+    let lease = quorum.mutex("a").ttl(ms(200)).lock().await.unwrap();
+    let polls = AtomicUsize::new(0);
+    let busy = std::future::poll_fn::<(), _>(|cx| {
+        polls.fetch_add(1, SeqCst);
+        std::thread::sleep(ms(250));
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    });
+    assert!(lease.guard(busy).await.is_err());
+    assert_eq!(
+        polls.load(SeqCst),
+        1,
+        "it was not polled beyond the validity"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_see_the_lease_and_do_not_keep_it() {
+    let (_fleet, ours, other) = two_clients(3, Kind::Redis).await;
+    let lease = ours.mutex("a").lock().await.unwrap();
+    let (one, two) = (lease.watch(), lease.watch().clone());
+    assert_eq!((one.token(), one.is_valid()), (lease.token(), true));
+    assert!(one.validity() > Duration::ZERO);
+    let waiting = tokio::spawn(async move { two.lost().await });
+    drop(lease);
+    assert_eq!(
+        timeout(AT_ONCE, waiting).await.unwrap().unwrap(),
+        LossReason::Released
+    );
+    assert_eq!(one.lost().await, LossReason::Released);
+    assert!(!one.is_valid());
+    let next = other.mutex("a").wait_timeout(AT_ONCE).lock().await.unwrap();
+    assert!(
+        next.token() > one.token(),
+        "one watch lives, and the lock is free"
+    );
+}
+
+// ---- waiting -------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_runs_out_says_who_holds_for_how_long() {
+    let (fleet, ours, other) = two_clients(3, Kind::Valkey).await;
+    let lease = other.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
+    let start = Instant::now();
+    let error = ours
+        .mutex("a")
+        .wait_timeout(ms(400))
+        .lock()
+        .await
+        .unwrap_err();
+    assert_took(start.elapsed(), ms(400), ms(400) + AT_ONCE);
+    let Error::Held(report) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((report.subject(), report.needed()), ("a", 2));
+    let held = |left: &Option<Duration>| left.is_some_and(|left| left <= MAX_TTL && left > ms(500));
+    let votes: Vec<&Vote> = report.nodes().iter().map(|node| &node.vote).collect();
+    let refused = votes
+        .iter()
+        .filter(|v| matches!(v, Vote::Held(left) if held(left)))
+        .count();
+    assert!(refused >= 2, "{votes:?}");
+    let left = error.retry_after().expect("known from the nodes");
+    assert!(left <= MAX_TTL && left > ms(500), "{left:?}");
+    assert!(error.is_retryable());
+    let text = error.to_string();
+    assert!(text.contains("\"a\" is held by another"), "{text}");
+    for server in fleet.iter() {
+        assert!(
+            text.contains(&format!("127.0.0.1:{}", server.port())),
+            "{text}"
+        );
+    }
+    assert!(lease.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contention_beside_a_dead_minority_is_no_outage() {
+    for kind in Kind::ALL {
+        let (fleet, ours, other) = two_clients(5, kind).await;
+        let lease = other.mutex("a").lock().await.unwrap();
+        fleet[0].kill9();
+        fleet[1].kill9();
+        for _ in 0..10 {
+            let tried = ours.mutex("a").try_lock().await;
+            assert!(matches!(tried, Ok(None)), "{kind:?}: {tried:?}");
+        }
+        let waited = ours.mutex("a").wait_timeout(ms(100)).lock().await;
+        assert!(
+            matches!(waited, Err(Error::Held(_))),
+            "{kind:?}: {waited:?}"
+        );
+        lease.release().await.unwrap();
+        assert!(
+            ours.mutex("a").try_lock().await.unwrap().is_some(),
+            "{kind:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_waits_out_a_quarantine() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let start = Instant::now();
+        let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+        let tried = quorum.mutex("a").try_lock().await.unwrap_err();
+        assert!(matches!(tried, Error::Quarantined(_)), "{kind:?}: {tried}");
+        assert!(
+            tried
+                .retry_after()
+                .is_some_and(|left| left > ms(1_500) && left <= ms(2_120))
+        );
+        assert!(tried.to_string().contains("bootstrap"), "{tried}");
+        let short = quorum.mutex("a").wait_timeout(ms(200)).lock().await;
+        assert!(
+            matches!(short, Err(Error::Quarantined(_))),
+            "{kind:?}: {short:?}"
+        );
+        let health = quorum.health();
+        assert_eq!((health.voting, health.needed), (0, 2));
+        assert!(health.votes_in.is_some_and(|left| left <= ms(2_120)));
+
+        let lease = quorum.mutex("a").lock().await.unwrap();
+        assert_took(start.elapsed(), ms(2_120), ms(2_120) + ms(500) + AT_ONCE);
+        assert!(lease.is_valid());
+    }
+}
+
+// ---- the end -------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutdown_names_what_is_held_and_closes_waiters() {
+    let (fleet, ours, other) = two_clients(3, Kind::Redis).await;
+    let quorum = builder()
+        .shutdown_timeout(ms(300))
+        .nodes(fleet.urls())
+        .connect()
+        .await
+        .unwrap();
+    let held = quorum.mutex("held").lock().await.unwrap();
+    let theirs = other.mutex("theirs").lock().await.unwrap();
+    let waiter = tokio::spawn(quorum.mutex("theirs").lock());
+    sleep(ms(50)).await;
+    let start = Instant::now();
+    assert_eq!(quorum.clone().shutdown().await, ["held"]);
+    assert_took(start.elapsed(), ms(290), ms(300) + AT_ONCE);
+    let waited = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
+    for _ in 0..2 {
+        assert!(matches!(quorum.mutex("b").lock().await, Err(Error::Closed)));
+        assert!(matches!(
+            quorum.mutex("b").try_lock().await,
+            Err(Error::Closed)
+        ));
+        assert!(matches!(quorum.inspect("b").await, Err(Error::Closed)));
+    }
+    assert!(
+        ours.mutex("held").try_lock().await.unwrap().is_none(),
+        "left to its ttl"
+    );
+    let next = timeout(MAX_TTL + AT_ONCE, ours.mutex("held").lock()).await;
+    assert!(next.expect("and not renewed").is_ok());
+    drop((held, theirs));
+
+    // Dropped in time: nothing is held, and the release is confirmed when shutdown returns.
+    let lease = ours.mutex("c").lock().await.unwrap();
+    let dropper = tokio::spawn(async move {
+        sleep(ms(100)).await;
+        drop(lease);
+    });
+    let start = Instant::now();
+    assert_eq!(ours.shutdown().await, [""; 0]);
+    assert_took(start.elapsed(), ms(90), ms(100) + AT_ONCE);
+    assert!(other.mutex("c").try_lock().await.unwrap().is_some());
+    dropper.await.unwrap();
+}
+
+// ---- in memory, with a paused clock ----------------------------------------------------------
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_clock_moves_ttl_renewal_and_validity_together() {
+    let quorum = Quorum::in_memory(3);
+    let mutex = quorum.mutex("a").ttl(Duration::from_secs(10));
+    let once = mutex.clone().renewal(Renewal::off());
+
+    let lease = once.lock().await.unwrap();
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert!(lease.validity() > ms(800) && lease.validity() <= ms(898));
+    assert!(mutex.try_lock().await.unwrap().is_none(), "nodes keep it");
+    tokio::time::advance(ms(500)).await;
+    assert_eq!(lease.validity(), Duration::ZERO, "announced 500 ms early");
+    assert_eq!(lease.lost().await, LossReason::Expired);
+    assert!(
+        mutex.try_lock().await.unwrap().is_none(),
+        "and still kept by the nodes"
+    );
+    tokio::time::advance(ms(501)).await;
+    let next = mutex
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("over on the nodes too");
+
+    let start = tokio::time::Instant::now();
+    sleep(Duration::from_secs(3_600)).await;
+    assert!(next.is_valid(), "renewed for an hour");
+    assert_eq!(next.held_for(), start.elapsed());
+    assert!(once.try_lock().await.unwrap().is_none());
+    next.release().await.unwrap();
+    assert!(once.try_lock().await.unwrap().is_some());
+}
