@@ -410,11 +410,12 @@ impl Core {
     fn roll_back_now(&mut self, now: Tick, ticket: u64) {
         let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else { return };
         let ttl = acquisition.lease_ttl();
-        if let Phase::Asking(attempt) = &mut acquisition.phase
-            && !attempt.rolled_back
-        {
-            attempt.rolled_back = true;
-            self.roll_back(now, &acquisition.wish, ttl, attempt);
+        if let Phase::Asking(attempt) = &mut acquisition.phase {
+            self.timers.at(Key::Task(ticket), attempt.deadline);
+            if !attempt.rolled_back {
+                attempt.rolled_back = true;
+                self.roll_back(now, &acquisition.wish, ttl, attempt);
+            }
         }
         self.put(ticket, Task::Acquiring(acquisition));
     }

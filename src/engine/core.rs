@@ -105,7 +105,7 @@ impl Core {
             Event::Cancel(id) => self.cancel(now, id),
             Event::Extend { lease, reply } => self.extend(now, lease, reply),
             Event::Release { lease, reply } => self.release(now, lease, reply),
-            Event::Abandon { lease } => drop(self.leases.remove(&lease)),
+            Event::Abandon { lease } => drop(self.take_lease(lease)),
             Event::Inspect { name, reply } => self.inspect(now, name, reply),
             Event::Evict { name, reply } => self.evict(now, name, reply),
             Event::Ready { within, reply } => self.ready(now, within, reply),
@@ -258,7 +258,13 @@ impl Core {
     }
 
     pub(super) fn take(&mut self, ticket: u64) -> Option<Task> {
+        self.timers.cancel(Key::Task(ticket));
         self.tasks.remove(&ticket)
+    }
+
+    pub(super) fn take_lease(&mut self, id: u64) -> Option<Holding> {
+        self.timers.cancel(Key::Lease(id));
+        self.leases.remove(&id)
     }
 
     pub(super) fn acquisition(&mut self, ticket: u64) -> Option<&mut Acquisition> {

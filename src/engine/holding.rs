@@ -199,7 +199,7 @@ impl Core {
     }
 
     pub(super) fn release(&mut self, now: Tick, lease: u64, reply: Option<Answer<()>>) {
-        let Some(holding) = self.leases.remove(&lease) else {
+        let Some(holding) = self.take_lease(lease) else {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(CLOSED));
             }

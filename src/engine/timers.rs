@@ -46,6 +46,19 @@ impl Timers {
         None
     }
 
+    /// Does not ring for `key` any more.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        self.armed.remove(&key);
+        // What is done is mostly the oldest, so the heap stays as small as what is under way, and
+        // nobody is woken for a request that was answered long ago.
+        while let Some(Reverse((at, key))) = self.heap.peek() {
+            if self.armed.get(key) == Some(at) {
+                return;
+            }
+            self.heap.pop();
+        }
+    }
+
     pub(crate) fn next(&self) -> Option<Tick> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
@@ -68,5 +81,18 @@ mod tests {
         assert_eq!(timers.pop(t(40)), Some(Key::Task(1)));
         assert_eq!(timers.pop(t(60)), None, "the superseded one is not heard");
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn what_is_cancelled_is_not_woken_for() {
+        let t = Tick::from_nanos;
+        let mut timers = Timers::default();
+        timers.at(Key::Task(1), t(10));
+        timers.at(Key::Task(2), t(20));
+        timers.at(Key::Task(3), t(30));
+        timers.cancel(Key::Task(2));
+        assert_eq!(timers.next(), Some(t(10)));
+        timers.cancel(Key::Task(1));
+        assert_eq!(timers.next(), Some(t(30)));
     }
 }

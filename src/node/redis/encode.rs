@@ -18,6 +18,7 @@ const MUTEX: &[u8] = b"@mutex:";
 pub(crate) struct Keys {
     boot: Vec<u8>,
     open: Vec<u8>,
+    time: Vec<u8>,
     current: Vec<u8>,
     previous: Vec<u8>,
     /// All of a lock's key but its name.
@@ -40,6 +41,7 @@ impl Keys {
         Self {
             boot: key(b"boot"),
             open: key(b"open"),
+            time: key(b"time"),
             current: key(b"c0"),
             previous: key(b"c1"),
             lock: key(MUTEX),
@@ -69,6 +71,7 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
     use Arg::{Number, Text};
     let open = Arg::Bytes(&keys.open);
     let boot = Arg::Bytes(&keys.boot);
+    let time = Arg::Bytes(&keys.time);
     let current = Arg::Bytes(&keys.current);
     let previous = Arg::Bytes(&keys.previous);
     let lock = |name| Arg::Named(&keys.lock, name);
@@ -88,7 +91,7 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
             wire.run(
                 "EVAL",
                 scripts::HANDSHAKE.source,
-                &[boot, open],
+                &[boot, open, time],
                 &[
                     Number(FORMAT.into()),
                     Number(*fleet),
@@ -111,7 +114,7 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
             let max_ttl = guard.rsplit(' ').next().unwrap_or("0");
             wire.call(
                 &scripts::ACQUIRE,
-                &[lock(name), open, current, previous],
+                &[lock(name), open, time, current, previous],
                 &[
                     Text(guard),
                     Text(max_ttl),
@@ -297,9 +300,10 @@ mod tests {
         let wanted = [
             "EVALSHA",
             scripts::ACQUIRE.sha(),
-            "4",
+            "5",
             "q:@mutex:a:b",
             "q:open",
+            "q:time",
             "q:c0",
             "q:c1",
             "1 3 30000",

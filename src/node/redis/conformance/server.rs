@@ -102,9 +102,10 @@ fn the_keys_are_those_of_the_protocol() {
             "hashtable",
             "no listpack"
         );
-        assert_eq!(real.text(&["DBSIZE"]), "4", "boot, open, c0 and the lock");
+        assert_eq!(real.text(&["DBSIZE"]), "5", "boot, open, time, c0, the lock");
         assert_eq!(real.text(&["TTL", "quorate:boot"]), "-1");
         assert_eq!(real.text(&["TTL", "quorate:open"]), "-1");
+        assert_eq!(real.text(&["TTL", "quorate:time"]), "-1");
     });
 }
 
@@ -243,6 +244,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             "+info",
             "+time",
             "+get",
+            "+mget",
             "+set",
             "+del",
             "+unlink",

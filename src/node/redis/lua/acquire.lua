@@ -1,20 +1,27 @@
 -- ACQUIRE (protocol §3): takes the lock if it is free.
--- KEYS     lock, open, c0, c1
+-- KEYS     lock, open, time, c0, c1
 -- ARGV     guard, max_ttl ms, counter field, entry, ttl ms, p µs
 -- RETURNS  the counter, where granted; {PTTL, counter}, where another holds
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+local seen = redis.call('MGET', KEYS[2], KEYS[3])
+if seen[1] ~= ARGV[1] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local read = redis.call('HMGET', KEYS[3], ARGV[3], '_')
+-- The handshake leaves TIME behind every few seconds. It was never later than now: while p is below
+-- the cap that follows from it, p is below the true cap as well, and asking for TIME is saved.
+local floor, ahead = tonumber(ARGV[6]), ARGV[2] * 1000
+local now = tonumber(seen[2] or 0)
+if not now or floor > now + ahead then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local read = redis.call('HMGET', KEYS[4], ARGV[3], '_')
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-local c = tonumber(read[1] or redis.call('HGET', KEYS[4], ARGV[3]) or 0)
+local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[3]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
 -- The floor is capped, never ignored: ignored, one token was given out twice after a restart.
-local token = math.max(c + 1, math.min(ARGV[6], now + ARGV[2] * 1000))
+local token = math.max(c + 1, math.min(floor, now + ahead))
 if token > 9007199254740991 then
   local left = redis.call('PTTL', KEYS[1])
   if left ~= -2 then
@@ -28,17 +35,17 @@ if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then
   return { redis.call('PTTL', KEYS[1]), c }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
-local written = token == tonumber(ARGV[6]) and ARGV[6] or string.format('%.0f', token)
+local written = token == floor and ARGV[6] or string.format('%.0f', token)
 if begun and now - begun <= 604800000000 then
-  redis.call('HSET', KEYS[3], ARGV[3], written)
+  redis.call('HSET', KEYS[4], ARGV[3], written)
 else
   -- The counters are older than 7 days: they become the previous ones, and those are forgotten. By age,
   -- not by the number of the week: that lost the order when a clock went back over the edge.
   if begun then
-    redis.call('UNLINK', KEYS[4])
-    redis.call('RENAME', KEYS[3], KEYS[4])
+    redis.call('UNLINK', KEYS[5])
+    redis.call('RENAME', KEYS[4], KEYS[5])
   end
   -- More than 64 bytes long, so that the hash is no listpack, which is searched field by field.
-  redis.call('HSET', KEYS[3], '_', string.format('%-65.0f', now), ARGV[3], written)
+  redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[3], written)
 end
 return token

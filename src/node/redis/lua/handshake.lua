@@ -1,5 +1,5 @@
 -- HANDSHAKE (protocol §2): which memory is this, and may it vote?
--- KEYS     boot, open
+-- KEYS     boot, open, time
 -- ARGV     format, N, mine ms, fleet ms, margin ms, run0, id0, x ms, nonce
 -- RETURNS  {role, mode, eviction, version, run, TIME µs, boot or nil, 1 where open now stands}
 -- No guard: this script makes it. One INFO, and only what changed is written; nothing on a replica,
@@ -65,5 +65,10 @@ if record ~= boot then
 end
 if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
+end
+-- For ACQUIRE, which then seldom has to ask for TIME. A full server refuses it: no harm is done.
+local left = tonumber(redis.call('GET', KEYS[3]) or '')
+if not left or math.abs(now - left) >= 1000000 then
+  redis.pcall('SET', KEYS[3], string.format('%.0f', now))
 end
 return answer(record, votes and 1 or 0)
