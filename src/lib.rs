@@ -10,6 +10,7 @@ mod builder;
 mod clock;
 mod engine;
 mod error;
+pub mod fence;
 mod lease;
 mod mutex;
 mod name;

@@ -1,0 +1,56 @@
+//! `quorate bootstrap`: admits brand-new servers at once.
+
+use quorate::{NodeState, NodeStatus};
+use serde_json::json;
+
+use crate::{
+    args::{self, Args},
+    failure::Failure,
+    output, survey,
+};
+
+pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, Failure> {
+    let quorum = survey::reach(args).await?;
+    let before = quorum.nodes();
+    match bootstrap.force {
+        true => quorum.bootstrap_forced().await?,
+        false => quorum.bootstrap().await?,
+    }
+    let after = quorum.nodes();
+    let changed = !before.iter().all(votes);
+    if args.json {
+        let nodes = before.iter().zip(&after);
+        let nodes = nodes.map(|(before, after)| {
+            json!({"node": &*before.node, "before": survey::state(before).0, "after": survey::state(after).0})
+        });
+        let nodes: Vec<_> = nodes.collect();
+        output::say(&json!({"changed": changed, "nodes": nodes}).to_string());
+        return Ok(0);
+    }
+    let rows: Vec<Vec<String>> = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| {
+            vec![
+                before.node.to_string(),
+                before.state.to_string(),
+                after.state.to_string(),
+            ]
+        })
+        .collect();
+    output::say(&output::table(&["NODE", "BEFORE", "NOW"], &rows));
+    output::say("");
+    output::say(&match changed {
+        true => format!(
+            "all {} nodes vote now, for leases of up to {}",
+            after.len(),
+            output::seconds(args.fleet.max_ttl())
+        ),
+        false => format!("nothing to do: all {} nodes voted already", after.len()),
+    });
+    Ok(0)
+}
+
+fn votes(node: &NodeStatus) -> bool {
+    node.state == NodeState::Voting
+}

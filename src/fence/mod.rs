@@ -1,0 +1,15 @@
+//! The downstream half: whatever a lock protects refuses tokens that are older than the newest it
+//! has seen (protocol §1).
+//!
+//! A lock alone cannot stop a holder that was paused past its lease (a long garbage collection, a
+//! suspended laptop, a slow network) and then writes. Its token can: the next holder's is greater.
+//! So check the token where the write happens, and let reads that a later write depends on pass the
+//! same check. An equal token passes, so that one holder may write many times.
+//!
+//! | what is protected | use |
+//! | --- | --- |
+//! | something in this process: a cache, a file, a device, a service that receives tokens | [`Gate`] |
+
+mod gate;
+
+pub use gate::{Gate, StaleToken};

@@ -1,0 +1,1 @@
+//! The `quorate` command on real servers.
