@@ -284,7 +284,7 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
 fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: Limits) -> Quorum {
     let clock: Arc<dyn Clock> = match embedded {
         true => Arc::new(TokioClock::new()),
-        false => Arc::new(SystemClock::default()),
+        false => Arc::new(SystemClock),
     };
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));

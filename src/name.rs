@@ -2,6 +2,8 @@
 //!
 //! A name stands last in every key on a node (protocol §1), so it may hold any character.
 
+#![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
+
 use std::{fmt, sync::Arc};
 
 use crate::Error;

@@ -1,6 +1,8 @@
 //! Who holds: 128 random bits from the operating system, new for every attempt, and a label that
 //! tells operators who that is (protocol §1).
 
+#![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
+
 use std::{fmt, sync::Arc};
 
 use rand::{Rng, SeedableRng, TryRng, rngs::StdRng, rngs::SysRng};

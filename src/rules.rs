@@ -3,6 +3,8 @@
 //! Every rule stands against a trap of protocol §10. Always on in a normal build; a build with
 //! `test-util` can switch one off, and the simulation must then find what the trap says.
 
+#![cfg_attr(not(feature = "test-util"), allow(unreachable_pub))]
+
 /// One rule. The code that enforces it asks [`Rules::hold`] at the place it matters.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -98,10 +98,6 @@ impl Ballot {
         (t, behind)
     }
 
-    pub(crate) fn is_raising(&self) -> bool {
-        self.raised_to.is_some()
-    }
-
     /// The greatest counter in any reply: the next proposal has to be beyond it.
     pub(crate) fn largest_counter(&self) -> u64 {
         self.largest_counter

@@ -1,6 +1,6 @@
 //! The vote on an extension (protocol §3, client step 7).
 
-use super::answers::Answers;
+use super::answers::{Answers, Heard};
 use crate::{Silence, node::Reply};
 
 /// What follows from the answers so far.
@@ -25,6 +25,12 @@ pub(crate) struct Ballot {
 impl Ballot {
     pub(crate) fn new(nodes: usize, needed: usize) -> Self {
         Self { answers: Answers::new(nodes), needed }
+    }
+
+    /// The nodes that say the lock is not ours. What is gone there does not come back.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = usize> + '_ {
+        let lost = |h: &Heard| *h == Heard::Said(Reply::Lost);
+        (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(lost))
     }
 
     pub(crate) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {

@@ -317,6 +317,7 @@ impl Core {
             lock_delay: wish.lock_delay,
             asked: attempt.asked,
             held_on: attempt.ballot.holders().collect(),
+            gone: Vec::new(),
         };
         self.leases.insert(ticket, holding);
         self.lease_due(now, ticket);

@@ -158,8 +158,11 @@ impl Core {
                     let until = *ready.grace_until.get_or_insert(now.plus(grace));
                     (until <= now).then_some(Ok(()))
                 }
-                None => (ready.deadline <= now)
-                    .then(|| Err(Error::NoQuorum(self.state_report(now, "connect")))),
+                None => {
+                    ready.grace_until = None;
+                    (ready.deadline <= now)
+                        .then(|| Err(Error::NoQuorum(self.state_report(now, "connect"))))
+                }
             };
             match told {
                 Some(answer) => drop(ready.reply.send(answer)),

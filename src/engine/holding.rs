@@ -30,6 +30,8 @@ pub(super) struct Holding {
     pub(super) asked: Vec<usize>,
     /// Where it was granted.
     pub(super) held_on: Vec<usize>,
+    /// Where an extension found it gone: there it stays gone, as no extension re-creates.
+    pub(super) gone: Vec<usize>,
 }
 
 impl Holding {
@@ -133,11 +135,16 @@ impl Core {
             entry: holding.entry.clone(),
             ttl: holding.node_ttl(),
         };
+        let gone = holding.gone.clone();
         let batch = Batch::one(command, self.guard());
         let total = self.settings.total();
         let mut ballot = extend::Ballot::new(total, self.needed);
         let ticket = self.new_ticket();
         for node in 0..total {
+            if gone.contains(&node) {
+                ballot.vote(node, Ok(Reply::Lost));
+                continue;
+            }
             let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
             if let Some(Err(silence)) = asked {
                 ballot.vote(node, Err(silence));
@@ -168,6 +175,7 @@ impl Core {
             }
             return;
         };
+        holding.gone = ballot.gone().collect();
         let mut answer = Ok(());
         match verdict {
             extend::Verdict::Extended => {

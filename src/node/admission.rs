@@ -31,7 +31,6 @@ pub(crate) fn guard(fleet: usize, max_ttl: Duration) -> String {
 
 /// The record in `<prefix>:boot`: "format N run id max_ttl w since".
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BootRecord {
     /// The format of what stands on the node.
     pub format: u32,
@@ -122,7 +121,6 @@ impl FromStr for BootRecord {
 
 /// What a client brings to a meeting. Both `max_ttl` are of whole ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Handshake {
     /// N as this client counts it.
     pub fleet: u64,
@@ -142,7 +140,6 @@ pub struct Handshake {
 
 /// What the server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Server {
     /// `run_id`, the first 8 of `master_replid2`, and `second_repl_offset`: a master that was a
     /// replica meanwhile keeps its `run_id`, but not its leases.
@@ -161,7 +158,6 @@ pub struct Server {
 
 /// The outcome of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Meeting {
     /// What the server says of itself.
     pub server: Server,

@@ -11,7 +11,6 @@ use crate::{name::Name, owner::Entry};
 /// One request. What a node does with it is written down twice: as Lua in `redis/lua`, and as
 /// Rust in `memory/store.rs`; a test holds the two together.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Command {
     /// Meets the node: which memory is this, and may it vote? (protocol §2). No guard.
     Handshake(Handshake),
@@ -85,7 +84,6 @@ pub enum Command {
 
 /// What a node says to a [`Command`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reply {
     /// To a handshake.
     Met(Box<Meeting>),
@@ -127,7 +125,6 @@ pub enum Reply {
 
 /// A node's error reply. It is no answer: never a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Fault {
     /// The guard of protocol §2: this memory is not admitted. Nothing was done.
     NotAdmitted,

@@ -4,6 +4,9 @@
 //! What may travel when (handshake first, quarantine, stalled nodes, releases until answered) is
 //! decided in [`session`], which is pure and the same for every kind of node.
 
+// Public by the feature `unstable-node` alone.
+#![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
+
 pub(crate) mod admission;
 pub(crate) mod command;
 pub(crate) mod memory;
@@ -19,6 +22,7 @@ use std::{
     task::{Context, Poll},
 };
 
+#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use command::{Answer, Batch, Command, Fault, Reply};
 
 /// One master.
@@ -61,7 +65,6 @@ pub struct Disconnected(pub String);
 
 /// Why no connection came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum DialError {
     /// Nobody answers; it is tried again soon.
     Unreachable(String),

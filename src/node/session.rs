@@ -245,7 +245,8 @@ impl Session {
                     };
                     self.silent_since().plus(limit)
                 });
-                let retry = if matches!(self.link, Link::Met(_)) { self.duties.next_retry() } else { None };
+                let sends = matches!(self.link, Link::Met(_)) && !self.was_stalled;
+                let retry = self.duties.next_retry().filter(|_| sends);
                 [silence, self.next_hello, retry].into_iter().flatten().min()
             }
         };

@@ -1,0 +1,28 @@
+//! The long documents, beside the code that they describe.
+//!
+//! | read | to learn |
+//! | --- | --- |
+//! | [`guarantees`] | what is promised, under which assumptions, and what is not |
+//! | [`fencing`] | how the thing behind the lock checks a token |
+//! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
+//! | [`operations`] | first start, states of nodes, changing the fleet, rights, settings of the servers |
+//! | [`protocol`] | what stands on a node and what client and node say to each other |
+//! | [`architecture`] | the rooms of this crate, and the way of a request through them |
+
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("failures.md")]
+pub mod failures {}
+
+#[doc = include_str!("fencing.md")]
+pub mod fencing {}
+
+#[doc = include_str!("guarantees.md")]
+pub mod guarantees {}
+
+#[doc = include_str!("operations.md")]
+pub mod operations {}
+
+#[doc = include_str!("protocol.md")]
+pub mod protocol {}
