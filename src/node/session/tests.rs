@@ -1,1 +1,286 @@
+//! What may travel when, step by step.
 
+use super::*;
+use crate::{
+    node::admission::{self, BootRecord, Meeting, Server},
+    owner::Label,
+    rules::Rules,
+};
+
+const RUN: &str = "aaaa/00000000/-1";
+
+struct World {
+    now: Tick,
+    settings: Settings,
+    fleet: Fleet,
+    chance: Chance,
+    effects: VecDeque<Effect>,
+    heard: VecDeque<Heard>,
+    session: Session,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Tick::from_nanos(1_000_000_000);
+        Self {
+            now,
+            settings: Settings {
+                nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
+                node_timeout: Duration::from_millis(500),
+                max_ttl: Duration::from_secs(30),
+                margin: Duration::from_secs(5),
+                label: Label::new("test").unwrap(),
+                allow_eviction: false,
+                rules: Rules::ALL,
+            },
+            fleet: Fleet::new(3),
+            chance: Chance::seeded(1),
+            effects: VecDeque::new(),
+            heard: VecDeque::new(),
+            session: Session::new(0, now),
+        }
+    }
+
+    fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut Step<'_>) -> T) -> T {
+        let mut step = Step {
+            now: self.now,
+            settings: &self.settings,
+            fleet: &mut self.fleet,
+            chance: &mut self.chance,
+            effects: &mut self.effects,
+            heard: &mut self.heard,
+        };
+        act(&mut self.session, &mut step)
+    }
+
+    /// Lets time pass and ticks whenever that is due; never twice at one instant for nothing.
+    fn pass(&mut self, d: Duration) {
+        let end = self.now.plus(d);
+        let mut rings = 0;
+        while let Some(at) = self.session.next_tick(&self.settings).filter(|at| *at <= end) {
+            rings = if at <= self.now { rings + 1 } else { 0 };
+            assert!(rings < 10, "it rings for ever at {at:?}");
+            self.now = self.now.max(at);
+            self.step(|session, step| session.tick(step));
+        }
+        self.now = end;
+    }
+
+    fn sent(&mut self) -> Vec<Command> {
+        let effects = std::mem::take(&mut self.effects);
+        let commands = |effect| match effect {
+            Effect::Send(_, batch) => batch.commands().to_vec(),
+            _ => Vec::new(),
+        };
+        effects.into_iter().flat_map(commands).collect()
+    }
+
+    fn dial(&mut self, client_id: u64) {
+        self.pass(LAST_BACKOFF);
+        assert!(self.effects.iter().any(|e| matches!(e, Effect::Dial(0))), "{:?}", self.effects);
+        self.effects.clear();
+        self.step(|session, step| session.connected(step, client_id));
+    }
+
+    fn meet(&mut self, run: &str, witnessed: u64) {
+        let record = BootRecord {
+            format: admission::FORMAT,
+            fleet: 3,
+            run: run.into(),
+            id: "id".into(),
+            max_ttl: Duration::from_secs(30),
+            witnessed,
+            since: 0,
+        };
+        let open = witnessed >= 35_300;
+        let server = Server {
+            run: run.into(),
+            role: "master".into(),
+            mode: "standalone".into(),
+            eviction: "noeviction".into(),
+            version: "7.0.15".into(),
+            time: 0,
+        };
+        let meeting = Meeting { server, record: Some(record), open };
+        self.answer(Ok(Reply::Met(Box::new(meeting))));
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.step(|session, step| session.answered(step, answer));
+    }
+
+    /// Connected, met, voting.
+    fn voting() -> Self {
+        let mut world = Self::new();
+        world.dial(7);
+        world.meet(RUN, 40_000);
+        world.sent();
+        world
+    }
+
+    fn acquire(&mut self, ticket: Ticket) -> Result<(), Silence> {
+        let command = Command::Acquire {
+            name: name(),
+            entry: entry(ticket),
+            ttl: Duration::from_secs(10),
+            floor: 1,
+        };
+        let batch = Batch::one(command, self.fleet.guard());
+        self.step(|session, step| session.ask(step, ticket, &batch))
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        let until = self.now.plus(Duration::from_secs(10));
+        self.step(|session, step| session.release(step, &name(), &entry(ticket), until, Some(ticket)));
+    }
+
+    fn state(&self) -> NodeState {
+        self.session.state(self.now, &self.settings)
+    }
+}
+
+fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+fn entry(ticket: Ticket) -> Entry {
+    Entry::new(ticket.into(), &Label::new("test").unwrap())
+}
+
+fn kinds(commands: &[Command]) -> Vec<&'static str> {
+    let kind = |command: &Command| match command {
+        Command::Handshake(_) => "hello",
+        Command::Acquire { .. } => "acquire",
+        Command::Release { .. } => "release",
+        Command::Disconnect { client: 7 } => "kill 7",
+        Command::LoadScripts => "load",
+        _ => "other",
+    };
+    commands.iter().map(kind).collect()
+}
+
+#[test]
+fn the_handshake_comes_first_and_alone() {
+    let mut world = World::new();
+    world.dial(7);
+    assert!(world.acquire(1).is_err(), "the handshake is unread");
+    world.release(2);
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    assert_eq!(world.acquire(3), Ok(()));
+}
+
+#[test]
+fn a_quarantined_node_gets_handshakes_and_releases_only() {
+    let mut world = World::new();
+    world.dial(7);
+    world.meet(RUN, 0);
+    world.sent();
+    assert_eq!(world.state(), NodeState::Quarantined(Duration::from_millis(35_300)));
+    assert!(matches!(world.acquire(1), Err(Silence::Quarantined(_))));
+    world.release(2);
+    world.pass(Duration::from_millis(1100));
+    let sent = world.sent();
+    assert_eq!(kinds(&sent), ["release", "hello"], "met again every second");
+    let Some(Command::Handshake(hello)) = sent.last() else { panic!() };
+    assert_eq!(hello.known, Some((RUN.into(), "id".into())));
+    assert!((1000..=1100).contains(&hello.witnessed), "counted by this clock: {}", hello.witnessed);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.pass(Duration::from_millis(499));
+    assert_eq!(world.state(), NodeState::Voting);
+    assert_eq!(world.acquire(2), Ok(()));
+    world.release(2);
+    world.pass(Duration::from_millis(1));
+    assert!(matches!(world.state(), NodeState::Stalled(_)));
+    assert_eq!(world.acquire(3), Err(Silence::Stalled));
+    assert!(world.effects.iter().any(|e| matches!(e, Effect::Withdraw(0))));
+    // The second ACQUIRE and its RELEASE had not left: neither is owed any more.
+    world.step(|session, step| session.withdrawn(step, 2));
+    assert!(world.session.is_idle());
+    world.sent();
+    world.release(1);
+    assert_eq!(kinds(&world.sent()), ["release"], "of what was written it still goes out");
+    world.answer(Ok(Reply::Granted(1)));
+    assert_eq!(world.state(), NodeState::Voting, "any answer ends it");
+}
+
+#[test]
+fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.pass(Duration::from_secs(2));
+    assert!(world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
+    assert!(matches!(world.heard.pop_front(), Some(Heard { ticket: 1, answer: Err(Silence::ConnectionLost), .. })));
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["hello", "kill 7", "release"]);
+}
+
+#[test]
+fn in_another_run_the_old_id_is_a_strangers() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    world.meet("bbbb/00000000/-1", 0);
+    assert_eq!(kinds(&world.sent()), ["hello", "release"]);
+}
+
+#[test]
+fn a_release_is_repeated_until_answered_or_over() {
+    let mut world = World::voting();
+    world.release(1);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.pass(Duration::from_millis(250));
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    world.answer(Ok(Reply::Released(true)));
+    assert!(world.session.is_idle());
+    world.release(2);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.pass(Duration::from_secs(10));
+    assert!(world.session.is_idle(), "what it would free has expired");
+}
+
+#[test]
+fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.sent();
+    world.answer(Err(Fault::NoScript));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["load", "release"]);
+    assert!(matches!(world.heard.pop_front(), Some(Heard { ticket: 1, answer: Err(Silence::Failed(_)), .. })));
+}
+
+#[test]
+fn a_memory_that_is_not_admitted_is_met_again_before_anything_else() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.sent();
+    world.answer(Err(Fault::NotAdmitted));
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    assert!(world.acquire(2).is_err());
+}
+
+#[test]
+fn a_release_that_is_due_on_a_stalled_node_does_not_ring_for_ever() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.pass(Duration::from_millis(500));
+    world.step(|session, step| session.withdrawn(step, 1));
+    world.pass(Duration::from_millis(100));
+}
