@@ -98,7 +98,7 @@ impl Mutex {
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most
     /// one ttl.
-    pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static {
+    pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
         let lease = self.acquire(Patience::Wait(self.wait_timeout));
         // A wait ends with a lease or with an error.
         async move { lease.await?.ok_or(Error::Closed) }
@@ -112,7 +112,9 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As of [`lock`](Self::lock).
-    pub fn try_lock(&self) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static {
+    pub fn try_lock(
+        &self,
+    ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         self.acquire(Patience::Try)
     }
 
@@ -131,7 +133,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// Dropping it drops the work and frees the lock in the background.
-    pub fn run<F, W, T>(&self, work: F) -> impl Future<Output = Result<T, Error>> + Send + 'static
+    pub fn run<F, W, T>(&self, work: F) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
     where
         F: FnOnce(LeaseWatch) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
@@ -151,7 +153,7 @@ impl Mutex {
     pub fn try_run<F, W, T>(
         &self,
         work: F,
-    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
     where
         F: FnOnce(LeaseWatch) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
@@ -169,7 +171,7 @@ impl Mutex {
     fn acquire(
         &self,
         patience: Patience,
-    ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         let settings = self.check();
         let mutex = self.clone();
         async move {

@@ -74,10 +74,10 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// May be dropped.
-    pub fn inspect(
+    pub fn inspect<N: Into<String>>(
         &self,
-        name: impl Into<String>,
-    ) -> impl Future<Output = Result<Inspection, Error>> + Send + 'static {
+        name: N,
+    ) -> impl Future<Output = Result<Inspection, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
@@ -94,10 +94,10 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// May be dropped; it may have happened or not.
-    pub fn evict(
+    pub fn evict<N: Into<String>>(
         &self,
-        name: impl Into<String>,
-    ) -> impl Future<Output = Result<bool, Error>> + Send + 'static {
+        name: N,
+    ) -> impl Future<Output = Result<bool, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
@@ -127,7 +127,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// May be dropped; it may have happened or not, and can be repeated.
-    pub fn bootstrap(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    pub fn bootstrap(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         self.bootstrap_as(false)
     }
 
@@ -139,11 +139,11 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// As [`bootstrap`](Self::bootstrap).
-    pub fn bootstrap_forced(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    pub fn bootstrap_forced(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         self.bootstrap_as(true)
     }
 
-    fn bootstrap_as(&self, force: bool) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    fn bootstrap_as(&self, force: bool) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
         async move { engine.call(|reply| Event::Bootstrap { within, force, reply }).await }
     }
@@ -154,7 +154,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// May be dropped: the end goes on in the background.
-    pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static {
+    pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.shutdown_timeout);
         async move { engine.shutdown(within).await }
     }

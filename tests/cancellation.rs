@@ -683,3 +683,18 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(async move { watch.lost().await });
     spawnable(lease.release());
 }
+
+/// Futures hold on to nothing that they were made of: a function may return one of a quorum of its
+/// own.
+#[allow(dead_code)]
+fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl Future {
+    let mutex = quorum.mutex("a");
+    let locks = (mutex.lock(), mutex.try_lock(), lease.extend());
+    let runs = (mutex.run(|_| async {}), mutex.try_run(|_| async {}));
+    let asks = (quorum.inspect("a"), quorum.evict(String::new()));
+    let ends = (quorum.bootstrap(), quorum.shutdown());
+    drop((quorum, mutex, lease));
+    let owned = |quorum: Quorum| quorum.mutex("b").lock();
+    let _ = owned;
+    async move { drop((locks, runs, asks, ends)) }
+}

@@ -83,7 +83,7 @@ impl Lease {
     ///
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
-    pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, id, shared) = (self.engine.clone(), self.id, Arc::clone(&self.shared));
         async move {
             if let Some(lost) = shared.lost_now() {
