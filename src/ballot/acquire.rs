@@ -125,7 +125,8 @@ impl Ballot {
             Verdict::Over(Outcome::Held)
         } else if answered + waiting >= self.needed {
             Verdict::Lost
-        } else if answered + self.answers.quarantined() >= self.needed {
+        } else if answered + waiting + self.answers.quarantined() >= self.needed {
+            // Whoever has not answered yet is not waited for: a quarantine has an end either way.
             Verdict::Over(Outcome::Quarantined)
         } else {
             Verdict::Over(Outcome::NoQuorum)
@@ -146,7 +147,8 @@ impl Ballot {
             .collect();
         left.sort();
         let held = self.needed.checked_sub(free + 1).and_then(|n| left.get(n).copied());
-        let answered = free + self.answers.count(|r| matches!(r, Reply::Held { .. }));
+        let held_there = self.answers.count(|r| matches!(r, Reply::Held { .. }));
+        let answered = free + held_there + self.answers.waiting();
         let quarantine = self
             .needed
             .checked_sub(answered)
@@ -275,6 +277,9 @@ mod tests {
         let young = ballot(&[granted(1), quarantined(30), quarantined(20), quarantined(10), silent()]);
         assert_eq!(young.verdict(), Verdict::Over(Outcome::Quarantined));
         assert_eq!(young.retry_after(), Some(Duration::from_millis(20)));
+        let early = ballot(&[silent(), silent(), quarantined(30), None, None]);
+        assert_eq!(early.verdict(), Verdict::Over(Outcome::Quarantined));
+        assert_eq!(early.retry_after(), Some(Duration::from_millis(30)));
         let hopeless = [granted(1), quarantined(30), silent(), silent(), silent()];
         assert_eq!(ballot(&hopeless).verdict(), Verdict::Over(Outcome::NoQuorum));
     }

@@ -17,7 +17,7 @@ use crate::{
     },
     clock::Tick,
     lease::{hold::Hold, shared::Shared},
-    node::{Batch, Command, Reply, status::NodeState},
+    node::{Batch, Command, Reply, admission::quarantine, status::NodeState},
     owner::Entry,
     rules::Rule,
 };
@@ -330,7 +330,11 @@ impl Core {
         self.roll_back_now(now, ticket);
         let names = Arc::clone(&self.settings);
         let needed = self.needed;
-        let limit = self.settings.max_ttl + self.settings.margin;
+        // A whole quarantine, and the handshake that ends it.
+        let longest = self.fleet().max_ttl().max(self.settings.max_ttl);
+        let limit = Duration::from_millis(quarantine(longest, self.settings.margin))
+            + QUARANTINE_REST
+            + self.settings.node_timeout;
         let max_ttl = self.settings.max_ttl;
         let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else { return };
         let Phase::Asking(attempt) = &acquisition.phase else { return };
