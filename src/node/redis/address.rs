@@ -156,7 +156,8 @@ impl Address {
     fn new(info: &ConnectionInfo) -> Result<Self, String> {
         let endpoint = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Endpoint::Tcp {
-                host: host.clone(),
+                // Names are the same in capitals: one server given twice is seen at once.
+                host: host.to_ascii_lowercase(),
                 port: *port,
             },
             #[cfg(feature = "tls-rustls")]
@@ -178,7 +179,7 @@ impl Address {
                 insecure,
                 tls_params: None,
             } => Endpoint::Tls {
-                host: host.clone(),
+                host: host.to_ascii_lowercase(),
                 port: *port,
                 tls: Tls::new(host, *insecure)?,
             },

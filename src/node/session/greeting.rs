@@ -64,7 +64,13 @@ pub(super) fn handshake(step: &mut Step<'_>, witness: Option<&Witness>) -> Resul
 
 /// The handshake was answered by an error.
 pub(super) fn failed(why: &str) -> Standing {
-    Standing::Refused(format!("it answered the handshake with an error: {why}"))
+    // The server's words for what its ACL does not permit to a script, or to anybody.
+    let acl = ["can't run this command", "can't access", "No permissions", "NOPERM"];
+    let advice = match acl.iter().any(|words| why.contains(words)) {
+        true => "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER",
+        false => "",
+    };
+    Standing::Refused(format!("it answered the handshake with an error: {why}{advice}"))
 }
 
 /// May the node vote? And what was read of it.
