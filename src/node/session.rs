@@ -94,6 +94,8 @@ struct Sent {
     batch: Arc<Batch>,
     what: What,
     at: Tick,
+    /// It is sent for the second time.
+    again: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -386,10 +388,14 @@ impl Session {
     // ---- inside ---------------------------------------------------------------------------
 
     fn voted(&mut self, step: &mut Step<'_>, ticket: Ticket, sent: &Sent, answer: Answer) {
-        // An ACQUIRE is not sent again here: it would pass its own RELEASE.
-        let again = answer == Err(Fault::NoScript) && !step.settings.rules.hold(Rule::AcquireOnce);
-        if again && sent.is_acquire() {
-            return self.send(step, Arc::clone(&sent.batch), sent.what);
+        // An ACQUIRE is not sent again: it would pass its own RELEASE. The others may.
+        let harmless = !sent.is_acquire() || !step.settings.rules.hold(Rule::AcquireOnce);
+        if answer == Err(Fault::NoScript) && harmless && !sent.again {
+            self.send(step, Arc::clone(&sent.batch), sent.what);
+            if let Some(again) = self.inflight.back_mut() {
+                again.again = true;
+            }
+            return;
         }
         let answer = answer.map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
@@ -507,7 +513,7 @@ impl Session {
     }
 
     fn send(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
-        self.inflight.push_back(Sent { batch: Arc::clone(&batch), what, at: step.now });
+        self.inflight.push_back(Sent { batch: Arc::clone(&batch), what, at: step.now, again: false });
         step.effects.push_back(Effect::Send(self.node, batch));
     }
 
