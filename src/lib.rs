@@ -1,4 +1,25 @@
 //! Distributed locks over independent Redis or Valkey masters, with fencing tokens that only grow.
+//!
+//! A client asks N masters at once, each with a short timeout, and holds the lock when a majority
+//! granted it with the same token. Start with [`Quorum::connect`] and [`Quorum::mutex`]; hand
+//! [`Lease::token`] to whatever the lock protects, and let that refuse an older one
+//! ([`fence`]). What is promised, and under which assumptions, is in `docs::guarantees`.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+//! use quorate::{Quorum, fence::Gate};
+//!
+//! let quorum = Quorum::in_memory(5); // in production: Quorum::connect(["redis://…", …]).await?
+//! let invoices = Gate::new();        // in production: the store checks the token
+//!
+//! let lease = quorum.mutex("invoice:42").lock().await?;
+//! invoices.admit("invoice:42", lease.token()).expect("nobody newer has written");
+//! lease.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Everything that waits may be dropped at any time: nothing stays behind on the nodes for longer
+//! than one ttl. Background work runs on the runtime that connected.
 
 #![cfg_attr(
     test,
@@ -34,19 +55,3 @@ pub use quorum::Quorum;
 pub use redis;
 pub use report::{NodeReport, Report, Silence, Vote};
 pub use token::{FencingToken, NotAToken};
-
-#[cfg(feature = "unstable-node")]
-#[doc(inline)]
-pub use crate::{
-    name::Name,
-    node::{
-        Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Node, Reply,
-        admission::{BootRecord, Handshake, Meeting, Server},
-    },
-    owner::Entry,
-};
-
-/// The README's examples are compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-mod readme {}

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tracing::Instrument;
+
 use crate::{
     Error, Lease, LeaseWatch, Renewal,
     engine::{Engine, Patience, Wish},
@@ -186,7 +188,8 @@ impl Mutex {
                 seen: mutex.seen,
                 reply,
             };
-            mutex.engine.acquire(wish).await
+            let span = tracing::debug_span!("acquire", name = mutex.name, ?patience);
+            mutex.engine.acquire(wish).instrument(span).await
         }
     }
 
