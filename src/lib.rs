@@ -55,3 +55,19 @@ pub use quorum::Quorum;
 pub use redis;
 pub use report::{NodeReport, Report, Silence, Vote};
 pub use token::{FencingToken, NotAToken};
+
+#[cfg(feature = "unstable-node")]
+#[doc(inline)]
+pub use crate::{
+    name::Name,
+    node::{
+        Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Node, Reply,
+        admission::{BootRecord, Handshake, Meeting, Server},
+    },
+    owner::Entry,
+};
+
+/// The README's examples are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
