@@ -29,6 +29,7 @@
 mod ballot;
 mod builder;
 mod clock;
+pub mod docs;
 mod engine;
 mod error;
 pub mod fence;
