@@ -19,10 +19,11 @@ use crate::{
     rules::Rule,
 };
 
-/// A caller of `connect` waits for all nodes this long at most once a majority is there: so that
-/// two addresses of one server are told at once, and a dead node costs little.
+/// A caller of `connect` waits for all nodes this long at most once a majority is there or cannot be:
+/// so that two addresses of one server are told at once, an error knows of every node, and a dead
+/// node costs little.
 const LONGEST_GRACE: Duration = Duration::from_millis(200);
-const SHORTEST_GRACE: Duration = Duration::from_millis(20);
+const SHORTEST_GRACE: Duration = Duration::from_millis(50);
 
 /// What is asked about the quorum as a whole.
 #[derive(Default)]
@@ -150,13 +151,12 @@ impl Core {
         let mut waiting = Vec::new();
         for mut ready in mem::take(&mut self.admin.ready) {
             let told = match &verdict {
-                Some(Err(error)) => Some(Err(error.clone())),
-                Some(Ok(true)) => Some(Ok(())),
-                Some(Ok(false)) => {
+                Some((answer, true)) => Some(answer.clone()),
+                Some((answer, false)) => {
                     let took = now.since(ready.since);
                     let grace = (took * 2).clamp(SHORTEST_GRACE, LONGEST_GRACE);
                     let until = *ready.grace_until.get_or_insert(now.plus(grace));
-                    (until <= now).then_some(Ok(()))
+                    (until <= now).then(|| answer.clone())
                 }
                 None => {
                     ready.grace_until = None;
@@ -172,21 +172,23 @@ impl Core {
         self.admin.ready.append(&mut waiting);
     }
 
-    /// Whether a majority answers, and all were tried; an error if there is no hope.
-    fn readiness(&self, now: Tick) -> Option<Result<bool, Error>> {
+    /// A majority answers, or there is no hope; and whether nothing more can be learnt: all nodes
+    /// were tried.
+    fn readiness(&self, now: Tick) -> Option<(Result<(), Error>, bool)> {
         let states = self.states(now);
         let duplicate = self.sessions().iter().position(|s| s.is_duplicate());
         if let Some((node, NodeState::Refused(why))) =
             duplicate.and_then(|i| Some((self.settings.nodes.get(i)?, states.get(i)?)))
         {
-            return Some(Err(Error::Invalid(format!("{node}: {why}"))));
+            return Some((Err(Error::Invalid(format!("{node}: {why}"))), true));
         }
         let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
         let refused = states.iter().filter(|s| matches!(s, NodeState::Refused(_))).count();
+        let all_tried = self.sessions().iter().all(|s| s.was_tried());
         if states.iter().filter(answers).count() >= self.needed {
-            Some(Ok(self.sessions().iter().all(|s| s.was_tried())))
+            Some((Ok(()), all_tried))
         } else if states.len() - refused < self.needed {
-            Some(Err(Error::NoQuorum(self.state_report(now, "connect"))))
+            Some((Err(Error::NoQuorum(self.state_report(now, "connect"))), all_tried))
         } else {
             None
         }
