@@ -1,0 +1,436 @@
+//! What befalls servers and connections costs those who lock as little as it can: a minority nothing,
+//! a majority one node timeout; and what was granted meanwhile is taken back (protocol §2 and §3).
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use quorate::{Builder, Error, Mutex, NodeState, Quorum, Renewal};
+use support::{Fleet, Kind, Proxy, Server};
+use tokio::time::sleep;
+
+const MAX_TTL: Duration = Duration::from_secs(2);
+const NODE_TIMEOUT: Duration = Duration::from_millis(300);
+/// For what happens at once, on a busy machine too.
+const AT_ONCE: Duration = Duration::from_millis(400);
+/// For what takes a reconnect, or a quarantine.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PREFIX: &str = "quorate";
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder() -> Builder {
+    Quorum::builder()
+        .max_ttl(MAX_TTL)
+        .restart_margin(ms(100))
+        .node_timeout(NODE_TIMEOUT)
+}
+
+async fn connect(fleet: &Fleet) -> Quorum {
+    let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    quorum
+}
+
+async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+async fn all_vote(quorum: &Quorum) {
+    let votes = || {
+        quorum
+            .nodes()
+            .iter()
+            .all(|node| node.state == NodeState::Voting)
+    };
+    wait_until("all nodes vote", votes).await;
+}
+
+fn left_behind(fleet: &Fleet) -> Vec<String> {
+    fleet.leftover_locks_after(AT_ONCE, PREFIX)
+}
+
+// ---- stopped and slow nodes ----------------------------------------------------------------
+
+/// Acquire and release, as often: how long an acquire took, in the middle and at worst.
+async fn measure(mutex: &Mutex, times: usize) -> (Duration, Duration) {
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let start = Instant::now();
+        let lease = mutex.lock().await.unwrap();
+        took.push(start.elapsed());
+        lease.release().await.unwrap();
+    }
+    took.sort();
+    (took[times / 2], took[times - 1])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_minority_slows_nobody() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(5, kind);
+        let quorum = connect(&fleet).await;
+        let mutex = quorum.mutex("a");
+        measure(&mutex, 50).await;
+        let (healthy, _) = measure(&mutex, 200).await;
+        for stopped in 0..2 {
+            fleet[stopped].sigstop();
+            // Also while nobody knows yet that it will not answer.
+            let (median, worst) = measure(&mutex, 200).await;
+            assert!(
+                median < healthy * 3 + ms(1),
+                "{kind:?}: {median:?} instead of {healthy:?}"
+            );
+            assert!(
+                worst < NODE_TIMEOUT,
+                "{kind:?}: somebody waited for it: {worst:?}"
+            );
+        }
+        fleet[0].sigcont();
+        fleet[1].sigcont();
+        all_vote(&quorum).await;
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_minority_slows_nobody() {
+    let fleet = Fleet::start(5, Kind::Valkey);
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let quorum = builder()
+        .nodes(proxies.iter().map(Proxy::url))
+        .connect()
+        .await
+        .unwrap();
+    quorum.bootstrap().await.unwrap();
+    let mutex = quorum.mutex("a");
+    proxies[0].delay(ms(50));
+    proxies[1].delay(ms(100));
+    let (median, _) = measure(&mutex, 100).await;
+    assert!(median < ms(25), "it waits for the slow ones: {median:?}");
+    // The third fastest decides.
+    proxies[2].delay(ms(20));
+    let (median, _) = measure(&mutex, 10).await;
+    assert!(median >= ms(40) && median < ms(90), "{median:?}");
+    proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+    assert_eq!(left_behind(&fleet), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(5, kind);
+        let quorum = connect(&fleet).await;
+        let mut leases = Vec::new();
+        for i in 0..20 {
+            leases.push(quorum.mutex(format!("held {i}")).lock().await.unwrap());
+        }
+        fleet[..3].iter().for_each(Server::sigstop);
+        let start = Instant::now();
+        for lock in [quorum.mutex("a").lock(), quorum.mutex("b").lock()] {
+            let error = lock.await.unwrap_err();
+            assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+        }
+        let took = start.elapsed();
+        assert!(took >= NODE_TIMEOUT - ms(20), "{took:?}");
+        assert!(
+            took < NODE_TIMEOUT + AT_ONCE,
+            "once, not for each: {took:?}"
+        );
+        drop(leases);
+
+        // Beyond the time after which connections are dialled anew.
+        let memory = resident();
+        let (start, mut attempts, mut slow) = (Instant::now(), 0, 0);
+        while start.elapsed() < ms(2_800) {
+            let attempt = Instant::now();
+            let error = quorum
+                .mutex(format!("name {attempts}"))
+                .try_lock()
+                .await
+                .unwrap_err();
+            assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+            attempts += 1;
+            slow += usize::from(attempt.elapsed() > ms(50));
+        }
+        assert!(attempts > 2_000, "{kind:?}: at once? {attempts} in 2.8 s");
+        assert!(
+            slow < attempts / 100,
+            "{kind:?}: {slow} of {attempts} took long"
+        );
+        let grown = resident().saturating_sub(memory);
+        assert!(
+            grown < 8 << 20,
+            "{kind:?}: {grown} bytes after {attempts} attempts"
+        );
+
+        fleet[..3].iter().for_each(Server::sigcont);
+        all_vote(&quorum).await;
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+        assert!(quorum.mutex("a").lock().await.is_ok());
+    }
+}
+
+/// What this process takes in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// A server that is stopped with an unread ACQUIRE grants it when it goes on. Twenty clients each
+/// have one there; some gave up before they dialled anew, some after, some were refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_grant_is_taken_back() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        // Nothing here goes because it expired.
+        let ttl = Duration::from_secs(60);
+        let builder = || builder().max_ttl(ttl).nodes(fleet.urls());
+        let other = builder().connect().await.unwrap();
+        other.bootstrap().await.unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            clients.push(builder().connect().await.unwrap());
+        }
+        for client in &clients {
+            all_vote(client).await;
+        }
+        let taken = other.mutex("taken").ttl(ttl).lock().await.unwrap();
+        fleet[0].sigstop();
+        let mut early = Vec::new();
+        let mut late = Vec::new();
+        for (i, client) in clients.iter().enumerate() {
+            let mutex = client
+                .mutex(format!("{i}"))
+                .ttl(ttl)
+                .renewal(Renewal::off());
+            let lease = mutex.lock().await.unwrap();
+            if i % 2 == 0 {
+                early.push(lease)
+            } else {
+                late.push(lease)
+            }
+            assert!(!matches!(
+                client.mutex("taken").ttl(ttl).try_lock().await,
+                Ok(Some(_))
+            ));
+        }
+        drop(early);
+        // It owes every one of them an answer for longer than 2 s: they dial anew.
+        sleep(ms(2_600)).await;
+        drop(late);
+        drop(taken);
+        sleep(ms(100)).await;
+        fleet[0].sigcont();
+        let left = fleet.leftover_locks_after(Duration::from_secs(4), PREFIX);
+        assert!(left.is_empty(), "{kind:?}: {left:#?}");
+        for client in &clients {
+            all_vote(client).await;
+        }
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+        assert!(other.mutex("1").try_lock().await.unwrap().is_some());
+    }
+}
+
+// ---- restarts ------------------------------------------------------------------------------
+
+/// Z = 1.01 · max_ttl + margin, counted by the clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine() {
+    let quarantine = ms(2_120);
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(5, kind);
+        let quorum = connect(&fleet).await;
+        fleet[4].kill9();
+        let start = Instant::now();
+        fleet[4].start_again();
+        fleet[0].kill9();
+        fleet[1].kill9();
+        let quarantined = || matches!(quorum.nodes()[4].state, NodeState::Quarantined(_));
+        wait_until("the restarted one is met", quarantined).await;
+        let NodeState::Quarantined(left) = quorum.nodes()[4].state else {
+            panic!()
+        };
+        assert!(left <= quarantine && left > ms(1_000), "{left:?}");
+
+        // Two vote, and it would make the third.
+        wait_until("the dead are known", || quorum.health().voting == 2).await;
+        let error = quorum.mutex("a").try_lock().await.unwrap_err();
+        assert!(matches!(error, Error::Quarantined(_)), "{kind:?}: {error}");
+        assert!(error.retry_after().is_some_and(|left| left <= quarantine));
+        let lease = quorum
+            .mutex("a")
+            .lock()
+            .await
+            .unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+        let waited = start.elapsed();
+        assert!(waited >= quarantine, "{kind:?}: it voted after {waited:?}");
+        assert!(
+            waited < quarantine + ms(1_500),
+            "{kind:?}: it did not vote for {waited:?}"
+        );
+        lease.release().await.unwrap();
+    }
+}
+
+// ---- in use --------------------------------------------------------------------------------
+
+/// Four tasks lock and release, and one lease is held, while something happens.
+async fn in_use(quorum: &Quorum, is_refused: impl Fn(&Error) -> bool, happen: impl AsyncFn(usize)) {
+    let kept = quorum.mutex("kept").ttl(ms(1_500)).lock().await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..4)
+        .map(|i| {
+            let (quorum, over) = (quorum.clone(), Arc::clone(&over));
+            tokio::spawn(async move {
+                let (mut done, mut errors) = (0, Vec::new());
+                while !over.load(SeqCst) {
+                    // Two of the names are contended.
+                    let mutex = quorum.mutex(format!("{}", i / 2));
+                    match mutex.run(async |_| tokio::task::yield_now().await).await {
+                        Ok(()) => done += 1,
+                        Err(error) => errors.push(error),
+                    }
+                }
+                (done, errors)
+            })
+        })
+        .collect();
+    for round in 0..12 {
+        happen(round).await;
+        sleep(ms(120)).await;
+        assert!(kept.is_valid(), "round {round}");
+    }
+    over.store(true, SeqCst);
+    let mut all = 0;
+    for task in tasks {
+        let (done, errors) = task.await.unwrap();
+        all += done;
+        let unexpected = errors.iter().find(|error| !is_refused(error));
+        assert!(unexpected.is_none(), "{}", unexpected.unwrap());
+    }
+    assert!(all > 100, "{all}");
+    kept.release().await.unwrap();
+    all_vote(quorum).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_scripts_are_loaded_again() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let quorum = connect(&fleet).await;
+        let flush = || {
+            fleet
+                .iter()
+                .for_each(|server| drop(server.cmd(&["SCRIPT", "FLUSH"])))
+        };
+        let extended = quorum.mutex("extended").lock().await.unwrap();
+        in_use(
+            &quorum,
+            |_| false,
+            async |_| {
+                flush();
+                extended
+                    .extend()
+                    .await
+                    .expect("an extension may be sent again");
+            },
+        )
+        .await;
+        flush();
+        assert!(quorum.inspect("extended").await.unwrap().holder().is_some());
+        flush();
+        assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
+        flush();
+        extended.release().await.unwrap();
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_connection_of_a_minority_is_not_noticed() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let quorum = connect(&fleet).await;
+        in_use(
+            &quorum,
+            |_| false,
+            async |round| {
+                all_vote(&quorum).await;
+                fleet[round % 3].cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+            },
+        )
+        .await;
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_to_all_are_made_again() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let quorum = connect(&fleet).await;
+        in_use(&quorum, Error::is_retryable, async |_| {
+            for server in fleet.iter() {
+                server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+            }
+        })
+        .await;
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+    }
+}
+
+/// Full servers grant nothing and say so; what is held can be kept and freed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_maxmemory_nothing_is_granted_and_everything_freed() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let quorum = connect(&fleet).await;
+        let held = quorum.mutex("held").ttl(ms(900)).lock().await.unwrap();
+        let evicted = quorum.mutex("evicted").lock().await.unwrap();
+        let maxmemory =
+            |server: &Server, bytes| drop(server.cmd(&["CONFIG", "SET", "maxmemory", bytes]));
+
+        maxmemory(&fleet[0], "1");
+        assert!(
+            quorum.mutex("a").try_lock().await.unwrap().is_some(),
+            "a minority is full"
+        );
+        fleet.iter().for_each(|server| maxmemory(server, "1"));
+        for lock in [
+            quorum.mutex("b").lock(),
+            quorum.mutex("c").wait_timeout(ms(300)).lock(),
+        ] {
+            let error = lock.await.unwrap_err();
+            assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("OOM") && text.contains("maxmemory"), "{text}");
+        }
+        sleep(ms(1_500)).await;
+        assert!(held.is_valid(), "{kind:?}: it is renewed");
+        held.extend().await.unwrap();
+        held.release().await.unwrap();
+        assert!(quorum.evict("evicted").await.unwrap());
+        drop(evicted);
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
+        assert_eq!(quorum.health().voting, 3, "full, they still vote");
+
+        fleet.iter().for_each(|server| maxmemory(server, "0"));
+        assert!(quorum.mutex("b").try_lock().await.unwrap().is_some());
+    }
+}
