@@ -1,0 +1,198 @@
+//! The main job on every kind of server and every way to reach one: N masters, one holder, growing
+//! tokens, others told who holds.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use quorate::{Builder, Error, NodeState, Quorum};
+use support::{Fleet, Kind, Server, ServerOptions};
+
+const TTL: Duration = Duration::from_secs(2);
+
+fn builder() -> Builder {
+    Quorum::builder()
+        .max_ttl(TTL)
+        .restart_margin(Duration::from_millis(100))
+}
+
+/// What every deployment does, seen by two clients of it.
+async fn the_main_job(connect: impl AsyncFn(&str) -> Quorum) {
+    let (one, two) = (connect("one").await, connect("two").await);
+    let (ours, theirs) = (one.mutex("invoice:42"), two.mutex("invoice:42"));
+
+    let lease = ours.lock().await.unwrap();
+    assert_eq!(lease.name(), "invoice:42");
+    assert!(lease.is_valid() && lease.validity() <= TTL);
+    assert!(theirs.try_lock().await.unwrap().is_none());
+    assert!(theirs.try_run(async |_| ()).await.unwrap().is_none());
+    assert!(
+        ours.try_lock().await.unwrap().is_none(),
+        "not even by its own client"
+    );
+    assert!(
+        two.mutex("invoice:43").try_lock().await.unwrap().is_some(),
+        "another name"
+    );
+
+    let seen = two.inspect("invoice:42").await.unwrap();
+    let holder = seen.holder().expect("a majority knows");
+    assert_eq!(holder.label, "one");
+    assert!(
+        holder
+            .remaining
+            .is_some_and(|left| left <= TTL && left > Duration::ZERO)
+    );
+    assert_eq!(seen.newest_token(), Some(lease.token()));
+    assert_eq!(seen.nodes.len(), two.nodes().len());
+
+    lease.extend().await.unwrap();
+    let mut last = lease.token();
+    lease.release().await.unwrap();
+    let wait = Duration::from_secs(1);
+    for i in 0..10 {
+        let mutex = if i % 2 == 0 { &theirs } else { &ours };
+        let lease = mutex.clone().wait_timeout(wait).lock().await.unwrap();
+        assert!(lease.token() > last, "{} after {last}", lease.token());
+        last = lease.token();
+        drop(lease);
+    }
+    let token = theirs
+        .clone()
+        .wait_timeout(wait)
+        .run(async |watch| watch.token())
+        .await
+        .unwrap();
+    assert!(token > last);
+
+    let lease = ours.clone().wait_timeout(wait).lock().await.unwrap();
+    assert!(two.evict("invoice:42").await.unwrap());
+    let next = theirs.try_lock().await.unwrap().expect("evicted");
+    assert!(next.token() > lease.token());
+    assert!(
+        matches!(lease.release().await, Err(Error::Lost(_))),
+        "it was not ours any more"
+    );
+    next.release().await.unwrap();
+
+    assert_eq!(one.shutdown().await, [""; 0]);
+    assert!(matches!(ours.lock().await, Err(Error::Closed)));
+    assert!(theirs.try_lock().await.unwrap().is_some(), "others go on");
+}
+
+async fn with_urls(urls: &[String]) {
+    let connect = async |label: &str| {
+        let quorum = builder().label(label).nodes(urls).connect().await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        assert!(
+            quorum
+                .nodes()
+                .iter()
+                .all(|node| node.state == NodeState::Voting)
+        );
+        quorum
+    };
+    the_main_job(connect).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_of_masters_of_each_kind() {
+    for kind in Kind::ALL {
+        for n in [1, 2, 3, 4, 5, 7] {
+            let fleet = Fleet::start(n, kind);
+            with_urls(&fleet.urls()).await;
+            let left = fleet.leftover_locks_after(Duration::from_secs(1), "quorate");
+            assert_eq!(left, [""; 0], "{kind:?}, {n}");
+        }
+    }
+}
+
+/// N - Q masters may be dead, and not one more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_is_enough_and_needed() {
+    for n in 1..=5 {
+        let fleet = Fleet::start(n, Kind::ALL[n % 2]);
+        let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let spare = (n - 1) / 2;
+        assert_eq!(quorum.health().spare, spare);
+        fleet[..spare].iter().for_each(Server::kill9);
+        let lease = quorum.mutex("a").lock().await.unwrap();
+        lease.release().await.unwrap();
+        fleet[spare].kill9();
+        let error = quorum.mutex("a").lock().await.unwrap_err();
+        assert!(matches!(error, Error::NoQuorum(_)), "{n}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn one_kind_beside_the_other_on_a_current_thread() {
+    let (redis, valkey) = (Fleet::start(2, Kind::Redis), Fleet::start(1, Kind::Valkey));
+    with_urls(&[redis.urls(), valkey.urls()].concat()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_unix_socket_password_user_and_database() {
+    for kind in Kind::ALL {
+        let user = "locker on >secret ~quorate:* &quorate:* +@all";
+        let fleet = Fleet::start_with(5, ServerOptions::new(kind).password("word").acl(user));
+        let urls = [
+            fleet[0].unix_url(),
+            fleet[1].url(),
+            fleet[2].url_with("default", "word"),
+            fleet[3].url_with("locker", "secret"),
+            format!("{}/3", fleet[4].url()),
+        ];
+        with_urls(&urls).await;
+        let clients = urls.iter().map(|url| redis::Client::open(&**url).unwrap());
+        let quorum = builder().nodes(clients).connect().await.unwrap();
+        assert!(
+            quorum.mutex("b").try_lock().await.unwrap().is_some(),
+            "as redis::Client"
+        );
+    }
+}
+
+#[tokio::test]
+async fn in_memory() {
+    let nodes: [quorate::MemoryNode; 5] = std::array::from_fn(|_| quorate::MemoryNode::new());
+    let connect = async |label: &str| {
+        let quorum = builder()
+            .label(label)
+            .nodes(&nodes)
+            .connect()
+            .await
+            .unwrap();
+        quorum.bootstrap().await.unwrap();
+        quorum
+    };
+    the_main_job(connect).await;
+}
+
+/// Deployments of different prefixes share nothing, not even where one begins with the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prefixes_share_nothing() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let mut leases = Vec::new();
+    for prefix in ["quorate", "quorate:a", "a", "a:quorate"] {
+        let quorum = builder()
+            .key_prefix(prefix)
+            .nodes(fleet.urls())
+            .connect()
+            .await
+            .unwrap();
+        quorum
+            .bootstrap()
+            .await
+            .unwrap_or_else(|error| panic!("{prefix}: {error}"));
+        leases.push(quorum.mutex("a").try_lock().await.unwrap().expect(prefix));
+    }
+    assert!(leases.iter().all(quorate::Lease::is_valid));
+}
