@@ -142,11 +142,11 @@ pub(crate) struct Args {
     pub(crate) fleet: Fleet,
 
     /// Results as JSON on stdout, errors as JSON on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
 
     /// Say more on stderr: -v what happens to nodes, -vv every operation
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
     pub(crate) verbose: u8,
 }
 

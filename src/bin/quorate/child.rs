@@ -90,15 +90,13 @@ impl Child {
         if self.ended {
             return None;
         }
-        let code = match waitpid(
-            self.pid,
-            Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED),
-        ) {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        let code = match waitpid(self.pid, Some(flags)) {
             Ok(WaitStatus::Exited(_, code)) => u8::try_from(code & 0xff).unwrap_or(SOFTWARE),
             Ok(WaitStatus::Signaled(_, signal, _)) => died_of(signal),
             Ok(WaitStatus::Stopped(_, signal)) => return Some(News::Stopped(signal)),
             Ok(_) | Err(Errno::EINTR) => return None,
-            // A real-time signal has no name here; or it is gone, which nobody but us can cause.
+            // It is gone all the same: a real-time signal, which has no name here.
             Err(_) => SOFTWARE,
         };
         self.ended = true;
@@ -111,9 +109,25 @@ impl Child {
         let _ = killpg(self.pid, signal);
     }
 
+    /// From now on what the command leaves behind is this process's child, so that
+    /// [`is_gone`](Self::is_gone) does not depend on an init that buries the dead: many a container
+    /// has none.
+    pub(crate) fn adopt_orphans(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = nix::sys::prctl::set_child_subreaper(true);
+    }
+
     /// Nothing of it runs any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.ended && killpg(self.pid, None) == Err(Errno::ESRCH)
+        if !self.ended {
+            return false;
+        }
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            if status == WaitStatus::StillAlive {
+                break;
+            }
+        }
+        killpg(self.pid, None) == Err(Errno::ESRCH)
     }
 
     /// It was stopped, so that whoever sits at the terminal expects to be asked for the next

@@ -87,12 +87,12 @@ async fn contenders(
     drop(held);
     let held = carol.mutex(NAME).lock().await?;
     stage
+        .tell("carol", &format!("comes next, with token {}", held.token()))
+        .await;
+    stage
         .tell(
-            "carol",
-            &format!(
-                "comes next, with token {}: every token is greater than all before it",
-                held.token()
-            ),
+            "",
+            "All that counts of a token: it is greater than every one before.",
         )
         .await;
     held.release().await?;
@@ -136,6 +136,8 @@ async fn dying_nodes(
             "Master 3 dies too. Two of five could not outvote three others, so nobody may lock.",
         )
         .await;
+    // So that every run tells it in the same words.
+    until_voting(bob, 2).await;
     match bob.mutex(NAME).try_lock().await {
         Err(Error::NoQuorum(report)) => {
             let text = format!(
@@ -146,7 +148,7 @@ async fn dying_nodes(
             for (number, node) in (1..).zip(report.nodes()) {
                 let said = match &node.vote {
                     Vote::None(silence) => silence.to_string(),
-                    _ => "answers; what it granted is taken back".to_owned(),
+                    _ => "lives, but two are not enough".to_owned(),
                 };
                 stage.detail(&format!("master {number}: {said}")).await;
             }
@@ -219,7 +221,7 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
 }
 
 async fn until_voting(quorum: &Quorum, how_many: usize) {
-    while quorum.health().voting < how_many {
+    while quorum.health().voting != how_many {
         time::sleep(Duration::from_millis(5)).await;
     }
 }

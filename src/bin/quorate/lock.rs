@@ -154,6 +154,7 @@ async fn lost(
     reason: LossReason,
     mut child: Child,
 ) -> Failure {
+    child.adopt_orphans();
     // A loss is announced this long before the end. The last fifth is for the kill.
     let margin = (ttl / 20).max(Duration::from_millis(20));
     let announced = lease.held_for();
