@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use quorate::{Builder, Error, Mutex, NodeState, Quorum, Renewal};
-use support::{Fleet, Kind, Proxy, Server};
+use support::{Fleet, Kind, Proxy, Server, ServerOptions};
 use tokio::time::sleep;
 
 const MAX_TTL: Duration = Duration::from_secs(2);
@@ -295,6 +295,82 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it() {
             "{kind:?}: granted to nobody"
         );
     }
+}
+
+/// An ACQUIRE that is still on its way when its client has dialled anew would arrive after its own
+/// RELEASE: the old connection is ended on the server first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_on_an_older_connection_is_killed_with_it() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let proxy = Proxy::start(&fleet[0]);
+        let ttl = Duration::from_secs(60);
+        let urls = [proxy.url().to_owned(), fleet[1].url(), fleet[2].url()];
+        let builder = || builder().max_ttl(ttl).nodes(&urls);
+        let mut clients = Vec::new();
+        for _ in 0..5 {
+            let client = builder().connect().await.unwrap();
+            client.bootstrap().await.unwrap();
+            all_vote(&client).await;
+            clients.push(client);
+        }
+        // What is sent now arrives in 5 s, what is sent later at once.
+        proxy.delay(Duration::from_secs(5));
+        let mut leases = Vec::new();
+        for (i, client) in clients.iter().enumerate() {
+            let mutex = client
+                .mutex(format!("{i}"))
+                .ttl(ttl)
+                .renewal(Renewal::off());
+            leases.push(mutex.lock().await.unwrap());
+        }
+        let sent = Instant::now();
+        sleep(ms(50)).await;
+        proxy.delay(Duration::ZERO);
+        sleep(ms(500)).await;
+        for client in &clients {
+            all_vote(client).await;
+        }
+        assert!(
+            sent.elapsed() < ms(4_000),
+            "dialled anew in time: {:?}",
+            sent.elapsed()
+        );
+        drop(leases);
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}: not arrived yet");
+        sleep(ms(5_500).saturating_sub(sent.elapsed())).await;
+        assert_eq!(
+            fleet.leftover_locks(PREFIX),
+            [""; 0],
+            "{kind:?}: granted to nobody"
+        );
+    }
+}
+
+/// Without the permission to end connections all works, and `nodes()` says what may be left behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_permits_no_client_kill_is_noted() {
+    let user = "locker on >secret ~quorate:* &quorate:* +@all -client|kill";
+    let fleet = Fleet::start_with(3, ServerOptions::new(Kind::Redis).acl(user));
+    let urls = fleet
+        .iter()
+        .map(|server| server.url_with("locker", "secret"));
+    let quorum = builder().nodes(urls).connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    fleet[0].sigstop();
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    sleep(ms(2_600)).await;
+    fleet[0].sigcont();
+    all_vote(&quorum).await;
+    wait_until("it is noted", || quorum.nodes()[0].note.is_some()).await;
+    let text = quorum.nodes()[0].to_string();
+    assert!(
+        text.contains("CLIENT KILL") && text.contains("one ttl"),
+        "{text}"
+    );
+    assert_eq!(quorum.nodes()[1].note, None);
+    lease.release().await.unwrap();
+    assert_eq!(left_behind(&fleet), [""; 0]);
 }
 
 // ---- restarts ------------------------------------------------------------------------------
