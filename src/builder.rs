@@ -123,13 +123,14 @@ impl Builder {
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     /// A master that restarted is kept out for a little longer than this (protocol §2), so all
-    /// clients have to agree on it.
+    /// clients have to agree on it. The nodes keep the longest they were told; it is never lowered.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.max_ttl = d;
         self
     }
 
-    /// M: added to the time that a restarted master is kept out. Deployment-wide. Default 5 s.
+    /// M: added to the time that a restarted master is kept out. Default 5 s. It is not stored on the
+    /// nodes, so it has to be the same in every client.
     pub fn restart_margin(mut self, d: Duration) -> Self {
         self.margin = d;
         self
@@ -170,13 +171,14 @@ impl Builder {
     }
 
     /// Starts to dial and returns at once: only bad settings fail. Has to be called within a tokio
-    /// runtime, as the background work runs there; without one every call answers `Closed`.
+    /// runtime with I/O and time enabled, as the background work runs there; without a runtime every
+    /// call answers `Closed`.
     ///
     /// # Errors
     /// `Invalid`.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         let settings_of = self.check()?;
-        let Self { nodes, dial_timeout, prefix, max_ttl, connect_timeout, shutdown_timeout, .. } = self;
+        let Self { nodes, dial_timeout, prefix, connect_timeout, shutdown_timeout, .. } = self;
         let keys = Arc::new(Keys::new(&prefix));
         let mut embedded = true;
         let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
@@ -201,7 +203,7 @@ impl Builder {
                 "an even number of masters survives no more failures than one fewer would"
             );
         }
-        let limits = Limits { max_ttl, connect_timeout, shutdown_timeout };
+        let limits = Limits { max_ttl: settings.max_ttl, connect_timeout, shutdown_timeout };
         Ok(start(settings, fleet, embedded, limits))
     }
 

@@ -3,7 +3,7 @@
 //! A client asks N masters at once, each with a short timeout, and holds the lock when a majority
 //! granted it with the same token. Start with [`Quorum::connect`] and [`Quorum::mutex`]; hand
 //! [`Lease::token`] to whatever the lock protects, and let that refuse an older one
-//! ([`fence`]). What is promised, and under which assumptions, is in `docs::guarantees`.
+//! ([`fence`]). What is promised, and under which assumptions, is in [`docs::guarantees`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {

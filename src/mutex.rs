@@ -95,7 +95,9 @@ impl Mutex {
     /// `Held` when `wait_timeout` is over; `NoQuorum` when no majority answers: after at most the
     /// node timeout at first, after `wait_timeout` (without one: `max_ttl`) when a majority was
     /// there before; `Quarantined` when a quarantine outlasts `wait_timeout` (without one:
-    /// `max_ttl` and the restart margin); `TooSlow`; `Invalid` for a bad name or setting; `Closed`.
+    /// one whole quarantine); `TooSlow`; `Invalid` for a bad name or setting; `Closed`. An attempt
+    /// under way at the end of a wait is finished, so each bound may be exceeded by a node timeout, or
+    /// two where tokens had to be raised.
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most

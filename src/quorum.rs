@@ -2,6 +2,8 @@
 
 use std::{fmt, future::Future};
 
+use tracing::Instrument;
+
 use crate::{
     Builder, Error, Health, Inspection, IntoNode, Mutex, NodeStatus,
     builder::{self, Limits},
@@ -11,8 +13,8 @@ use crate::{
 
 /// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
 ///
-/// The background work runs on the runtime that connected. When that runtime is gone, every call
-/// answers [`Error::Closed`] at once.
+/// The background work runs on the tokio runtime that connected, which needs its I/O and time
+/// drivers (`enable_all`). When that runtime is gone, every call answers [`Error::Closed`] at once.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), quorate::Error> {
@@ -66,8 +68,8 @@ impl Quorum {
         Mutex::new(self.engine.clone(), name.into(), self.limits.max_ttl)
     }
 
-    /// What every node says about a name: who holds it, for how long, the newest token; or why it
-    /// does not vote.
+    /// What every node that votes says about a name: who holds it, for how long, the newest token;
+    /// or why it does not vote.
     ///
     /// # Errors
     /// `Invalid`, `Closed`. A node that does not answer is part of the answer.
@@ -81,11 +83,12 @@ impl Quorum {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
-            engine.call(|reply| Event::Inspect { name, reply }).await
+            let span = tracing::debug_span!("inspect", %name);
+            engine.call(|reply| Event::Inspect { name, reply }).instrument(span).await
         }
     }
 
-    /// Frees a name everywhere, whoever holds it; whether anybody did. The holder learns of it at
+    /// Frees a name on every node that votes, whoever holds it; whether anybody did. The holder learns of it at
     /// its next renewal, without renewal only when its validity ends: until then two may believe
     /// that they hold the lock, and only the token tells them apart.
     ///
@@ -101,7 +104,8 @@ impl Quorum {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
-            engine.call(|reply| Event::Evict { name, reply }).await
+            let span = tracing::debug_span!("evict", %name);
+            engine.call(|reply| Event::Evict { name, reply }).instrument(span).await
         }
     }
 
@@ -122,8 +126,8 @@ impl Quorum {
     /// lock: a master that restarted empty looks new, and admitting it gives two holders.
     ///
     /// # Errors
-    /// `Invalid` when a condition is not met, saying which; `NoQuorum` when a node did not answer
-    /// within `connect_timeout`; `Closed`.
+    /// `Invalid` when a condition is not met or a node answers with an error, saying which;
+    /// `NoQuorum` when a node did not answer within `connect_timeout`; `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped; it may have happened or not, and can be repeated.
@@ -145,12 +149,16 @@ impl Quorum {
 
     fn bootstrap_as(&self, force: bool) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
-        async move { engine.call(|reply| Event::Bootstrap { within, force, reply }).await }
+        async move {
+            let span = tracing::debug_span!("bootstrap", force);
+            engine.call(|reply| Event::Bootstrap { within, force, reply }).instrument(span).await
+        }
     }
 
     /// Ends this quorum for all clones: new calls and waiters get `Closed`. Waits for held leases to
     /// be dropped and their releases to be confirmed, at most the builder's `shutdown_timeout`; the
-    /// names that are still held then are returned, and left to their ttl.
+    /// names that are still held then are returned, and left to their ttl (their leases are lost:
+    /// `NodesLost`, as nobody renews them any more).
     ///
     /// # Cancel safety
     /// May be dropped: the end goes on in the background.

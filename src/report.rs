@@ -53,7 +53,7 @@ pub enum Vote {
     Confirmed,
     /// The lock is not ours there.
     NotOurs,
-    /// It was asked and the answer was not waited for.
+    /// It votes, and its answer was not needed to decide: it was not asked, or not waited for.
     NotWaitedFor,
     /// It gave no vote.
     None(Silence),
@@ -67,7 +67,7 @@ impl fmt::Display for Vote {
             Self::Held(None) => f.write_str("held by another, with no end"),
             Self::Confirmed => f.write_str("confirmed"),
             Self::NotOurs => f.write_str("not ours there"),
-            Self::NotWaitedFor => f.write_str("not waited for"),
+            Self::NotWaitedFor => f.write_str("votes, its answer was not needed"),
             Self::None(silence) => silence.fmt(f),
         }
     }

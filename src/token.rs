@@ -3,7 +3,9 @@
 use std::{fmt, num::ParseIntError, str::FromStr};
 
 /// A fencing token (protocol §1, §3): strictly greater than every token given out for the same
-/// name before, and below 2^53, so that it survives JSON and JavaScript.
+/// name before, and below 2^53, so that it survives JSON and JavaScript. Where nodes have forgotten
+/// their counters (all restarted, or a week went by) the order rests on wall clocks: see
+/// [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// Hand it to whatever the lock protects, and let that refuse a smaller one
 /// ([`fence::Gate`](crate::fence::Gate)). There is no arithmetic on purpose: a token is compared,

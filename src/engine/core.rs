@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use super::{
@@ -383,9 +384,16 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// The engine's runtime is gone: nobody renews any more. Waiting callers find their channels
-    /// closed.
+    /// The engine ends, or its runtime is gone: nobody renews any more, and no node is reached.
+    /// Waiting callers find their channels closed.
     fn drop(&mut self) {
+        let closed = |id: &Arc<str>| NodeStatus {
+            node: Arc::clone(id),
+            state: NodeState::Unreachable(Duration::ZERO, CLOSED.to_string()),
+            note: None,
+        };
+        let nodes = self.settings.nodes.iter().map(closed).collect();
+        self.engine.status.publish(self.clock.now(), nodes);
         for holding in self.leases.values() {
             holding.shared.lose(LossReason::NodesLost);
         }

@@ -17,6 +17,8 @@ use std::{
 pub use renewal::Renewal;
 pub use watch::LeaseWatch;
 
+use tracing::Instrument;
+
 use self::shared::Shared;
 use crate::{Error, FencingToken, LossReason, Lost, engine::Engine};
 
@@ -56,12 +58,15 @@ impl Lease {
         self.shared.name.as_str()
     }
 
-    /// The fencing token: greater than every token given out for this name before (protocol §3).
+    /// The fencing token: greater than every token given out for this name before (protocol §3). On
+    /// nodes that forgot their counters that rests on wall clocks: no client may be more than the
+    /// restart margin behind the nodes.
     pub fn token(&self) -> FencingToken {
         self.shared.token
     }
 
-    /// What is left by this process's own clock; never beyond `max_hold`. Zero once it is lost.
+    /// What is left by this process's own clock; never beyond `max_hold`. Zero once it is lost, and
+    /// it is lost max(20 ms, ttl / 20) before the time is over: it falls from that margin to zero.
     pub fn validity(&self) -> Duration {
         self.shared.validity()
     }
@@ -79,7 +84,8 @@ impl Lease {
     /// Extends the lease to its full ttl, now, on a majority.
     ///
     /// # Errors
-    /// `Lost` if it is over; `NoQuorum` if no majority answered: then the old validity stands.
+    /// `Lost` if it is over; `NoQuorum` if no majority answered: then the old validity stands;
+    /// `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
@@ -89,7 +95,8 @@ impl Lease {
             if let Some(lost) = shared.lost_now() {
                 return Err(lost.into());
             }
-            engine.extend(id.unwrap_or_default()).await
+            let span = tracing::debug_span!("extend", name = %shared.name);
+            engine.extend(id.unwrap_or_default()).instrument(span).await
         }
     }
 
@@ -138,20 +145,21 @@ impl Lease {
     ///
     /// # Errors
     /// `Lost` when it was over before; `NoQuorum` when too few nodes confirmed: what they hold
-    /// is freed when they answer again, or expires.
+    /// is freed when they answer again, or expires; `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped: the release goes on in the background.
     pub fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let id = self.id.take();
         let lost = self.shared.lost_now();
+        let span = tracing::debug_span!("release", name = %self.shared.name);
         let engine = self.engine.clone();
         self.shared.lose(LossReason::Released);
         // Sent here, not at the first poll: a future that is dropped unpolled has released too.
         let answer = id.map(|id| engine.release(id));
         async move {
             let answer = match answer {
-                Some(answer) => answer.await,
+                Some(answer) => answer.instrument(span).await,
                 None => Ok(()),
             };
             match lost {

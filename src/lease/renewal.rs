@@ -30,7 +30,8 @@ impl Renewal {
         Self { auto: false, ..Self::auto() }
     }
 
-    /// The lease is lost (`MaxHold`) after this long, however healthy. Default: no bound.
+    /// The lease is lost (`MaxHold`) after this long, at least 100 ms, however healthy. Default: no
+    /// bound.
     pub const fn max_hold(mut self, d: Duration) -> Self {
         self.max_hold = Some(d);
         self
@@ -43,7 +44,7 @@ impl Renewal {
     }
 
     /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) is called at
-    /// least this often. Default: not needed.
+    /// least this often, at least 100 ms. Default: not needed.
     pub const fn heartbeat(mut self, d: Duration) -> Self {
         self.heartbeat = Some(d);
         self

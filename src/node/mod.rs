@@ -34,7 +34,8 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// host:port for people; never a password.
     fn id(&self) -> &str;
 
-    /// Opens a connection, ready for its first command. Dropping the future gives up.
+    /// Opens a connection, ready for its first command. Bounds its own time; dropping the future
+    /// gives up.
     fn dial(&self) -> Dial;
 }
 
