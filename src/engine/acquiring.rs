@@ -318,6 +318,7 @@ impl Core {
             asked: attempt.asked,
             held_on: attempt.ballot.holders().collect(),
             gone: Vec::new(),
+            told: false,
         };
         self.leases.insert(ticket, holding);
         self.lease_due(now, ticket);

@@ -32,6 +32,8 @@ pub(super) struct Holding {
     pub(super) held_on: Vec<usize>,
     /// Where an extension found it gone: there it stays gone, as no extension re-creates.
     pub(super) gone: Vec<usize>,
+    /// Its loss was logged.
+    pub(super) told: bool,
 }
 
 impl Holding {
@@ -111,9 +113,10 @@ impl Core {
 
     /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
     fn lost(&mut self, id: u64, reason: LossReason) {
-        let Some(holding) = self.leases.get(&id) else { return };
+        let Some(holding) = self.leases.get_mut(&id) else { return };
         holding.shared.lose(reason);
-        if reason != LossReason::Released {
+        let told = std::mem::replace(&mut holding.told, true);
+        if reason != LossReason::Released && !told {
             tracing::warn!(name = %holding.shared.name, %reason, "a lease is lost");
         }
     }
