@@ -18,7 +18,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 26
 
 demo: ## the whole story on in-process nodes, no server needed
-	cargo run --release --features cli --bin quorate -- demo
+	cargo run --features cli --bin quorate -- demo
 
 servers: ## what the tests need: a redis-server and a Valkey 9, in target/servers
 	tests/install-servers.sh
