@@ -388,15 +388,27 @@ impl Core {
             acquisition.warned = true;
             tracing::warn!(%error, "waiting for a quarantine to end; `bootstrap` admits a brand-new fleet at once");
         }
-        self.rest(now, *acquisition, took, entry, error);
+        self.rest(now, *acquisition, took, refresh, entry, error);
     }
 
-    /// Waits a jittered while before the next attempt, guided by what the nodes said.
-    fn rest(&mut self, now: Tick, mut acquisition: Acquisition, took: Duration, entry: Entry, last: Error) {
+    /// Waits a jittered while before the next attempt, guided by what the nodes said; where they
+    /// were met anew meanwhile (`refresh`), what they said before guides nobody.
+    fn rest(
+        &mut self,
+        now: Tick,
+        mut acquisition: Acquisition,
+        took: Duration,
+        refresh: bool,
+        entry: Entry,
+        last: Error,
+    ) {
+        // A process that stood still meanwhile does not rest for as long as that again.
+        let took = took.min(self.settings.node_timeout);
         acquisition.rest = (acquisition.rest * 2).max(took * 2).clamp(SHORTEST_REST, LONGEST_REST);
         let most = u64::try_from(acquisition.rest.as_micros()).unwrap_or(u64::MAX);
         let jittered = Duration::from_micros(most / 4 + self.chance.up_to(most - most / 4));
         let rest = match (&last, last.retry_after()) {
+            _ if refresh => jittered,
             (Error::Quarantined(_), Some(left)) => left.clamp(SHORTEST_REST, QUARANTINE_REST),
             (_, Some(left)) => jittered.min(left + SHORTEST_REST),
             (Error::NoQuorum(_), None) => jittered.max(took + SHORTEST_REST),

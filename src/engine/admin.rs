@@ -47,11 +47,15 @@ struct Bootstrap {
     deadline: Tick,
     force: bool,
     stage: Stage,
+    /// Only what nodes were asked from here on counts: what was read before may be long over.
+    since: Tick,
+    /// Run and record of every node, as the last round of handshakes read them.
+    met: Vec<(String, String)>,
     reply: Answer<()>,
 }
 
 enum Stage {
-    /// Until every node was met.
+    /// Until every node was met twice, and was the same.
     Meeting,
     /// Is a lock held anywhere?
     Surveying(u64),
@@ -116,7 +120,8 @@ impl Core {
             return;
         }
         let deadline = now.plus(within);
-        self.admin.bootstrap = Some(Bootstrap { deadline, force, stage: Stage::Meeting, reply });
+        let (stage, met) = (Stage::Meeting, Vec::new());
+        self.admin.bootstrap = Some(Bootstrap { deadline, force, stage, since: now, met, reply });
     }
 
     pub(super) fn shutdown(&mut self, now: Tick, within: Duration, reply: oneshot::Sender<Vec<String>>) {
@@ -211,7 +216,7 @@ impl Core {
     fn bootstrap_due(&mut self, now: Tick) {
         let Some(mut bootstrap) = self.admin.bootstrap.take() else { return };
         let step = match bootstrap.stage {
-            Stage::Meeting => self.all_met(now, bootstrap.force),
+            Stage::Meeting => self.all_met(now, &mut bootstrap),
             Stage::Surveying(ticket) => self.all_surveyed(now, ticket, bootstrap.force),
             Stage::Admitting(ticket) => self.all_admitted(now, ticket),
             Stage::Confirming => {
@@ -228,20 +233,35 @@ impl Core {
                     self.bootstrap_due(now);
                 }
             }
-            Ok(Some(_)) => {
+            Ok(Some(stage)) => {
+                self.forget(&stage);
+                self.forget(&bootstrap.stage);
                 let _ = bootstrap.reply.send(Err(Error::NoQuorum(self.state_report(now, "bootstrap"))));
             }
             Ok(None) => drop(bootstrap.reply.send(Ok(()))),
-            Err(why) => drop(bootstrap.reply.send(Err(Error::Invalid(why)))),
+            Err(why) => {
+                self.forget(&bootstrap.stage);
+                let _ = bootstrap.reply.send(Err(Error::Invalid(why)));
+            }
+        }
+    }
+
+    /// Nobody looks at the answers of this stage any more.
+    fn forget(&mut self, stage: &Stage) {
+        if let Stage::Surveying(ticket) | Stage::Admitting(ticket) = stage {
+            self.take(*ticket);
         }
     }
 
     /// Every node has to answer, and none may vote already: one that restarted empty looks new, and
-    /// only its voting neighbours tell.
-    fn all_met(&mut self, now: Tick, force: bool) -> Result<Option<Stage>, String> {
+    /// only its voting neighbours tell. All are met anew, twice: what was read of a neighbour before
+    /// may be from a time when it did not vote yet, and two rounds alike are one view of all nodes.
+    fn all_met(&mut self, now: Tick, bootstrap: &mut Bootstrap) -> Result<Option<Stage>, String> {
+        let force = bootstrap.force;
         let wanted = self.settings.max_ttl;
         let margin = self.settings.margin;
         let (mut ripe, mut low, mut voting) = (0, 0, None);
+        let (mut met, mut stale) = (Vec::new(), Vec::new());
         for (session, node) in self.sessions().iter().zip(&self.settings.nodes) {
             let state = session.state(now, &self.settings);
             let Some(record) = session.record() else {
@@ -258,11 +278,26 @@ impl Core {
                 NodeState::Voting | NodeState::Quarantined(_) => {}
                 _ => return Ok(Some(Stage::Meeting)),
             }
+            met.push((record.run.clone(), record.id.clone()));
+            if record.asked_at < bootstrap.since {
+                stale.push(met.len() - 1);
+            }
             low += usize::from(record.max_ttl < wanted);
             if record.witnessed >= quarantine(record.max_ttl, margin) {
                 ripe += 1;
                 voting.get_or_insert(node);
             }
+        }
+        if stale.is_empty() && met != bootstrap.met {
+            stale.extend(0..met.len());
+            bootstrap.met = met;
+            bootstrap.since = now;
+        }
+        if !stale.is_empty() {
+            for node in stale {
+                self.session(now, node, |session, step| session.meet_again(step));
+            }
+            return Ok(Some(Stage::Meeting));
         }
         let total = self.settings.total();
         if ripe == total && low == 0 {

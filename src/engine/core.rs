@@ -152,8 +152,14 @@ impl Core {
         self.with_session(node, |session, step| session.disconnected(step, why));
     }
 
+    /// The shell took back so many commands; what it was not given yet is not among them.
     pub(crate) fn withdrawn(&mut self, node: usize, commands: usize) {
-        self.with_session(node, |session, step| session.withdrawn(step, commands));
+        let behind = |effect: &Effect| match effect {
+            Effect::Send(to, batch) if *to == node => batch.commands().len(),
+            _ => 0,
+        };
+        let behind = self.effects.iter().map(behind).sum();
+        self.with_session(node, |session, step| session.withdrawn(step, commands, behind));
     }
 
     pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
@@ -207,6 +213,19 @@ impl Core {
         self.leases.is_empty()
             && self.sessions.iter().all(Session::is_idle)
             && !self.tasks.values().any(|task| matches!(task, Task::Releasing(_)))
+    }
+
+    /// What is kept though nothing goes on: for the simulation, all of it zero after quiet time.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 6] {
+        [
+            ("tasks", self.tasks.len()),
+            ("wishes", self.wishes.len()),
+            ("leases", self.leases.len()),
+            ("timers", self.timers.len()),
+            ("early requests", self.early.len()),
+            ("releases", self.sessions.iter().filter(|s| !s.is_idle()).count()),
+        ]
     }
 
     // ---- for the rooms next door ----------------------------------------------------------

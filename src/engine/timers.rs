@@ -53,10 +53,21 @@ impl Timers {
         // nobody is woken for a request that was answered long ago.
         while let Some(Reverse((at, key))) = self.heap.peek() {
             if self.armed.get(key) == Some(at) {
-                return;
+                break;
             }
             self.heap.pop();
         }
+        // Behind one that counts there may be any number that do not.
+        if self.heap.len() > 2 * self.armed.len() + 64 {
+            let armed = &self.armed;
+            self.heap.retain(|Reverse((at, key))| armed.get(key) == Some(at));
+        }
+    }
+
+    /// How many are kept, heard or not.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len().max(self.armed.len())
     }
 
     pub(crate) fn next(&self) -> Option<Tick> {
@@ -94,5 +105,18 @@ mod tests {
         assert_eq!(timers.next(), Some(t(10)));
         timers.cancel(Key::Task(1));
         assert_eq!(timers.next(), Some(t(30)));
+    }
+
+    #[test]
+    fn what_is_cancelled_is_not_kept_behind_what_is_not() {
+        let t = Tick::from_nanos;
+        let mut timers = Timers::default();
+        timers.at(Key::Lease(0), t(1));
+        for lease in 1..10_000 {
+            timers.at(Key::Lease(lease), t(1000 + lease));
+            timers.cancel(Key::Lease(lease));
+        }
+        assert!(timers.len() < 100, "{}", timers.len());
+        assert_eq!(timers.next(), Some(t(1)));
     }
 }

@@ -76,6 +76,9 @@ pub(crate) struct Session {
     next_hello: Option<Tick>,
     witness: Option<Witness>,
     doubtful: Vec<Doubtful>,
+    /// Nobody has said yet which run this connection leads to: what older connections left behind
+    /// is cleaned up once that is known, and nothing is released before.
+    unclean: bool,
     duties: Duties,
     backoff: Duration,
     note: Option<String>,
@@ -125,6 +128,7 @@ impl Session {
             next_hello: None,
             witness: None,
             doubtful: Vec::new(),
+            unclean: true,
             duties: Duties::default(),
             backoff: FIRST_BACKOFF,
             note: None,
@@ -174,7 +178,7 @@ impl Session {
         ticket: Option<Ticket>,
     ) {
         let id = self.duties.add(name.clone(), entry.clone(), until, ticket);
-        if matches!(self.link, Link::Met(_)) {
+        if self.may_release() {
             self.send_release(step, id);
         }
     }
@@ -247,7 +251,7 @@ impl Session {
                     };
                     self.silent_since().plus(limit)
                 });
-                let sends = matches!(self.link, Link::Met(_)) && !self.was_stalled;
+                let sends = self.may_release() && !self.was_stalled;
                 let retry = self.duties.next_retry().filter(|_| sends);
                 [silence, self.next_hello, retry].into_iter().flatten().min()
             }
@@ -286,7 +290,7 @@ impl Session {
         if self.next_hello.is_some_and(|at| at <= step.now) {
             self.hello(step);
         }
-        if matches!(self.link, Link::Met(_)) && !self.was_stalled {
+        if self.may_release() && !self.was_stalled {
             for id in self.duties.due(step.now) {
                 self.send_release(step, id);
             }
@@ -299,6 +303,7 @@ impl Session {
         self.heard_at = step.now;
         self.was_stalled = false;
         self.changed = true;
+        self.unclean = true;
         self.link = Link::Greeting;
         if !step.settings.rules.hold(Rule::HandshakeFirst) && self.witness.is_some() {
             self.link = Link::Met(Standing::Voting);
@@ -337,10 +342,13 @@ impl Session {
         self.go_down(step, &why.0, false);
     }
 
-    /// The shell took back this many commands of which no byte was written.
-    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize) {
+    /// The shell took back this many commands of which no byte was written. `behind`: so many more
+    /// were asked for since, which it has not been given yet.
+    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize, behind: usize) {
+        let end = self.inflight.len().saturating_sub(behind);
+        let mut kept = self.inflight.split_off(end);
         for _ in 0..commands {
-            let Some(sent) = self.inflight.pop_back() else { return };
+            let Some(sent) = self.inflight.pop_back() else { break };
             match sent.what {
                 What::Vote(ticket) => {
                     for command in sent.batch.commands() {
@@ -355,6 +363,7 @@ impl Session {
                 What::Load | What::Kill(_) => {}
             }
         }
+        self.inflight.append(&mut kept);
     }
 
     /// The node answered the oldest unanswered command.
@@ -379,7 +388,7 @@ impl Session {
         match sent.what {
             What::Vote(ticket) => self.voted(step, ticket, &sent, answer),
             What::Release(id) => self.release_answered(step, id, answer),
-            What::Hello => self.met(step, answer),
+            What::Hello => self.met(step, answer, sent.at),
             What::Kill(client) => self.killed(client, &answer),
             What::Load => {}
         }
@@ -445,12 +454,13 @@ impl Session {
         }
     }
 
-    fn met(&mut self, step: &mut Step<'_>, answer: Answer) {
+    fn met(&mut self, step: &mut Step<'_>, answer: Answer, asked_at: Tick) {
         self.changed = true;
-        let first = matches!(self.link, Link::Greeting);
+        let mut run = None;
         let standing = match answer {
             Ok(Reply::Met(meeting)) => {
-                let (standing, witness) = greeting::judge(step, self.node, *meeting);
+                run = Some(meeting.server.run.clone());
+                let (standing, witness) = greeting::judge(step, self.node, *meeting, asked_at);
                 if witness.is_some() {
                     self.witness = witness;
                 }
@@ -471,22 +481,29 @@ impl Session {
         let again = matches!(standing, Standing::Changed);
         self.link = Link::Met(standing);
         self.next_hello = Some(step.now.plus(wait).plus(jitter));
-        if first {
-            self.backoff = FIRST_BACKOFF;
-            self.clean_up(step);
+        self.backoff = FIRST_BACKOFF;
+        if let Some(run) = run
+            && std::mem::take(&mut self.unclean)
+        {
+            self.clean_up(step, &run);
         }
         if again {
             self.hello(step);
         }
     }
 
+    /// Whether a RELEASE may travel: the handshake was read, and it said which run this is.
+    fn may_release(&self) -> bool {
+        matches!(self.link, Link::Met(_)) && !self.unclean
+    }
+
     /// On a new connection whose handshake is read: ends older connections that may still carry an
-    /// ACQUIRE, then frees what is to be freed.
-    fn clean_up(&mut self, step: &mut Step<'_>) {
-        let run = self.witness.as_ref().map(|w| w.run.clone()).unwrap_or_default();
+    /// ACQUIRE, then frees what is to be freed. An error is no handshake: it does not say which run
+    /// this is, and the one that was read before may be gone.
+    fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
         // Connection ids start again with the server: in another run the id is a stranger's.
         if step.settings.rules.hold(Rule::KillSameRunOnly) {
-            self.doubtful.retain(|d| super::admission::same_run(&d.run, &run));
+            self.doubtful.retain(|d| super::admission::same_run(&d.run, run));
         }
         let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
         for client in clients {

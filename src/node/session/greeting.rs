@@ -20,6 +20,8 @@ pub(crate) struct Witness {
     pub(crate) id: String,
     pub(crate) max_ttl: Duration,
     pub(crate) witnessed: u64,
+    /// When that handshake was sent.
+    pub(crate) asked_at: Tick,
     read_at: Tick,
 }
 
@@ -74,7 +76,12 @@ pub(super) fn failed(why: &str) -> Standing {
 }
 
 /// May the node vote? And what was read of it.
-pub(super) fn judge(step: &mut Step<'_>, node: usize, meeting: Meeting) -> (Standing, Option<Witness>) {
+pub(super) fn judge(
+    step: &mut Step<'_>,
+    node: usize,
+    meeting: Meeting,
+    asked_at: Tick,
+) -> (Standing, Option<Witness>) {
     let refuse = |why: String| (Standing::Refused(why), None);
     if let Err(why) = fit(step, &meeting) {
         return refuse(why);
@@ -108,6 +115,7 @@ pub(super) fn judge(step: &mut Step<'_>, node: usize, meeting: Meeting) -> (Stan
         id: record.id,
         max_ttl: record.max_ttl,
         witnessed: record.witnessed,
+        asked_at,
         read_at: step.now,
     };
     if step.settings.max_ttl > record.max_ttl {

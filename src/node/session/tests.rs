@@ -201,7 +201,7 @@ fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
     assert_eq!(world.acquire(3), Err(Silence::Stalled));
     assert!(world.effects.iter().any(|e| matches!(e, Effect::Withdraw(0))));
     // The second ACQUIRE and its RELEASE had not left: neither is owed any more.
-    world.step(|session, step| session.withdrawn(step, 2));
+    world.step(|session, step| session.withdrawn(step, 2, 0));
     assert!(world.session.is_idle());
     world.sent();
     world.release(1);
@@ -281,6 +281,38 @@ fn a_release_that_is_due_on_a_stalled_node_does_not_ring_for_ever() {
     assert_eq!(world.acquire(1), Ok(()));
     world.release(1);
     world.pass(Duration::from_millis(500));
-    world.step(|session, step| session.withdrawn(step, 1));
+    world.step(|session, step| session.withdrawn(step, 1, 0));
     world.pass(Duration::from_millis(100));
+}
+
+#[test]
+fn a_handshake_that_fails_does_not_say_which_run_this_is() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.release(2);
+    assert_eq!(kinds(&world.sent()), ["hello"], "7 may be a stranger's by now");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    world.meet("bbbb/00000000/-1", 0);
+    assert_eq!(kinds(&world.sent()), ["release", "release"]);
+}
+
+#[test]
+fn what_is_taken_back_is_what_the_shell_had_been_given() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    assert_eq!(world.acquire(2), Ok(()));
+    world.release(3);
+    // The second ACQUIRE had not left, and the shell does not have the RELEASE yet.
+    world.step(|session, step| session.withdrawn(step, 1, 1));
+    world.answer(Ok(Reply::Granted(5)));
+    world.answer(Ok(Reply::Released(false)));
+    let heard: Vec<_> = world.heard.drain(..).map(|h| (h.ticket, h.answer)).collect();
+    let granted = (1, Ok(Reply::Granted(5)));
+    assert_eq!(heard, [(2, Err(Silence::Stalled)), granted, (3, Ok(Reply::Released(false)))]);
 }
