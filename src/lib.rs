@@ -42,6 +42,8 @@ mod quorum;
 mod report;
 mod rules;
 mod settings;
+#[cfg(any(test, feature = "test-util"))]
+pub mod testing;
 mod token;
 
 pub use builder::Builder;

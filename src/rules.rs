@@ -62,32 +62,64 @@ pub enum Rule {
     NoEviction,
 }
 
+#[cfg(any(test, feature = "test-util"))]
+impl Rule {
+    /// Every rule.
+    pub const EVERY: [Self; 25] = [
+        Self::EqualTokens,
+        Self::ExactAck,
+        Self::ValidityAfterVote,
+        Self::FreshOwner,
+        Self::ExtendInTime,
+        Self::NeverShorten,
+        Self::NeverRecreate,
+        Self::Guard,
+        Self::RunAndRecord,
+        Self::WitnessedByClients,
+        Self::HandshakeFirst,
+        Self::ReleaseEverywhere,
+        Self::BootstrapOnlyNew,
+        Self::ProposalCapped,
+        Self::NumericCounters,
+        Self::AllDigits,
+        Self::RotateByAge,
+        Self::AcquireOnce,
+        Self::DeleteFirst,
+        Self::ReleaseUntilAnswered,
+        Self::ErrorIsNoAnswer,
+        Self::KillSameRunOnly,
+        Self::OneServerOneVote,
+        Self::SameFleet,
+        Self::NoEviction,
+    ];
+}
+
 /// Which rules are on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     off: u32,
 }
 
 impl Rules {
     /// All of them.
     pub const ALL: Self = Self {
-        #[cfg(feature = "test-util")]
+        #[cfg(any(test, feature = "test-util"))]
         off: 0,
     };
 
     /// All but one.
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     pub const fn without(rule: Rule) -> Self {
         Self { off: 1 << rule as u32 }
     }
 
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) const fn hold(self, rule: Rule) -> bool {
         self.off & (1 << rule as u32) == 0
     }
 
-    #[cfg(not(feature = "test-util"))]
+    #[cfg(not(any(test, feature = "test-util")))]
     pub(crate) const fn hold(self, _: Rule) -> bool {
         true
     }

@@ -1,0 +1,643 @@
+//! What the clients' programs do: they lock, try, hold, extend, release, drop, abandon, and drop
+//! futures, through the very types a user has.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use super::{
+    invariants::{Held, Operation, Violation, answers, progress, refusals},
+    profile::{MS, Start, US},
+    world::{What, World},
+};
+use crate::{
+    Error, Lease, Mutex, Renewal,
+    ballot::{majority::majority, validity::margin},
+    engine::{Engine, Event},
+    name::Name,
+};
+
+type Call<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
+
+/// A call that is not answered yet.
+struct Pending<T> {
+    op: Operation,
+    call: Call<T>,
+    id: u64,
+    bound: Option<u64>,
+    /// For how long its process had stood still when it was made.
+    paused: u64,
+}
+
+enum Stage {
+    Idle,
+    Asking {
+        pending: Pending<Option<Lease>>,
+        ttl: Duration,
+        hold: u64,
+        must: bool,
+    },
+    Holding {
+        lease: Lease,
+        id: u64,
+        until: u64,
+        name: String,
+        must: bool,
+    },
+    Releasing {
+        pending: Pending<()>,
+        must: bool,
+    },
+    Evicting(Pending<bool>),
+    Operating(Pending<()>),
+}
+
+/// One task of a program.
+pub(crate) struct Task {
+    mutexes: Vec<Mutex>,
+    stage: Stage,
+    extending: Vec<Pending<()>>,
+    timer: u64,
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Task {
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle) && self.extending.is_empty()
+    }
+
+    fn is_pending(&self, call: u64) -> Option<(&Operation, Option<u64>, u64)> {
+        fn of<T>(p: &Pending<T>) -> (u64, &Operation, Option<u64>, u64) {
+            (p.id, &p.op, p.bound, p.paused)
+        }
+        let stage = match &self.stage {
+            Stage::Asking { pending, .. } => Some(of(pending)),
+            Stage::Releasing { pending, .. } | Stage::Operating(pending) => Some(of(pending)),
+            Stage::Evicting(pending) => Some(of(pending)),
+            Stage::Idle | Stage::Holding { .. } => None,
+        };
+        let all = stage.into_iter().chain(self.extending.iter().map(of));
+        all.into_iter()
+            .find(|(id, ..)| *id == call)
+            .map(|(_, op, bound, paused)| (op, bound, paused))
+    }
+
+    fn waiting(&self) -> Option<&Operation> {
+        match &self.stage {
+            Stage::Idle => self.extending.first().map(|p| &p.op),
+            Stage::Asking { pending, .. } => Some(&pending.op),
+            Stage::Releasing { pending, .. } | Stage::Operating(pending) => Some(&pending.op),
+            Stage::Evicting(pending) => Some(&pending.op),
+            Stage::Holding { .. } => None,
+        }
+    }
+}
+
+fn poll<T>(call: &mut Call<T>) -> Option<Result<T, Error>> {
+    match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+impl World {
+    pub(crate) fn new_task(&mut self, engine: &Engine) -> Task {
+        let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
+        let mutexes = names
+            .map(|name| Mutex::new(engine.clone(), name, self.plan.max_ttl))
+            .collect();
+        Task {
+            mutexes,
+            stage: Stage::Idle,
+            extending: Vec::new(),
+            timer: 0,
+        }
+    }
+
+    pub(crate) fn begin_client(&mut self, c: usize) {
+        self.at(self.now, What::Wake(c, 0));
+        for t in 0..self.clients[c].tasks.len() {
+            let wait = self.dice.range(0, 30 * MS);
+            self.set_timer(c, t, wait);
+        }
+    }
+
+    fn set_timer(&mut self, c: usize, t: usize, wait: u64) {
+        let incarnation = self.clients[c].incarnation;
+        let task = &mut self.clients[c].tasks[t];
+        task.timer += 1;
+        let timer = task.timer;
+        self.at(
+            self.now + wait,
+            What::App {
+                client: c,
+                incarnation,
+                task: t,
+                timer,
+            },
+        );
+    }
+
+    fn operation(&self, c: usize, what: &'static str, name: &str) -> Operation {
+        Operation {
+            client: c,
+            incarnation: self.clients[c].incarnation,
+            what,
+            name: name.to_owned(),
+            token: None,
+            asked_at: self.now,
+            answered_at: None,
+        }
+    }
+
+    fn pending<T>(
+        &mut self,
+        c: usize,
+        t: usize,
+        op: Operation,
+        call: Call<T>,
+        bound: Option<u64>,
+    ) -> Pending<T> {
+        self.last_call += 1;
+        let id = self.last_call;
+        // Clocks slew, alarms ring late.
+        let bound = bound.map(|bound| bound + bound / 100 + 10 * MS);
+        if let Some(bound) = bound {
+            let incarnation = self.clients[c].incarnation;
+            self.at(
+                self.now + bound + US,
+                What::Bound {
+                    client: c,
+                    incarnation,
+                    task: t,
+                    call: id,
+                },
+            );
+        }
+        Pending {
+            op,
+            call,
+            id,
+            bound,
+            paused: self.clients[c].paused,
+        }
+    }
+
+    /// A call should have been answered by now.
+    pub(crate) fn bound(&mut self, c: usize, t: usize, call: u64) -> Held {
+        let paused = self.clients[c].paused;
+        let Some((op, bound, before)) = self.clients[c].tasks[t].is_pending(call) else {
+            return Ok(());
+        };
+        let bound = bound.unwrap_or(u64::MAX);
+        let waited = self.now - op.asked_at;
+        let stood_still = paused - before;
+        let again = (bound + stood_still).saturating_sub(waited);
+        if again > 0 || self.clients[c].paused_until.is_some() {
+            let incarnation = self.clients[c].incarnation;
+            let at = self.now + again + US;
+            let at = at.max(self.clients[c].paused_until.unwrap_or(0) + 5 * MS);
+            self.at(
+                at,
+                What::Bound {
+                    client: c,
+                    incarnation,
+                    task: t,
+                    call,
+                },
+            );
+            return Ok(());
+        }
+        answers::check(op, self.now, stood_still, bound)
+    }
+
+    /// A task's timer.
+    pub(crate) fn app(&mut self, c: usize, t: usize) -> Held {
+        if let Some(until) = self.clients[c].paused_until {
+            let wait = until - self.now + US;
+            self.set_timer(c, t, wait);
+            return Ok(());
+        }
+        self.set_clock(c);
+        match std::mem::replace(&mut self.clients[c].tasks[t].stage, Stage::Idle) {
+            Stage::Idle if self.calm => {}
+            Stage::Idle => self.begin_something(c, t),
+            // Its future is dropped.
+            Stage::Asking { pending, .. } if !self.calm => {
+                self.stats.cancelled += 1;
+                if self.tracing() {
+                    self.trace(format!("c{c}: drops its call: {}", pending.op));
+                }
+                drop(pending);
+                self.rest(c, t);
+            }
+            Stage::Holding {
+                lease,
+                id,
+                until,
+                name,
+                must,
+            } => self.go_on(c, t, lease, id, until, name, must),
+            Stage::Releasing {
+                pending,
+                must: false,
+            } => {
+                drop(pending);
+                self.rest(c, t);
+            }
+            other => self.clients[c].tasks[t].stage = other,
+        }
+        self.run_client(c)
+    }
+
+    fn rest(&mut self, c: usize, t: usize) {
+        let think = self.plan.think;
+        let wait = self.dice.skewed(100 * US, think);
+        self.set_timer(c, t, wait);
+    }
+
+    fn begin_something(&mut self, c: usize, t: usize) {
+        if self.plan.bootstraps && self.dice.percent(12) {
+            return self.bootstrap(c, t);
+        }
+        if self.plan.operators && self.dice.percent(12) {
+            return self.evict(c, t);
+        }
+        let (low, high) = self.plan.ttl;
+        let ttl = Duration::from_millis(self.dice.range(low, high).max(100));
+        let renewal = match self.dice.below(20) {
+            0..=9 => Renewal::auto(),
+            10..=13 => Renewal::off(),
+            14..=16 => Renewal::auto().max_hold(Duration::from_millis(self.dice.range(100, 600))),
+            17..=18 => {
+                Renewal::auto().max_renewals(u32::try_from(self.dice.range(1, 3)).unwrap_or(1))
+            }
+            _ => Renewal::auto().heartbeat(Duration::from_millis(self.dice.range(100, 400))),
+        };
+        let mutexes = self.clients[c].tasks[t].mutexes.len();
+        let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
+        let mut mutex = mutex.ttl(ttl).renewal(renewal);
+        let room = self.plan.max_ttl.saturating_sub(ttl);
+        if self.dice.percent(15) && !room.is_zero() {
+            let most = u64::try_from(room.as_millis()).unwrap_or(0);
+            mutex = mutex.lock_delay(Duration::from_millis(self.dice.range(0, most)));
+        }
+        let hold = self.dice.skewed(MS, nanos(ttl) / 1000 * self.plan.hold);
+        self.lock(c, t, mutex, ttl, hold, false);
+    }
+
+    fn lock(&mut self, c: usize, t: usize, mutex: Mutex, ttl: Duration, hold: u64, must: bool) {
+        let name = format!("{mutex:?}")
+            .split('"')
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned();
+        let one = 2 * nanos(self.plan.node_timeout);
+        let early = nanos(self.plan.node_timeout);
+        let (what, call, bound): (_, Call<Option<Lease>>, _) = match self.dice.below(10) {
+            _ if must => {
+                let call = mutex.wait_timeout(Duration::from_secs(5)).lock();
+                (
+                    "lock (probe)",
+                    Box::pin(async move { call.await.map(Some) }),
+                    Some(6_000 * MS),
+                )
+            }
+            0..=4 => {
+                let call = mutex.lock();
+                ("lock", Box::pin(async move { call.await.map(Some) }), None)
+            }
+            5..=6 => {
+                let wait = Duration::from_millis(self.dice.range(20, 400));
+                let call = mutex.wait_timeout(wait).lock();
+                let bound = early + nanos(wait) + one;
+                (
+                    "lock within",
+                    Box::pin(async move { call.await.map(Some) }),
+                    Some(bound),
+                )
+            }
+            // It may try once more where the nodes were met anew.
+            _ => (
+                "try_lock",
+                Box::pin(mutex.try_lock()),
+                Some(early + 2 * one + 100 * MS),
+            ),
+        };
+        let op = self.operation(c, what, &name);
+        if self.tracing() {
+            self.trace(format!("c{c}: {op}"));
+        }
+        let pending = self.pending(c, t, op, call, bound);
+        self.clients[c].tasks[t].stage = Stage::Asking {
+            pending,
+            ttl,
+            hold,
+            must,
+        };
+        if !must && self.dice.percent(20) {
+            let wait = self.dice.skewed(50 * US, 80 * MS);
+            self.set_timer(c, t, wait);
+        }
+    }
+
+    fn bootstrap(&mut self, c: usize, t: usize) {
+        let within = Duration::from_millis(500);
+        let engine = self.clients[c].engine.clone();
+        let answer = engine.call(|reply| Event::Bootstrap {
+            within,
+            force: false,
+            reply,
+        });
+        let op = self.operation(c, "bootstrap", "");
+        let pending = self.pending(c, t, op, Box::pin(answer), Some(nanos(within)));
+        self.clients[c].tasks[t].stage = Stage::Operating(pending);
+    }
+
+    fn evict(&mut self, c: usize, t: usize) {
+        let name = format!("lock-{}", self.dice.index(self.plan.names));
+        let engine = self.clients[c].engine.clone();
+        let Ok(checked) = Name::new(&name) else {
+            return;
+        };
+        let answer = engine.call(|reply| Event::Evict {
+            name: checked,
+            reply,
+        });
+        let op = self.operation(c, "evict", &name);
+        let bound = 2 * nanos(self.plan.node_timeout);
+        let pending = self.pending(c, t, op, Box::pin(answer), Some(bound));
+        self.clients[c].tasks[t].stage = Stage::Evicting(pending);
+    }
+
+    #[allow(clippy::too_many_arguments)] // the fields of one stage
+    fn go_on(
+        &mut self,
+        c: usize,
+        t: usize,
+        lease: Lease,
+        id: u64,
+        until: u64,
+        name: String,
+        must: bool,
+    ) {
+        lease.beat();
+        let over = !lease.is_valid();
+        if self.now < until && !over {
+            if self.dice.percent(30) {
+                let op = self.operation(c, "extend", &name);
+                let bound = nanos(self.plan.node_timeout);
+                let pending = self.pending(c, t, op, Box::pin(lease.extend()), Some(bound));
+                self.clients[c].tasks[t].extending.push(pending);
+            }
+            self.clients[c].tasks[t].stage = Stage::Holding {
+                lease,
+                id,
+                until,
+                name,
+                must,
+            };
+            let wait = self.dice.range(MS, 60 * MS).min(until - self.now);
+            self.set_timer(c, t, wait);
+            return;
+        }
+        if over {
+            self.stats.lost += 1;
+        }
+        self.checks.give_up(id);
+        match self.dice.below(10) {
+            0..=5 => {
+                let mut op = self.operation(c, "release", &name);
+                op.token = Some(lease.token().as_u64());
+                let bound = nanos(self.plan.node_timeout);
+                let pending = self.pending(c, t, op, Box::pin(lease.release()), Some(bound));
+                self.clients[c].tasks[t].stage = Stage::Releasing { pending, must };
+                if !must && self.dice.percent(30) {
+                    let wait = self.dice.skewed(50 * US, 20 * MS);
+                    self.set_timer(c, t, wait);
+                }
+            }
+            6 if self.plan.abandons && !self.calm => {
+                lease.abandon();
+                self.rest(c, t);
+            }
+            _ => {
+                drop(lease);
+                self.rest(c, t);
+            }
+        }
+    }
+
+    /// Looks at all futures of a client. Whether the core has something to do because of it.
+    pub(crate) fn poll_tasks(&mut self, c: usize) -> Result<bool, Violation> {
+        let mut any = false;
+        for t in 0..self.clients[c].tasks.len() {
+            let mut extending = std::mem::take(&mut self.clients[c].tasks[t].extending);
+            let before = extending.len();
+            extending.retain_mut(|pending| match poll(&mut pending.call) {
+                Some(Ok(())) => {
+                    self.stats.extended += 1;
+                    false
+                }
+                Some(Err(_)) => false,
+                None => true,
+            });
+            any |= extending.len() != before;
+            extending.append(&mut self.clients[c].tasks[t].extending);
+            self.clients[c].tasks[t].extending = extending;
+            any |= self.poll_stage(c, t)?;
+        }
+        Ok(any)
+    }
+
+    fn poll_stage(&mut self, c: usize, t: usize) -> Result<bool, Violation> {
+        let now = self.now;
+        let mut stage = std::mem::replace(&mut self.clients[c].tasks[t].stage, Stage::Idle);
+        match &mut stage {
+            Stage::Idle | Stage::Holding { .. } => {}
+            Stage::Asking {
+                pending,
+                ttl,
+                hold,
+                must,
+            } => match poll(&mut pending.call) {
+                None => {}
+                Some(answer) => {
+                    let mut op = pending.op.clone();
+                    op.answered_at = Some(now);
+                    let (ttl, hold, must) = (*ttl, *hold, *must);
+                    drop(stage);
+                    self.answered(c, t, op, answer, ttl, hold, must)?;
+                    return Ok(true);
+                }
+            },
+            Stage::Releasing { pending, must } => match poll(&mut pending.call) {
+                None => {}
+                Some(answer) => {
+                    self.stats.released += u64::from(answer.is_ok());
+                    if *must {
+                        progress::succeeded(&pending.op, answer.map_err(|e| e.to_string()))?;
+                    }
+                    self.rest(c, t);
+                    return Ok(true);
+                }
+            },
+            Stage::Evicting(pending) => match poll(&mut pending.call) {
+                None => {}
+                Some(answer) => {
+                    if answer.is_ok() {
+                        let name = pending.op.name.clone();
+                        let asked_at = pending.op.asked_at;
+                        self.evicted(&name, asked_at);
+                    }
+                    self.rest(c, t);
+                    return Ok(true);
+                }
+            },
+            Stage::Operating(pending) => match poll(&mut pending.call) {
+                None => {}
+                Some(answer) => {
+                    if self.tracing() {
+                        self.trace(format!("c{c}: {} -> {answer:?}", pending.op));
+                    }
+                    self.stats.bootstrapped += u64::from(answer.is_ok());
+                    self.rest(c, t);
+                    return Ok(true);
+                }
+            },
+        }
+        self.clients[c].tasks[t].stage = stage;
+        Ok(false)
+    }
+
+    /// A lease that was good when the eviction was asked for cannot be prolonged after its answer.
+    fn evicted(&mut self, name: &str, asked_at: u64) {
+        self.stats.evicted += 1;
+        let ttl = self.plan.ttl.1 * MS;
+        let over_by = self.now + ttl + ttl / 50;
+        for lease in &mut self.checks.leases {
+            if lease.op.name == name && lease.op.answered_at.is_some_and(|at| at <= asked_at) {
+                lease.over_by.get_or_insert(over_by);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the fields of one stage
+    fn answered(
+        &mut self,
+        c: usize,
+        t: usize,
+        mut op: Operation,
+        answer: Result<Option<Lease>, Error>,
+        ttl: Duration,
+        hold: u64,
+        must: bool,
+    ) -> Held {
+        let needed = majority(self.clients[c].servers.len());
+        match answer {
+            Ok(Some(lease)) => {
+                self.stats.granted += 1;
+                op.token = Some(lease.token().as_u64());
+                if self.tracing() {
+                    self.trace(format!(
+                        "c{c}: {op} -> granted, good for {:?}",
+                        lease.validity()
+                    ));
+                }
+                let reading = self.clients[c].mono.read(self.now);
+                let margin = nanos(margin(ttl));
+                let good = nanos(lease.validity());
+                let over_at = (reading + good).saturating_sub(margin);
+                let strict = self.plan.exclusion;
+                let id = self.checks.hold(op.clone(), lease.watch(), over_at, margin);
+                self.exclusive(&op.name, Some(id))?;
+                self.checks
+                    .granted(&op, strict, &self.clients[c].entries, needed)?;
+                let until = self.now + hold;
+                let name = op.name;
+                self.clients[c].tasks[t].stage = Stage::Holding {
+                    lease,
+                    id,
+                    until,
+                    name,
+                    must,
+                };
+                let wait = self.dice.range(MS, 60 * MS).min(hold);
+                self.set_timer(c, t, wait);
+            }
+            Ok(None) => {
+                self.stats.refused += 1;
+                refusals::check(&op, self.answered_since(c, &op.name, op.asked_at), needed)?;
+                self.rest(c, t);
+            }
+            Err(error) => {
+                if self.tracing() {
+                    self.trace(format!("c{c}: {op} -> {error}"));
+                }
+                if must {
+                    progress::succeeded(&op, Err(error.to_string()))?;
+                }
+                match &error {
+                    Error::Held(_) => {
+                        self.stats.refused += 1;
+                        refusals::check(
+                            &op,
+                            self.answered_since(c, &op.name, op.asked_at),
+                            needed,
+                        )?;
+                    }
+                    Error::Quarantined(_) => self.stats.quarantined += 1,
+                    Error::TooSlow(_) => self.stats.too_slow += 1,
+                    _ => self.stats.errors += 1,
+                }
+                self.rest(c, t);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn timer_is(&self, c: usize, t: usize, timer: u64) -> bool {
+        self.clients[c].tasks[t].timer == timer
+    }
+
+    // ---- after the faults -----------------------------------------------------------------
+
+    /// Nobody waits any more, and nobody should.
+    pub(crate) fn all_answered(&self) -> Held {
+        for client in &self.clients {
+            if let Some(op) = client.tasks.iter().find_map(Task::waiting) {
+                return progress::answered(op, self.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every client whose configuration is right can lock.
+    pub(crate) fn probe(&mut self) -> Held {
+        for c in 0..self.clients.len() {
+            if !self.plan.clients[c].fit || !self.clients[c].tasks[0].is_idle() {
+                continue;
+            }
+            self.set_clock(c);
+            let engine = self.clients[c].engine.clone();
+            let ttl = Duration::from_millis(self.plan.ttl.1);
+            let mutex = Mutex::new(engine, "probe".into(), self.plan.max_ttl).ttl(ttl);
+            self.lock(c, 0, mutex, ttl, 5 * MS, true);
+            self.run_client(c)?;
+        }
+        Ok(())
+    }
+
+    /// The first bootstrap of a fleet.
+    pub(crate) fn first_bootstrap(&mut self) {
+        if self.plan.start == Start::Bootstrapped {
+            self.bootstrap(0, 0);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the simulation keeps in mind to see a violation.
+
+use std::collections::BTreeMap;
+
+use super::invariants::{
+    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, support::Support,
+    uniqueness::Uniqueness,
+};
+use crate::LeaseWatch;
+
+/// One lease that nobody gave up.
+pub(crate) struct Lease {
+    pub(crate) id: u64,
+    pub(crate) op: Operation,
+    pub(crate) watch: LeaseWatch,
+    pub(crate) seen: Seen,
+    /// A loss is announced so long before the validity ends, ns.
+    pub(crate) margin: u64,
+    /// An operator freed the name: over by then (true time).
+    pub(crate) over_by: Option<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Checks {
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) gates: BTreeMap<String, Gate>,
+    orders: BTreeMap<String, Order>,
+    tokens: BTreeMap<String, Uniqueness>,
+    support: Option<Support>,
+    last_id: u64,
+}
+
+impl Checks {
+    pub(crate) fn new(support: bool) -> Self {
+        Self {
+            support: support.then(Support::default),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn stood(&mut self, node: usize, entry: &str, counter: u64) {
+        if let Some(support) = &mut self.support {
+            support.stood(node, entry, counter);
+        }
+    }
+
+    /// A grant: its token is new, the greatest, and stands on a majority.
+    pub(crate) fn granted(
+        &mut self,
+        op: &Operation,
+        strict: bool,
+        entries: &[String],
+        needed: usize,
+    ) -> Held {
+        self.orders
+            .entry(op.name.clone())
+            .or_default()
+            .granted(op, strict)?;
+        self.tokens
+            .entry(op.name.clone())
+            .or_default()
+            .granted(op)?;
+        match &self.support {
+            Some(support) => support.granted(op, entries, needed),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn hold(
+        &mut self,
+        op: Operation,
+        watch: LeaseWatch,
+        over_at: u64,
+        margin: u64,
+    ) -> u64 {
+        self.last_id += 1;
+        let seen = Seen {
+            over_at,
+            over: false,
+        };
+        self.leases.push(Lease {
+            id: self.last_id,
+            op,
+            watch,
+            seen,
+            margin,
+            over_by: None,
+        });
+        self.last_id
+    }
+
+    /// Released, dropped, abandoned, or its process died.
+    pub(crate) fn give_up(&mut self, id: u64) {
+        self.leases.retain(|lease| lease.id != id);
+    }
+
+    /// No two holders of this name; `just` was granted this instant, good or not: its caller was
+    /// told so.
+    pub(crate) fn exclusive(&self, now: u64, name: &str, just: Option<u64>) -> Held {
+        let of_name = self.leases.iter().filter(|lease| lease.op.name == name);
+        let good = of_name.map(|l| (&l.op, just == Some(l.id) || l.watch.is_valid()));
+        exclusion::check(now, good)
+    }
+}

@@ -1,0 +1,439 @@
+//! One simulated client: the real core, driven as the driver does it, by hand.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    apps::Task,
+    clocks::{Drifting, MOST_PPM},
+    invariants::{Held, eviction, livelock},
+    network::Down,
+    profile::{MS, SECOND, US},
+    world::{What, World},
+};
+use crate::{
+    clock::{Clock, ManualClock, Tick},
+    engine::{Engine, Event, Status, core::Core},
+    node::{Answer, Batch, Command, DialError, Disconnected, session::Effect},
+    owner::{Chance, Label},
+    settings::Settings,
+};
+
+/// One process.
+pub(crate) struct Client {
+    pub(crate) core: Core,
+    pub(crate) engine: Engine,
+    events: UnboundedReceiver<Event>,
+    clock: Arc<ManualClock>,
+    pub(crate) mono: Drifting,
+    /// How far its wall clock is off, µs.
+    pub(crate) wall: i64,
+    links: Vec<Link>,
+    pub(crate) servers: Vec<usize>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) incarnation: u64,
+    pub(crate) paused_until: Option<u64>,
+    /// For how long it stood still in all.
+    pub(crate) paused: u64,
+    armed: Option<u64>,
+    wake: u64,
+    /// When each node last answered a vote on a name.
+    answered: BTreeMap<String, Vec<u64>>,
+    /// The entries that it made, where they are looked at.
+    pub(crate) entries: Vec<String>,
+    /// Servers that it does not reach, and until when.
+    pub(crate) partitions: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Idle,
+    Dialing(usize),
+    Up(usize),
+}
+
+impl World {
+    /// A new process; the first one, or in the place of one that died.
+    pub(crate) fn new_client(&mut self, index: usize, incarnation: u64) -> Client {
+        let plan = self.plan.clients[index].clone();
+        let clock = Arc::new(ManualClock::default());
+        let ppm = self.dice.signed(-MOST_PPM, MOST_PPM);
+        let mono = Drifting::new(self.now, self.dice.range(SECOND, 1000 * SECOND), ppm);
+        let wall = self.dice.signed(plan.wall.0, plan.wall.1) * 1000;
+        clock.set(Tick::from_nanos(mono.read(self.now)), self.wall(wall));
+        let mut names: Vec<Arc<str>> = Vec::new();
+        for server in &plan.servers {
+            let twice = names.len();
+            let name: Arc<str> = format!("s{server}").into();
+            names.push(if names.contains(&name) {
+                format!("s{server}-{twice}").into()
+            } else {
+                name
+            });
+        }
+        let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
+        let status = Arc::new(Status::new(Arc::clone(&shared), &names));
+        let (engine, events) = Engine::new(status, shared);
+        let settings = Settings {
+            nodes: names,
+            node_timeout: self.plan.node_timeout,
+            max_ttl: self.plan.max_ttl,
+            margin: self.plan.margin,
+            label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
+            allow_eviction: false,
+            rules: self.rules,
+        };
+        let core = Core::new(
+            Arc::new(settings),
+            Chance::seeded(self.dice.next()),
+            &engine,
+        );
+        let tasks = (0..self.plan.tasks)
+            .map(|_| self.new_task(&engine))
+            .collect();
+        Client {
+            core,
+            engine,
+            events,
+            clock,
+            mono,
+            wall,
+            links: vec![Link::Idle; plan.servers.len()],
+            partitions: vec![0; self.plan.servers],
+            servers: plan.servers,
+            tasks,
+            incarnation,
+            paused_until: None,
+            paused: 0,
+            armed: None,
+            wake: 0,
+            answered: BTreeMap::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    fn wall(&self, off: i64) -> u64 {
+        (self.plan.base_wall_us + self.now / 1000).saturating_add_signed(off)
+    }
+
+    /// Its clocks show the time they should.
+    pub(crate) fn set_clock(&self, c: usize) {
+        let client = &self.clients[c];
+        client.clock.set(
+            Tick::from_nanos(client.mono.read(self.now)),
+            self.wall(client.wall),
+        );
+    }
+
+    /// The process does all there is to do, in the driver's order, and looks at its leases.
+    pub(crate) fn run_client(&mut self, c: usize) -> Held {
+        if self.clients[c].paused_until.is_some() {
+            return Ok(());
+        }
+        self.set_clock(c);
+        // What the tasks began since.
+        self.poll_tasks(c)?;
+        loop {
+            self.drive(c)?;
+            if !self.poll_tasks(c)? {
+                break;
+            }
+        }
+        self.observe(c)?;
+        self.arm(c);
+        Ok(())
+    }
+
+    fn drive(&mut self, c: usize) -> Held {
+        let mut ticks = 0;
+        loop {
+            let mut busy = false;
+            while let Ok(event) = self.clients[c].events.try_recv() {
+                self.clients[c].core.event(event);
+                busy = true;
+            }
+            busy |= self.carry_out(c);
+            busy |= self.poll_links(c)?;
+            let client = &mut self.clients[c];
+            let due = client
+                .core
+                .next_tick()
+                .is_some_and(|at| at <= client.clock.now());
+            if due {
+                client.core.tick();
+                ticks = if busy { 0 } else { ticks + 1 };
+                livelock::check(c, ticks)?;
+            }
+            busy |= due;
+            busy |= self.carry_out(c);
+            if !busy {
+                return Ok(());
+            }
+        }
+    }
+
+    fn carry_out(&mut self, c: usize) -> bool {
+        let mut any = false;
+        while let Some(effect) = self.clients[c].core.next_effect() {
+            any = true;
+            match effect {
+                Effect::Dial(node) => {
+                    let id = self.dial(c, node);
+                    self.clients[c].links[node] = Link::Dialing(id);
+                }
+                Effect::Close(node) => self.leave(c, node),
+                Effect::Send(node, batch) => {
+                    if let Link::Up(id) = self.clients[c].links[node] {
+                        if self.plan.support {
+                            self.note_entries(c, &batch);
+                        }
+                        self.send(id, batch);
+                    }
+                }
+                Effect::Withdraw(node) => {
+                    if let Link::Up(id) = self.clients[c].links[node] {
+                        let commands = self.withdraw(id);
+                        self.stats.withdrawn += commands as u64;
+                        self.clients[c].core.withdrawn(node, commands);
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    fn leave(&mut self, c: usize, node: usize) {
+        if let Link::Up(id) | Link::Dialing(id) = self.clients[c].links[node] {
+            self.client_closes(id);
+        }
+        self.clients[c].links[node] = Link::Idle;
+    }
+
+    fn poll_links(&mut self, c: usize) -> Result<bool, super::invariants::Violation> {
+        let mut any = false;
+        for node in 0..self.clients[c].links.len() {
+            while let Link::Dialing(id) | Link::Up(id) = self.clients[c].links[node] {
+                let Some(down) = self.next_down(id) else {
+                    break;
+                };
+                any = true;
+                match down {
+                    Down::Connected(client_id) => {
+                        self.clients[c].links[node] = Link::Up(id);
+                        self.clients[c].core.connected(node, client_id);
+                    }
+                    Down::Refused => {
+                        self.clients[c].links[node] = Link::Idle;
+                        let why = DialError::Unreachable("connection refused".into());
+                        self.clients[c].core.dial_failed(node, &why);
+                    }
+                    Down::Closed => {
+                        let dialing = self.clients[c].links[node] == Link::Dialing(id);
+                        self.client_closes(id);
+                        self.clients[c].links[node] = Link::Idle;
+                        if dialing {
+                            let why = DialError::Unreachable("closed".into());
+                            self.clients[c].core.dial_failed(node, &why);
+                        } else {
+                            self.clients[c]
+                                .core
+                                .disconnected(node, &Disconnected("closed".into()));
+                        }
+                    }
+                    Down::Answer(answer, vote) => {
+                        self.note_answer(c, node, &answer, vote.as_deref());
+                        self.clients[c].core.answered(node, answer);
+                    }
+                }
+                // What it says now may have to be obeyed before the next answer is read.
+                self.carry_out(c);
+            }
+        }
+        Ok(any)
+    }
+
+    pub(crate) fn dial_times_out(&mut self, id: usize) -> Held {
+        let (c, node) = (self.connections[id].client, self.connections[id].node);
+        let gone = self.connections[id].incarnation != self.clients[c].incarnation;
+        if gone || self.clients[c].links[node] != Link::Dialing(id) {
+            return Ok(());
+        }
+        if let Some(until) = self.clients[c].paused_until {
+            self.at(until, What::DialTimeout(id));
+            return Ok(());
+        }
+        self.set_clock(c);
+        self.leave(c, node);
+        let why = DialError::Unreachable("no answer in time".into());
+        self.clients[c].core.dial_failed(node, &why);
+        self.run_client(c)
+    }
+
+    /// Something arrived for its process.
+    pub(crate) fn deliver(&mut self, id: usize) -> Held {
+        let (c, wanted) = (self.connections[id].client, self.connections[id].wanted);
+        if !wanted || self.connections[id].incarnation != self.clients[c].incarnation {
+            return Ok(());
+        }
+        self.run_client(c)
+    }
+
+    pub(crate) fn wake(&mut self, c: usize, wake: u64) -> Held {
+        if self.clients[c].wake != wake {
+            return Ok(());
+        }
+        self.clients[c].armed = None;
+        self.run_client(c)
+    }
+
+    /// Sets the alarm. It may ring late, and it may ring for nothing.
+    fn arm(&mut self, c: usize) {
+        let client = &self.clients[c];
+        let Some(tick) = client.core.next_tick() else {
+            return;
+        };
+        let at = client.mono.when(tick.nanos()).max(self.now);
+        if client
+            .armed
+            .is_some_and(|armed| armed <= at && armed >= self.now)
+        {
+            return;
+        }
+        let late = if self.dice.percent(3) {
+            self.dice.range(0, 3 * MS)
+        } else {
+            self.dice.range(0, 100 * US)
+        };
+        let client = &mut self.clients[c];
+        client.armed = Some(at);
+        client.wake += 1;
+        let wake = client.wake;
+        self.at(at + late, What::Wake(c, wake));
+    }
+
+    fn note_entries(&mut self, c: usize, batch: &Batch) {
+        for command in batch.commands() {
+            if let Command::Acquire { entry, .. } = command {
+                self.clients[c].entries.push(entry.as_str().to_owned());
+            }
+        }
+    }
+
+    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, vote: Option<&Batch>) {
+        let (Ok(_), Some(batch)) = (answer, vote) else {
+            return;
+        };
+        for command in batch.commands() {
+            if let Command::Acquire { name, .. } | Command::Raise { name, .. } = command {
+                let nodes = self.clients[c].links.len();
+                let times = self.clients[c]
+                    .answered
+                    .entry(name.as_str().to_owned())
+                    .or_insert_with(|| vec![0; nodes]);
+                times[node] = self.now + 1;
+            }
+        }
+    }
+
+    /// How many nodes answered a vote on this name since then.
+    pub(crate) fn answered_since(&self, c: usize, name: &str, since: u64) -> usize {
+        let times = self.clients[c].answered.get(name);
+        times.map_or(0, |times| times.iter().filter(|at| **at > since).count())
+    }
+
+    /// Looks at all leases of this client, as their holders might.
+    pub(crate) fn observe(&mut self, c: usize) -> Held {
+        let (now, incarnation) = (self.now, self.clients[c].incarnation);
+        let reading = self.clients[c].clock.now().nanos();
+        let mut names: Vec<String> = Vec::new();
+        let Self { checks, plan, .. } = self;
+        for lease in &mut checks.leases {
+            if lease.op.client != c || lease.op.incarnation != incarnation {
+                continue;
+            }
+            let left = u64::try_from(lease.watch.validity().as_nanos()).unwrap_or(u64::MAX);
+            let good = left > 0;
+            let over_at = (reading + left).saturating_sub(lease.margin);
+            lease.seen.observe(&lease.op, reading, good, over_at)?;
+            if good {
+                eviction::check(&lease.op, now, lease.over_by)?;
+                if plan.exclusion {
+                    checks
+                        .gates
+                        .entry(lease.op.name.clone())
+                        .or_default()
+                        .holder_writes(&lease.op)?;
+                }
+                names.push(lease.op.name.clone());
+            }
+        }
+        for name in names {
+            self.exclusive(&name, None)?;
+        }
+        Ok(())
+    }
+
+    /// No two holders of this name now, each by its own clock.
+    pub(crate) fn exclusive(&mut self, name: &str, just: Option<u64>) -> Held {
+        let holders: Vec<usize> = self
+            .checks
+            .leases
+            .iter()
+            .filter(|l| l.op.name == name)
+            .map(|l| l.op.client)
+            .collect();
+        if holders.len() < 2 || !self.plan.exclusion {
+            return Ok(());
+        }
+        for c in holders {
+            self.set_clock(c);
+        }
+        self.checks.exclusive(self.now, name, just)
+    }
+
+    /// Its process stands still until then.
+    pub(crate) fn stop_client(&mut self, c: usize, until: u64) {
+        if self.clients[c].paused_until.is_none() {
+            self.clients[c].paused_until = Some(until);
+            self.clients[c].paused += until - self.now;
+            self.at(until, What::Resume(c, self.clients[c].incarnation));
+        }
+    }
+
+    pub(crate) fn resume_client(&mut self, c: usize) -> Held {
+        self.clients[c].paused_until = None;
+        self.clients[c].armed = None;
+        self.run_client(c)
+    }
+
+    /// Its process dies, and another takes its place.
+    pub(crate) fn crash(&mut self, c: usize) {
+        for node in 0..self.clients[c].links.len() {
+            self.leave(c, node);
+        }
+        let incarnation = self.clients[c].incarnation;
+        self.checks
+            .leases
+            .retain(|l| (l.op.client, l.op.incarnation) != (c, incarnation));
+        let next = self.new_client(c, incarnation + 1);
+        self.clients[c] = next;
+        self.begin_client(c);
+    }
+
+    /// The connection of a client to a node, if it is up.
+    pub(crate) fn link(&self, c: usize, node: usize) -> Option<usize> {
+        match self.clients[c].links[node] {
+            Link::Up(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Until when the two do not reach each other; now, if they do.
+    pub(crate) fn partitioned_until(&self, c: usize, server: usize) -> u64 {
+        self.clients
+            .get(c)
+            .map_or(0, |client| client.partitions[server])
+            .max(self.now)
+    }
+}

@@ -1,0 +1,359 @@
+//! What goes wrong, when, and how it ends.
+
+use super::{
+    invariants::Held,
+    profile::{DAY, Fault, MS, SECOND},
+    world::{Memory, What, World},
+};
+use crate::{
+    name::Name,
+    node::{
+        Command,
+        admission::{guard, quarantine},
+    },
+    owner::Entry,
+};
+
+impl World {
+    /// One fault, of those of the plan.
+    pub(crate) fn inject(&mut self) -> Held {
+        let total: u64 = self.plan.faults.iter().map(|(weight, _)| weight).sum();
+        let mut at = self.dice.below(total);
+        let mut fault = None;
+        for (weight, candidate) in &self.plan.faults {
+            if at < *weight {
+                fault = Some(*candidate);
+                break;
+            }
+            at -= weight;
+        }
+        let Some(fault) = fault else { return Ok(()) };
+        self.stats.faults += 1;
+        let s = self.dice.index(self.servers.len());
+        let c = self.dice.index(self.clients.len());
+        if self.tracing() && !matches!(fault, Fault::Bump | Fault::Shorten) {
+            self.trace(format!("---- {fault:?} (s{s}, c{c})"));
+        }
+        match fault {
+            Fault::Cut => {
+                if let Some(id) = self.random_link(c) {
+                    self.cut(id);
+                }
+            }
+            Fault::Freeze => {
+                if let Some(id) = self.random_link(c) {
+                    let until = self.now + self.stretch();
+                    let clog = self.dice.percent(50);
+                    self.freeze(id, until, clog);
+                }
+            }
+            Fault::Partition => self.partition(c, s),
+            Fault::Pause => self.pause(s),
+            Fault::RestartEmpty => self.restart(s, Memory::Empty, false),
+            Fault::RestartOld => self.restart(s, Memory::Saved, false),
+            Fault::RestartKept => self.restart(s, Memory::Kept, false),
+            Fault::RestartWrongClock => {
+                let memory = [Memory::Empty, Memory::Saved, Memory::Kept][self.dice.index(3)];
+                self.restart(s, memory, true);
+            }
+            Fault::Save => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
+            Fault::Flush => {
+                self.servers[s].store.flush();
+                self.servers[s].counters.forget();
+            }
+            Fault::Demote => self.demote(s),
+            Fault::Errors => {
+                self.servers[s].errors = self.dice.range(100, 1000);
+                let wait = self.dice.skewed(5 * MS, 400 * MS);
+                self.over_in(s, wait);
+            }
+            Fault::OutOfMemory => {
+                self.servers[s].store.set_out_of_memory(true);
+                let minority = self.servers.iter().filter(|s| s.stays_full).count() + 1;
+                if self.plan.stays_full && 2 * minority < self.servers.len() {
+                    self.servers[s].stays_full = true;
+                }
+                let wait = self.dice.skewed(5 * MS, 500 * MS);
+                self.over_in(s, wait);
+            }
+            Fault::ReadOnly => {
+                self.servers[s].store.set_readonly(true);
+                let wait = self.dice.skewed(5 * MS, 300 * MS);
+                self.over_in(s, wait);
+            }
+            Fault::ForgetScripts => self.servers[s].scripts = false,
+            Fault::Stop => {
+                let until = self.now + self.dice.skewed(5 * MS, 1500 * MS);
+                self.stop_client(c, until);
+            }
+            Fault::Crash => self.crash(c),
+            Fault::SetWall => {
+                let (low, high) = self.plan.clients[c].wall;
+                self.clients[c].wall = self.dice.signed(low, high) * 1000;
+            }
+            Fault::Evict => self.evict_a_lock(),
+            Fault::Bump => self.bump(s),
+            Fault::Shorten => self.shorten(s),
+            Fault::Days => {
+                let by = self.dice.range(DAY, 9 * DAY);
+                self.pass(by)?;
+            }
+            Fault::StepBack => self.step_back(s),
+        }
+        Ok(())
+    }
+
+    /// How long something stands still: a moment mostly, longer than a client's patience sometimes.
+    fn stretch(&mut self) -> u64 {
+        if self.dice.percent(15) {
+            self.dice.range(2 * SECOND, 3 * SECOND)
+        } else {
+            self.dice.skewed(5 * MS, 800 * MS)
+        }
+    }
+
+    fn random_link(&mut self, c: usize) -> Option<usize> {
+        let node = self.dice.index(self.clients[c].servers.len());
+        self.link(c, node)
+    }
+
+    fn over_in(&mut self, s: usize, wait: u64) {
+        self.servers[s].fault += 1;
+        let fault = self.servers[s].fault;
+        self.at(self.now + wait, What::Over(s, fault));
+    }
+
+    pub(crate) fn fault_over(&mut self, s: usize, fault: u64) {
+        if self.servers[s].fault == fault {
+            self.recover(s);
+        }
+    }
+
+    /// Nothing is wrong with a running server any more.
+    fn recover(&mut self, s: usize) {
+        let server = &mut self.servers[s];
+        server.errors = 0;
+        server.store.set_readonly(false);
+        if !server.stays_full {
+            server.store.set_out_of_memory(false);
+        }
+        if server.paused {
+            server.paused = false;
+            server.draining = true;
+            self.at(self.now, What::Drain(s));
+        }
+    }
+
+    fn partition(&mut self, c: usize, s: usize) {
+        let until = self.now + self.stretch();
+        self.clients[c].partitions[s] = self.clients[c].partitions[s].max(until);
+        let clog = self.dice.percent(30);
+        for node in 0..self.clients[c].servers.len() {
+            if self.clients[c].servers[node] == s
+                && let Some(id) = self.link(c, node)
+            {
+                self.freeze(id, until, clog);
+            }
+        }
+    }
+
+    fn pause(&mut self, s: usize) {
+        if self.servers[s].up {
+            self.servers[s].paused = true;
+            let wait = self.stretch();
+            self.over_in(s, wait);
+        }
+    }
+
+    fn may_die(&self, s: usize) -> bool {
+        (self.plan.first_mortal..self.plan.first_safe).contains(&s) && self.servers[s].up
+    }
+
+    fn restart(&mut self, s: usize, memory: Memory, wrong_clock: bool) {
+        if !self.may_die(s) {
+            return;
+        }
+        self.stats.restarts += 1;
+        self.servers[s].up = false;
+        self.servers[s].dials.clear();
+        for id in self.servers[s].open.clone() {
+            self.server_closes(id);
+        }
+        if wrong_clock {
+            let now = self.now;
+            let by = self.dice.signed(-4000, 4000) * 1_000_000;
+            let server = &mut self.servers[s];
+            server.wrong += by;
+            server.clock.step(now, by);
+        }
+        let wait = self.dice.skewed(MS, 300 * MS);
+        self.at(self.now + wait, What::Start(s, memory));
+    }
+
+    pub(crate) fn start(&mut self, s: usize, memory: Memory) {
+        if self.servers[s].up {
+            return;
+        }
+        if self.tracing() {
+            self.trace(format!("---- s{s} comes back, memory {memory:?}"));
+        }
+        let keys = match memory {
+            Memory::Empty => None,
+            Memory::Saved => self.servers[s].saved.clone(),
+            Memory::Kept => Some(self.servers[s].store.snapshot()),
+        };
+        self.servers[s].start(s, keys);
+        if self.servers[s].wrong != 0 {
+            // Long before its quarantine can be over: no lease lives on it.
+            let z = quarantine(self.plan.max_ttl, self.plan.margin) * MS;
+            let wait = self.dice.range(0, z / 10 * 9);
+            self.at(self.now + wait, What::Correct(s));
+        }
+    }
+
+    pub(crate) fn correct(&mut self, s: usize) {
+        let now = self.now;
+        if self.tracing() {
+            self.trace(format!("---- s{s} corrects its clock"));
+        }
+        let server = &mut self.servers[s];
+        server.clock.step(now, -server.wrong);
+        server.wrong = 0;
+    }
+
+    /// It follows another master: its data is that one's, or nothing.
+    fn demote(&mut self, s: usize) {
+        if !self.may_die(s) {
+            return;
+        }
+        let peer = (s + 1 + self.dice.index(self.servers.len() - 1)) % self.servers.len();
+        let keys = match self.dice.below(3) {
+            0 => self.servers[peer].store.snapshot(),
+            1 => self.servers[s].saved.clone().unwrap_or_default(),
+            _ => Default::default(),
+        };
+        let server = &mut self.servers[s];
+        if server.store.server_mut().role != "master" {
+            return;
+        }
+        server.store.server_mut().role = "slave".into();
+        server.store.restore(keys);
+        server.counters.forget();
+        let wait = self.dice.skewed(5 * MS, 600 * MS);
+        self.at(self.now + wait, What::Promote(s));
+    }
+
+    pub(crate) fn promote(&mut self, s: usize) {
+        let replid = format!("{:040x}", self.dice.next());
+        let replid: String = replid.chars().rev().collect();
+        let offset = self.dice.range(1, 1_000_000).to_string();
+        let server = &mut self.servers[s];
+        let identity = server.store.server_mut();
+        if identity.role == "master" {
+            return;
+        }
+        identity.role = "master".into();
+        identity.replid2 = replid;
+        identity.second_offset = offset;
+        // As Sentinel does it: every connection is ended. Copied keys let it vote until the next
+        // handshake otherwise, which protocol §2 lists as not seen.
+        for id in server.open.clone() {
+            self.server_closes(id);
+        }
+    }
+
+    /// The evicting server makes room.
+    fn evict_a_lock(&mut self) {
+        let Some(s) = self.plan.evicting else { return };
+        let time = self.servers[s].time(self.now);
+        let Some((name, entry)) = self.some_lock(s) else {
+            return;
+        };
+        let server = &mut self.servers[s];
+        let guard = guard(self.plan.servers, self.plan.max_ttl);
+        let _ = server
+            .store
+            .apply(&Command::Release { name, entry }, &guard, time);
+    }
+
+    fn some_lock(&mut self, s: usize) -> Option<(Name, Entry)> {
+        let server = &self.servers[s];
+        let time = server.time(self.now);
+        let locks: Vec<(Name, Entry)> = server
+            .store
+            .locks(time)
+            .map(|(name, entry, _)| (name.clone(), entry.clone()))
+            .collect();
+        let n = self.dice.index(locks.len());
+        locks.into_iter().nth(n)
+    }
+
+    /// An operator raises a counter, while a lock is held.
+    fn bump(&mut self, s: usize) {
+        let time = self.servers[s].time(self.now);
+        let Some((name, entry)) = self.some_lock(s) else {
+            return;
+        };
+        let guard = guard(self.plan.servers, self.plan.max_ttl);
+        let token = time + self.dice.range(3_000_000, 6_000_000);
+        let raise = Command::Raise { name, entry, token };
+        let _ = self.servers[s].store.apply(&raise, &guard, time);
+    }
+
+    fn shorten(&mut self, s: usize) {
+        let time = self.servers[s].time(self.now);
+        let Some((name, entry)) = self.some_lock(s) else {
+            return;
+        };
+        let guard = guard(self.plan.servers, self.plan.max_ttl);
+        let ttl = std::time::Duration::from_millis(self.dice.range(1, 60));
+        let extend = Command::Extend { name, entry, ttl };
+        let _ = self.servers[s].store.apply(&extend, &guard, time);
+    }
+
+    /// A node on which no lease lives sets its clock back, or right again.
+    fn step_back(&mut self, s: usize) {
+        let now = self.now;
+        let server = &mut self.servers[s];
+        if server.store.locks(server.time(now)).next().is_some() {
+            return;
+        }
+        let by = if server.wrong == 0 {
+            -2_000_000_000
+        } else {
+            -server.wrong
+        };
+        server.wrong += by;
+        server.clock.step(now, by);
+    }
+
+    /// The faults are over.
+    pub(crate) fn heal(&mut self) -> Held {
+        for s in 0..self.servers.len() {
+            self.servers[s].fault += 1;
+            self.recover(s);
+            self.promote(s);
+            if self.servers[s].wrong != 0 && self.servers[s].up {
+                // A clock that is wrong still belongs to a quarantine, or to a node without leases.
+                if self.servers[s]
+                    .store
+                    .locks(self.servers[s].time(self.now))
+                    .next()
+                    .is_none()
+                {
+                    self.correct(s);
+                }
+            }
+        }
+        for client in &mut self.clients {
+            client.partitions.iter_mut().for_each(|at| *at = 0);
+        }
+        self.heal_connections();
+        for c in 0..self.clients.len() {
+            if self.clients[c].paused_until.is_some() {
+                self.resume_client(c)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! A node's counters never go back while its memory is the same, but for names that nobody asked
+//! for in 7 days.
+
+use std::collections::BTreeMap;
+
+use super::{Held, Violation};
+
+const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+
+/// The counters of one memory.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(BTreeMap<String, (u64, u64)>);
+
+impl Counters {
+    /// Seen in a reply at this TIME (µs). A grant counts up.
+    pub(crate) fn seen(
+        &mut self,
+        node: usize,
+        name: &str,
+        counter: u64,
+        time: u64,
+        granted: bool,
+    ) -> Held {
+        let (last, at) = self.0.get(name).copied().unwrap_or((0, time));
+        let remembered = time.saturating_sub(at) <= WEEK_US;
+        self.0.insert(name.to_owned(), (counter, time));
+        if remembered && (counter < last || granted && counter == last && last > 0) {
+            let what = format!("node {node}: {name:?} was at {last}, and then at {counter}");
+            return Err(Violation::new("counters never go back", what, &[]));
+        }
+        Ok(())
+    }
+
+    /// Another memory.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sees_a_counter_that_goes_back_or_stands_still() {
+        let mut c = Counters::default();
+        assert_eq!(c.seen(0, "a", 7, 10, true), Ok(()));
+        assert_eq!(
+            c.seen(0, "a", 7, 11, false),
+            Ok(()),
+            "a raise to what stands, or a refusal"
+        );
+        assert!(c.seen(0, "a", 7, 11, true).is_err());
+        assert!(c.seen(0, "a", 6, 12, false).is_err());
+        assert_eq!(
+            c.seen(0, "a", 3, 12 + WEEK_US + 1, true),
+            Ok(()),
+            "forgotten after a week"
+        );
+        c.forget();
+        assert_eq!(c.seen(0, "a", 1, 13, true), Ok(()));
+    }
+}

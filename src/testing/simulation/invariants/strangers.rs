@@ -1,0 +1,27 @@
+//! CLIENT KILL ends connections of one's own only.
+
+use super::{Held, Violation};
+
+/// Client and incarnation of who kills, and of whose connection it was.
+pub(crate) fn check(killer: (usize, u64), victim: (usize, u64), id: u64) -> Held {
+    if killer == victim {
+        return Ok(());
+    }
+    let what = format!(
+        "client {}.{} ended connection {id}, which is client {}.{}'s",
+        killer.0, killer.1, victim.0, victim.1
+    );
+    Err(Violation::new("no stranger dies", what, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sees_a_stranger() {
+        assert_eq!(check((1, 0), (1, 0), 7), Ok(()));
+        assert!(check((1, 0), (2, 0), 7).is_err());
+        assert!(check((1, 1), (1, 0), 7).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! The lock on virtual time: real cores and real stores, a simulated network between them, and
+//! everything that may go wrong, decided by one seed.
+//!
+//! A schedule runs several clients against several servers through faults of all kinds, then lets
+//! the faults end and looks whether everybody gets on and nothing is left behind. No runtime, no
+//! wall clock: a seed gives the same schedule on every machine. [`run`] takes the [`Rules`]: with
+//! one of them off the simulation has to find what the trap of protocol §10 says.
+
+mod apps;
+mod checks;
+mod clients;
+mod clocks;
+mod dice;
+mod faults;
+mod invariants;
+mod network;
+mod profile;
+mod server;
+mod world;
+
+use std::fmt;
+
+pub use self::profile::Profile;
+use self::{invariants::Violation, world::World};
+pub use crate::rules::{Rule, Rules};
+
+/// What happened in a schedule, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Schedules.
+    pub schedules: u64,
+    /// Instants at which something happened.
+    pub events: u64,
+    /// Commands that servers obeyed or refused.
+    pub commands: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Restarts of servers.
+    pub restarts: u64,
+    /// Leases.
+    pub granted: u64,
+    /// "Held by another".
+    pub refused: u64,
+    /// Calls that ended because too few nodes answered.
+    pub errors: u64,
+    /// Calls that ended because of a quarantine.
+    pub quarantined: u64,
+    /// Calls that were granted too late.
+    pub too_slow: u64,
+    /// Calls whose future was dropped.
+    pub cancelled: u64,
+    /// Extensions by hand.
+    pub extended: u64,
+    /// Releases that were confirmed.
+    pub released: u64,
+    /// Leases that were over before their holder gave them up.
+    pub lost: u64,
+    /// Raises that a node did.
+    pub raises: u64,
+    /// Commands that the guard refused.
+    pub not_admitted: u64,
+    /// Connections ended by CLIENT KILL.
+    pub kills: u64,
+    /// Commands that were taken back unwritten.
+    pub withdrawn: u64,
+    /// Evictions by operators.
+    pub evicted: u64,
+    /// Bootstraps that succeeded.
+    pub bootstrapped: u64,
+}
+
+impl Stats {
+    /// Adds another's numbers.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            schedules,
+            events,
+            commands,
+            faults,
+            restarts,
+            granted,
+            refused,
+            errors,
+            quarantined,
+            too_slow,
+            cancelled,
+            extended,
+            released,
+            lost,
+            raises,
+            not_admitted,
+            kills,
+            withdrawn,
+            evicted,
+            bootstrapped,
+        } = other;
+        self.schedules += schedules;
+        self.events += events;
+        self.commands += commands;
+        self.faults += faults;
+        self.restarts += restarts;
+        self.granted += granted;
+        self.refused += refused;
+        self.errors += errors;
+        self.quarantined += quarantined;
+        self.too_slow += too_slow;
+        self.cancelled += cancelled;
+        self.extended += extended;
+        self.released += released;
+        self.lost += lost;
+        self.raises += raises;
+        self.not_admitted += not_admitted;
+        self.kills += kills;
+        self.withdrawn += withdrawn;
+        self.evicted += evicted;
+        self.bootstrapped += bootstrapped;
+    }
+}
+
+/// A schedule in which an invariant did not hold. Its `Display` says which, by whom, and how to
+/// replay it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    seed: u64,
+    profile: Profile,
+    rules: Rules,
+    violation: Violation,
+}
+
+impl Failure {
+    /// The invariant that did not hold.
+    pub fn invariant(&self) -> &'static str {
+        self.violation.invariant
+    }
+
+    /// What happened, in one line.
+    pub fn what(&self) -> &str {
+        &self.violation.what
+    }
+
+    /// The one shell line that replays it, with a trace.
+    pub fn replay(&self) -> String {
+        let off = Rule::EVERY.into_iter().find(|rule| !self.rules.hold(*rule));
+        let off = off.map(|rule| format!(":{rule:?}")).unwrap_or_default();
+        format!(
+            "QUORATE_SIM_REPLAY={:?}:{}{off} cargo test --features test-util --test simulation \
+             replay -- --nocapture",
+            self.profile, self.seed
+        )
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.violation.invariant, self.violation.what)?;
+        for operation in &self.violation.operations {
+            writeln!(f, "  {operation}")?;
+        }
+        writeln!(f, "  profile {:?}, seed {}", self.profile, self.seed)?;
+        write!(f, "  replay: {}", self.replay())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs one schedule.
+///
+/// # Errors
+/// The first invariant that did not hold.
+pub fn run(seed: u64, profile: Profile, rules: Rules) -> Result<Stats, Failure> {
+    simulate(seed, profile, rules, false).0
+}
+
+/// Runs one schedule and tells everything that happened.
+pub fn replay(seed: u64, profile: Profile, rules: Rules) -> (Result<Stats, Failure>, Vec<String>) {
+    simulate(seed, profile, rules, true)
+}
+
+fn simulate(
+    seed: u64,
+    profile: Profile,
+    rules: Rules,
+    trace: bool,
+) -> (Result<Stats, Failure>, Vec<String>) {
+    let mut world = World::new(seed, profile, rules, trace);
+    let outcome = world.run();
+    let trace = world.take_trace();
+    let stats = Stats {
+        schedules: 1,
+        ..world.stats
+    };
+    (
+        outcome.map(|()| stats).map_err(|violation| Failure {
+            seed,
+            profile,
+            rules,
+            violation,
+        }),
+        trace,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_schedule() {
+        for profile in Profile::ALL {
+            let (first, second) = (
+                replay(3, profile, Rules::ALL),
+                replay(3, profile, Rules::ALL),
+            );
+            assert_eq!(first.1, second.1, "{profile:?}");
+            assert!(first.1.len() > 100, "{profile:?}: {} lines", first.1.len());
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Connections: two ordered streams of messages with delays, which break, stand still, or deliver
+//! long after the client has given them up.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    invariants::{Held, ms, strangers},
+    profile::{MS, US},
+    world::{What, World},
+};
+use crate::node::{Answer, Batch, Command, Fault, Reply};
+
+const DIAL_TIMEOUT: u64 = 150 * MS;
+
+/// One connection, or one in the making.
+pub(crate) struct Connection {
+    pub(crate) client: usize,
+    pub(crate) incarnation: u64,
+    pub(crate) node: usize,
+    pub(crate) server: usize,
+    pub(crate) client_id: u64,
+    /// To the server: when it arrives, and what.
+    up: VecDeque<(u64, Arc<Batch>)>,
+    last_up: u64,
+    /// Not written yet: the socket takes no more.
+    unwritten: Vec<Arc<Batch>>,
+    /// Arrived: a batch and how far it is done.
+    arrived: VecDeque<(Arc<Batch>, usize)>,
+    down: VecDeque<(u64, Down)>,
+    last_down: u64,
+    /// Nothing passes before.
+    up_frozen: u64,
+    down_frozen: u64,
+    clogged: bool,
+    /// The client still looks at it.
+    pub(crate) wanted: bool,
+    /// Nothing that the client sends gets anywhere any more.
+    cut: bool,
+    /// The server's side is open.
+    open: bool,
+}
+
+/// What arrives at a client.
+pub(crate) enum Down {
+    Connected(u64),
+    Refused,
+    /// With the name it is about, where it is a vote.
+    Answer(Answer, Option<Arc<Batch>>),
+    Closed,
+}
+
+impl World {
+    fn delay(&mut self) -> u64 {
+        let (slow, most) = self.plan.slow;
+        let base = self.dice.skewed(100 * US, 3 * MS);
+        if self.dice.per_mille(slow) {
+            base + self.dice.skewed(0, most)
+        } else {
+            base
+        }
+    }
+
+    pub(crate) fn dial(&mut self, client: usize, node: usize) -> usize {
+        let id = self.connections.len();
+        let server = self.clients[client].servers[node];
+        let frozen = self.partitioned_until(client, server);
+        self.connections.push(Connection {
+            client,
+            incarnation: self.clients[client].incarnation,
+            node,
+            server,
+            client_id: 0,
+            up: VecDeque::new(),
+            last_up: 0,
+            unwritten: Vec::new(),
+            arrived: VecDeque::new(),
+            down: VecDeque::new(),
+            last_down: 0,
+            up_frozen: frozen,
+            down_frozen: frozen,
+            clogged: false,
+            wanted: true,
+            cut: false,
+            open: false,
+        });
+        let at = (self.now + self.delay()).max(frozen);
+        self.at(at, What::Dial(id));
+        self.at(self.now + DIAL_TIMEOUT, What::DialTimeout(id));
+        id
+    }
+
+    /// A greeting arrives at the server.
+    pub(crate) fn dial_arrives(&mut self, id: usize) {
+        let server = &mut self.servers[self.connections[id].server];
+        if !self.connections[id].wanted {
+            return;
+        }
+        if !server.up {
+            self.answer(id, Down::Refused);
+        } else if server.paused || server.draining {
+            server.dials.push(id);
+        } else {
+            self.greet(id);
+        }
+    }
+
+    fn greet(&mut self, id: usize) {
+        let connection = &mut self.connections[id];
+        let server = &mut self.servers[connection.server];
+        server.last_client_id += 1;
+        server.scripts = true;
+        server.open.push(id);
+        connection.client_id = server.last_client_id;
+        connection.open = true;
+        let client_id = connection.client_id;
+        self.answer(id, Down::Connected(client_id));
+    }
+
+    fn answer(&mut self, id: usize, down: Down) {
+        let delay = self.delay();
+        let connection = &mut self.connections[id];
+        let at = (self.now + delay).max(connection.last_down);
+        connection.last_down = at;
+        connection.down.push_back((at, down));
+        let at = at.max(connection.down_frozen);
+        self.at(at, What::Deliver(id));
+    }
+
+    /// What has arrived at the client.
+    pub(crate) fn next_down(&mut self, id: usize) -> Option<Down> {
+        let now = self.now;
+        let connection = &mut self.connections[id];
+        if connection.down_frozen > now || connection.down.front().is_none_or(|(at, _)| *at > now) {
+            return None;
+        }
+        connection.down.pop_front().map(|(_, down)| down)
+    }
+
+    pub(crate) fn send(&mut self, id: usize, batch: Arc<Batch>) {
+        let connection = &mut self.connections[id];
+        if connection.clogged {
+            connection.unwritten.push(batch);
+        } else {
+            self.transmit(id, batch);
+        }
+    }
+
+    fn transmit(&mut self, id: usize, batch: Arc<Batch>) {
+        let delay = self.delay();
+        let connection = &mut self.connections[id];
+        if connection.cut {
+            return;
+        }
+        let at = (self.now + delay).max(connection.last_up);
+        connection.last_up = at;
+        connection.up.push_back((at, batch));
+        let at = at.max(connection.up_frozen);
+        self.at(at, What::Arrive(id));
+    }
+
+    /// Takes back what was not written.
+    pub(crate) fn withdraw(&mut self, id: usize) -> usize {
+        let unwritten = std::mem::take(&mut self.connections[id].unwritten);
+        unwritten.iter().map(|batch| batch.commands().len()).sum()
+    }
+
+    /// Something arrives at the server.
+    pub(crate) fn arrive(&mut self, id: usize) -> Held {
+        let now = self.now;
+        let connection = &mut self.connections[id];
+        if connection.up_frozen > now {
+            return Ok(());
+        }
+        while connection.up.front().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, batch)) = connection.up.pop_front()
+                && connection.open
+            {
+                connection.arrived.push_back((batch, 0));
+            }
+        }
+        while server_is_free(&self.servers[self.connections[id].server]) && self.execute(id)? {}
+        Ok(())
+    }
+
+    /// A server that was paused does one thing of what has piled up, from any of its sockets.
+    pub(crate) fn drain(&mut self, server: usize) -> Held {
+        let state = &self.servers[server];
+        if !state.draining || state.paused || !state.up {
+            return Ok(());
+        }
+        let busy: Vec<usize> = state
+            .open
+            .iter()
+            .copied()
+            .filter(|&id| !self.connections[id].arrived.is_empty())
+            .collect();
+        let dials = state.dials.len();
+        match self.dice.index(busy.len() + dials) {
+            _ if busy.is_empty() && dials == 0 => {
+                self.servers[server].draining = false;
+                return Ok(());
+            }
+            n if n < busy.len() => {
+                self.execute(busy[n])?;
+            }
+            n => {
+                let id = self.servers[server].dials.remove(n - busy.len());
+                self.greet(id);
+            }
+        }
+        let next = self.now + self.dice.skewed(2 * US, 400 * US);
+        self.at(next, What::Drain(server));
+        Ok(())
+    }
+
+    /// The server obeys the next command of this connection. Whether there was one.
+    fn execute(&mut self, id: usize) -> Result<bool, super::invariants::Violation> {
+        let Some((batch, done)) = self.connections[id].arrived.front_mut() else {
+            return Ok(false);
+        };
+        let (batch, index) = (Arc::clone(batch), *done);
+        *done += 1;
+        if *done >= batch.commands().len() {
+            self.connections[id].arrived.pop_front();
+        }
+        let Some(command) = batch.commands().get(index) else {
+            return Ok(true);
+        };
+        let s = self.connections[id].server;
+        let answer = self.obey(id, s, command, &batch)?;
+        self.stats.commands += 1;
+        if self.tracing() {
+            let (client, incarnation) = (
+                self.connections[id].client,
+                self.connections[id].incarnation,
+            );
+            let time = self.servers[s].time(self.now);
+            self.trace(format!(
+                "  s{s} ({time}) c{client}.{incarnation}#{id}: {} -> {}",
+                brief(command),
+                brief_answer(&answer)
+            ));
+        }
+        let vote = matches!(command, Command::Acquire { .. } | Command::Raise { .. });
+        self.answer(id, Down::Answer(answer, vote.then_some(batch)));
+        Ok(true)
+    }
+
+    fn obey(
+        &mut self,
+        id: usize,
+        s: usize,
+        command: &Command,
+        batch: &Arc<Batch>,
+    ) -> Result<Answer, super::invariants::Violation> {
+        let errors = self.servers[s].errors;
+        if errors > 0 && self.dice.per_mille(errors) {
+            let text = "BUSY Redis is busy running a script.";
+            return Ok(Err(Fault::Error(text.into())));
+        }
+        match command {
+            Command::Disconnect { client } => {
+                return self
+                    .kill(id, s, *client)
+                    .map(|killed| Ok(Reply::Disconnected(killed)));
+            }
+            Command::LoadScripts => {
+                self.servers[s].scripts = true;
+                return Ok(Ok(Reply::Loaded));
+            }
+            Command::Handshake(_) => {}
+            _ if !self.servers[s].scripts => return Ok(Err(Fault::NoScript)),
+            _ => {}
+        }
+        let now = self.now;
+        let server = &mut self.servers[s];
+        let time = server.time(now);
+        let answer = server.store.apply(command, batch.guard(), time);
+        match (command, &answer) {
+            (Command::Acquire { name, entry, .. }, Ok(Reply::Granted(counter))) => {
+                server
+                    .counters
+                    .seen(s, name.as_str(), *counter, time, true)?;
+                self.checks.stood(s, entry.as_str(), *counter);
+            }
+            (Command::Acquire { name, .. }, Ok(Reply::Held { counter, .. })) => {
+                server
+                    .counters
+                    .seen(s, name.as_str(), *counter, time, false)?;
+            }
+            (Command::Raise { name, entry, .. }, Ok(Reply::Raised(counter))) => {
+                self.stats.raises += 1;
+                server
+                    .counters
+                    .seen(s, name.as_str(), *counter, time, false)?;
+                self.checks.stood(s, entry.as_str(), *counter);
+            }
+            (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    /// CLIENT KILL ID.
+    fn kill(
+        &mut self,
+        killer: usize,
+        s: usize,
+        client_id: u64,
+    ) -> Result<bool, super::invariants::Violation> {
+        let open = self.servers[s].open.iter().copied();
+        let Some(victim) = open
+            .into_iter()
+            .find(|&id| self.connections[id].client_id == client_id)
+        else {
+            return Ok(false);
+        };
+        let who = |c: &Connection| (c.client, c.incarnation);
+        strangers::check(
+            who(&self.connections[killer]),
+            who(&self.connections[victim]),
+            client_id,
+        )?;
+        self.stats.kills += 1;
+        self.server_closes(victim);
+        Ok(true)
+    }
+
+    /// The server ends a connection: what it has not done of it is never done.
+    pub(crate) fn server_closes(&mut self, id: usize) {
+        let connection = &mut self.connections[id];
+        connection.open = false;
+        connection.up.clear();
+        connection.arrived.clear();
+        connection.unwritten.clear();
+        connection.cut = true;
+        let server = connection.server;
+        self.servers[server].open.retain(|&other| other != id);
+        if self.connections[id].wanted {
+            self.answer(id, Down::Closed);
+        }
+    }
+
+    /// The client looks at it no more; what was written still arrives.
+    pub(crate) fn client_closes(&mut self, id: usize) {
+        let connection = &mut self.connections[id];
+        connection.wanted = false;
+        connection.cut = true;
+        connection.unwritten.clear();
+        connection.down.clear();
+    }
+
+    /// It breaks: the client learns of it soon, the server late or never, and what was sent is done
+    /// in part, or late.
+    pub(crate) fn cut(&mut self, id: usize) {
+        let late = self
+            .dice
+            .percent(50)
+            .then(|| self.now + self.dice.skewed(MS, 900 * MS));
+        let (ups, downs) = (
+            self.connections[id].up.len(),
+            self.connections[id].down.len(),
+        );
+        let (keep_up, keep_down) = (self.dice.index(ups + 1), self.dice.index(downs + 1));
+        let connection = &mut self.connections[id];
+        connection.unwritten.clear();
+        connection.cut = true;
+        connection.down.truncate(keep_down);
+        match late {
+            Some(at) => {
+                connection.up_frozen = connection.up_frozen.max(at);
+                let at = connection.up_frozen;
+                self.at(at, What::Arrive(id));
+            }
+            None => connection.up.truncate(keep_up),
+        }
+        let thaw = self.connections[id].down_frozen.min(self.now + 50 * MS);
+        self.connections[id].down_frozen = thaw;
+        self.answer(id, Down::Closed);
+    }
+
+    /// Nothing passes in either direction until then; with `clog`, nothing more is written.
+    pub(crate) fn freeze(&mut self, id: usize, until: u64, clog: bool) {
+        let connection = &mut self.connections[id];
+        connection.up_frozen = connection.up_frozen.max(until);
+        connection.down_frozen = connection.down_frozen.max(until);
+        connection.clogged |= clog;
+        self.at(until, What::Thaw(id));
+    }
+
+    pub(crate) fn thaw(&mut self, id: usize) -> Held {
+        let connection = &mut self.connections[id];
+        if connection.up_frozen > self.now {
+            return Ok(());
+        }
+        connection.clogged = false;
+        for batch in std::mem::take(&mut self.connections[id].unwritten) {
+            self.transmit(id, batch);
+        }
+        self.arrive(id)?;
+        self.at(self.now, What::Deliver(id));
+        Ok(())
+    }
+
+    /// The faults are over.
+    pub(crate) fn heal_connections(&mut self) {
+        for id in 0..self.connections.len() {
+            let connection = &mut self.connections[id];
+            if connection.up_frozen > self.now || connection.down_frozen > self.now {
+                connection.up_frozen = connection.up_frozen.min(self.now);
+                connection.down_frozen = connection.down_frozen.min(self.now);
+            }
+            let idle =
+                connection.up.is_empty() && connection.down.is_empty() && !connection.clogged;
+            if !idle {
+                self.at(self.now, What::Thaw(id));
+            }
+        }
+    }
+
+    /// Days pass at once.
+    pub(crate) fn shift_connections(&mut self, by: u64) {
+        for c in &mut self.connections {
+            for at in [
+                &mut c.last_up,
+                &mut c.last_down,
+                &mut c.up_frozen,
+                &mut c.down_frozen,
+            ] {
+                if *at > 0 {
+                    *at += by;
+                }
+            }
+            c.up.iter_mut().for_each(|(at, _)| *at += by);
+            c.down.iter_mut().for_each(|(at, _)| *at += by);
+        }
+    }
+}
+
+fn server_is_free(server: &super::server::Server) -> bool {
+    server.up && !server.paused && !server.draining
+}
+
+fn brief(command: &Command) -> String {
+    match command {
+        Command::Handshake(h) => format!(
+            "HANDSHAKE N={} w={} known={:?}",
+            h.fleet, h.witnessed, h.known
+        ),
+        Command::Acquire {
+            name,
+            entry,
+            ttl,
+            floor,
+        } => {
+            format!("ACQUIRE {name} {} {ttl:?} p={floor}", short(entry.as_str()))
+        }
+        Command::Raise { name, entry, token } => {
+            format!("RAISE {name} {} {token}", short(entry.as_str()))
+        }
+        Command::Extend { name, entry, ttl } => {
+            format!("EXTEND {name} {} {ttl:?}", short(entry.as_str()))
+        }
+        Command::Release { name, entry } => format!("RELEASE {name} {}", short(entry.as_str())),
+        other => format!("{other:?}"),
+    }
+}
+
+fn short(entry: &str) -> &str {
+    entry.get(..6).unwrap_or(entry)
+}
+
+fn brief_answer(answer: &Answer) -> String {
+    match answer {
+        Ok(Reply::Met(m)) => {
+            let w = m
+                .record
+                .as_ref()
+                .map(|r| (r.fleet, r.run.clone(), r.witnessed));
+            format!(
+                "met run {} {} {w:?} open {}",
+                m.server.run, m.server.role, m.open
+            )
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// For the text of a trace.
+pub(crate) fn at(now: u64) -> String {
+    format!("{:>14}", ms(now))
+}

@@ -1,0 +1,436 @@
+//! What a schedule is made of: how many, how long, which faults. All within the assumptions of
+//! protocol §1 and §2, or the invariant that they are for is left out and the reason stated.
+
+use std::time::Duration;
+
+use super::dice::Dice;
+
+/// A kind of schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Profile {
+    /// A clean network, many contenders.
+    Calm,
+    /// Three masters and every fault within the assumptions, short leases.
+    Stormy,
+    /// The same with five masters.
+    Wide,
+    /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
+    Lasting,
+    /// As lasting, and some servers stay full.
+    Full,
+    /// A fleet that nobody admitted: it waits for its quarantine.
+    Fresh,
+    /// Masters reboot with their data and with a wrong clock, and clients see different parts of
+    /// the fleet.
+    Reboot,
+    /// Operators bootstrap, whatever restarted.
+    Bootstrap,
+    /// Masters become replicas and masters again.
+    Failover,
+    /// All clients' wall clocks are an hour ahead.
+    FarAhead,
+    /// The wall clock in µs gets one digit longer.
+    Digits,
+    /// Days pass, and nodes' clocks go back over the edge of a week.
+    Weeks,
+    /// One client lists one server by two addresses.
+    TwoAddresses,
+    /// One client counts three masters where the others count five.
+    OtherFleet,
+    /// One server evicts keys.
+    Evicting,
+    /// Operators free names under their holders.
+    Operator,
+    /// Operators raise counters under a holder.
+    Bumped,
+    /// A second, shorter EXTEND comes from each holder: what the library itself never sends.
+    Shortened,
+}
+
+impl Profile {
+    /// Every profile.
+    pub const ALL: [Self; 18] = [
+        Self::Calm,
+        Self::Stormy,
+        Self::Wide,
+        Self::Lasting,
+        Self::Full,
+        Self::Fresh,
+        Self::Reboot,
+        Self::Bootstrap,
+        Self::Failover,
+        Self::FarAhead,
+        Self::Digits,
+        Self::Weeks,
+        Self::TwoAddresses,
+        Self::OtherFleet,
+        Self::Evicting,
+        Self::Operator,
+        Self::Bumped,
+        Self::Shortened,
+    ];
+
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|profile| format!("{profile:?}") == name)
+    }
+}
+
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const DAY: u64 = 24 * 3600 * SECOND;
+const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A connection breaks: what was sent is executed in part, or late.
+    Cut,
+    /// A connection stands still in both directions for a while.
+    Freeze,
+    /// A client and a server do not reach each other for a while.
+    Partition,
+    /// A server stands still, and then works through its sockets.
+    Pause,
+    /// A server dies and comes back without its memory.
+    RestartEmpty,
+    /// It comes back with what it saved some time ago.
+    RestartOld,
+    /// It comes back with all it had.
+    RestartKept,
+    /// The same as above, and with a wrong clock, corrected while it is in quarantine.
+    RestartWrongClock,
+    /// It saves its data.
+    Save,
+    Flush,
+    /// It follows another master for a while, and is master again.
+    Demote,
+    /// It answers some commands by BUSY.
+    Errors,
+    /// It is full.
+    OutOfMemory,
+    /// It answers writes by READONLY.
+    ReadOnly,
+    /// SCRIPT FLUSH.
+    ForgetScripts,
+    /// A client's process stands still.
+    Stop,
+    /// A client's process dies; another takes its place.
+    Crash,
+    /// A client's wall clock is set.
+    SetWall,
+    /// A server drops a lock to make room.
+    Evict,
+    /// An operator raises a counter under its holder.
+    Bump,
+    /// A holder's second EXTEND, with a shorter ttl.
+    Shorten,
+    /// Everything stands still for days.
+    Days,
+    /// A node's clock goes back by 2 s while no lease lives on it.
+    StepBack,
+}
+
+/// How the fleet begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Admitted,
+    Fresh,
+    Bootstrapped,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientPlan {
+    /// The servers that it lists.
+    pub(crate) servers: Vec<usize>,
+    /// Its configuration is right: it has to get the lock once the faults are over.
+    pub(crate) fit: bool,
+    /// Its wall clock, in ms off: within these.
+    pub(crate) wall: (i64, i64),
+}
+
+/// One schedule's settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) servers: usize,
+    pub(crate) clients: Vec<ClientPlan>,
+    pub(crate) tasks: usize,
+    pub(crate) names: usize,
+    pub(crate) max_ttl: Duration,
+    pub(crate) margin: Duration,
+    pub(crate) node_timeout: Duration,
+    /// Leases, in ms.
+    pub(crate) ttl: (u64, u64),
+    /// Holding, in thousandths of the ttl at most.
+    pub(crate) hold: u64,
+    /// The longest rest of a task between two locks, ns.
+    pub(crate) think: u64,
+    pub(crate) base_wall_us: u64,
+    pub(crate) active: u64,
+    pub(crate) fault_every: u64,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// Servers below this one suffer no restart.
+    pub(crate) first_mortal: usize,
+    /// Servers from here on, too.
+    pub(crate) first_safe: usize,
+    /// So many of a thousand messages are slow, by at most so much (ns).
+    pub(crate) slow: (u64, u64),
+    pub(crate) start: Start,
+    pub(crate) abandons: bool,
+    pub(crate) operators: bool,
+    pub(crate) bootstraps: bool,
+    /// Nothing expires within the schedule: no key may be left by then.
+    pub(crate) lasting: bool,
+    /// Some servers stay full to the end.
+    pub(crate) stays_full: bool,
+    /// Operators break exclusion by freeing names: then only the tokens count.
+    pub(crate) exclusion: bool,
+    pub(crate) support: bool,
+    pub(crate) evicting: Option<usize>,
+}
+
+const NETWORK: [(u64, Fault); 4] = [
+    (6, Fault::Cut),
+    (4, Fault::Freeze),
+    (3, Fault::Partition),
+    (4, Fault::Pause),
+];
+const REPLIES: [(u64, Fault); 3] = [
+    (3, Fault::Errors),
+    (2, Fault::ReadOnly),
+    (2, Fault::ForgetScripts),
+];
+const CLIENTS: [(u64, Fault); 2] = [(5, Fault::Stop), (2, Fault::SetWall)];
+
+/// A client's wall clock is at most so much behind the nodes' (M = 50 ms, nodes off by 15), and
+/// ahead by seconds.
+const WALL: (i64, i64) = (-30, 3000);
+
+impl Plan {
+    fn base(dice: &mut Dice, servers: usize) -> Self {
+        let clients = usize::try_from(dice.range(2, 4)).unwrap_or(2);
+        let client = ClientPlan {
+            servers: (0..servers).collect(),
+            fit: true,
+            wall: WALL,
+        };
+        Self {
+            servers,
+            clients: vec![client; clients],
+            tasks: usize::try_from(dice.range(1, 2)).unwrap_or(1),
+            names: 1 + usize::from(dice.percent(20)),
+            max_ttl: Duration::from_millis(dice.range(300, 800)),
+            margin: Duration::from_millis(50),
+            node_timeout: Duration::from_millis(50),
+            ttl: (150, 300),
+            hold: 1500,
+            think: 40 * MS,
+            base_wall_us: 1_760_000_000_000_000,
+            active: dice.range(1500, 3000) * MS,
+            fault_every: 60 * MS,
+            faults: [&NETWORK[..], &REPLIES, &CLIENTS].concat(),
+            first_mortal: 0,
+            first_safe: servers,
+            slow: (20, 80 * MS),
+            start: Start::Admitted,
+            abandons: true,
+            operators: false,
+            bootstraps: false,
+            lasting: false,
+            stays_full: false,
+            exclusion: true,
+            support: false,
+            evicting: None,
+        }
+    }
+
+    fn and(mut self, faults: &[(u64, Fault)]) -> Self {
+        self.faults.extend_from_slice(faults);
+        self
+    }
+
+    fn only(mut self, faults: &[(u64, Fault)]) -> Self {
+        self.faults = faults.to_vec();
+        self
+    }
+
+    fn stormy(dice: &mut Dice, servers: usize) -> Self {
+        let mut plan = Self::base(dice, servers).and(&[
+            (2, Fault::RestartEmpty),
+            (2, Fault::RestartOld),
+            (1, Fault::RestartKept),
+            (2, Fault::RestartWrongClock),
+            (2, Fault::Save),
+            (1, Fault::Flush),
+            (1, Fault::Demote),
+            (1, Fault::OutOfMemory),
+            (1, Fault::Crash),
+        ]);
+        plan.fault_every = dice.range(40, 200) * MS;
+        plan.node_timeout = Duration::from_millis([30, 50, 120][dice.index(3)]);
+        plan
+    }
+
+    fn lasting(dice: &mut Dice) -> Self {
+        let servers = [3, 5][dice.index(2)];
+        let mut plan = Self::base(dice, servers).and(&[(1, Fault::OutOfMemory)]);
+        plan.max_ttl = Duration::from_secs(120);
+        plan.ttl = (60_000, 60_000);
+        plan.hold = 1;
+        plan.active = dice.range(700, 1500) * MS;
+        plan.abandons = false;
+        plan.lasting = true;
+        plan
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm per profile
+    pub(crate) fn new(profile: Profile, dice: &mut Dice) -> Self {
+        match profile {
+            Profile::Calm => {
+                let servers = [3, 5][dice.index(2)];
+                let mut plan = Self::base(dice, servers).only(&[(1, Fault::SetWall)]);
+                plan.slow = (0, 0);
+                plan.support = true;
+                plan
+            }
+            Profile::Stormy => Self::stormy(dice, 3),
+            Profile::Wide => Self::stormy(dice, 5),
+            Profile::Lasting => Self::lasting(dice),
+            Profile::Full => {
+                let mut plan = Self::lasting(dice).and(&[(12, Fault::OutOfMemory)]);
+                plan.stays_full = true;
+                plan
+            }
+            Profile::Fresh => {
+                let mut plan = Self::stormy(dice, 3);
+                plan.start = Start::Fresh;
+                plan
+            }
+            Profile::Reboot => {
+                let mut plan = Self::base(dice, 3).only(&[
+                    (4, Fault::Partition),
+                    (1, Fault::Cut),
+                    (2, Fault::Errors),
+                    (2, Fault::RestartWrongClock),
+                    (3, Fault::RestartKept),
+                    (2, Fault::RestartOld),
+                    (1, Fault::Save),
+                ]);
+                plan.max_ttl = Duration::from_millis(300);
+                plan.ttl = (200, 300);
+                plan.hold = 4000;
+                plan.active = 3 * SECOND;
+                plan.fault_every = dice.range(60, 200) * MS;
+                plan
+            }
+            Profile::Bootstrap => {
+                let mut plan =
+                    Self::base(dice, 3).and(&[(9, Fault::RestartEmpty), (2, Fault::RestartOld)]);
+                // One master always keeps its memory, and so tells the others from new ones.
+                plan.first_mortal = 1;
+                plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
+                plan.bootstraps = true;
+                plan.fault_every = dice.range(60, 300) * MS;
+                plan
+            }
+            Profile::Failover => {
+                let mut plan = Self::base(dice, 3).and(&[
+                    (12, Fault::Demote),
+                    (3, Fault::Save),
+                    (2, Fault::Crash),
+                ]);
+                plan.fault_every = dice.range(60, 200) * MS;
+                plan
+            }
+            Profile::FarAhead => {
+                let mut plan = Self::base(dice, 3).and(&[(6, Fault::RestartEmpty)]);
+                for client in &mut plan.clients {
+                    client.wall = (3_600_000, 3_700_000);
+                }
+                plan.max_ttl = Duration::from_millis(300);
+                plan.active = 3 * SECOND;
+                plan.fault_every = dice.range(80, 250) * MS;
+                plan
+            }
+            Profile::Digits => {
+                let mut plan = Self::base(dice, 3);
+                plan.base_wall_us = 1_000_000_000_000_000 - 1_500_000;
+                plan
+            }
+            Profile::Weeks => {
+                let mut plan = Self::base(dice, 3).and(&[(8, Fault::StepBack), (4, Fault::Days)]);
+                // 1 s before the edge of a week, at first.
+                plan.base_wall_us = 2911 * WEEK_US - 1_000_000;
+                // A node that is 2 s back has M at least that far from its clients.
+                plan.margin = Duration::from_millis(50);
+                plan.hold = 500;
+                plan.think = 120 * MS;
+                plan.fault_every = dice.range(80, 250) * MS;
+                plan
+            }
+            Profile::TwoAddresses => {
+                let mut plan = Self::base(dice, 3).only(&[
+                    (6, Fault::Partition),
+                    (1, Fault::Cut),
+                    (1, Fault::Pause),
+                ]);
+                plan.clients[0].servers = vec![0, 1, 1];
+                plan.clients[0].fit = false;
+                plan.hold = 5000;
+                plan.fault_every = dice.range(50, 200) * MS;
+                plan
+            }
+            Profile::OtherFleet => {
+                let mut plan = Self::base(dice, 5).and(&[]);
+                plan.clients[0].servers = vec![0, 1, 2];
+                plan.clients[0].fit = false;
+                plan
+            }
+            Profile::Evicting => {
+                let mut plan = Self::base(dice, 3).and(&[(30, Fault::Evict)]);
+                plan.evicting = Some(dice.index(3));
+                plan
+            }
+            Profile::Operator => {
+                let mut plan = Self::base(dice, 3);
+                plan.operators = true;
+                plan.exclusion = false;
+                plan.hold = 3000;
+                plan
+            }
+            Profile::Bumped => {
+                let mut plan = Self::base(dice, 3).and(&[(60, Fault::Bump)]);
+                plan.fault_every = 6 * MS;
+                plan.support = true;
+                plan
+            }
+            Profile::Shortened => {
+                let mut plan = Self::base(dice, 3).and(&[(60, Fault::Shorten)]);
+                plan.fault_every = 10 * MS;
+                plan.hold = 3000;
+                plan
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_there_and_back() {
+        for profile in Profile::ALL {
+            assert_eq!(Profile::named(&format!("{profile:?}")), Some(profile));
+            let plan = Plan::new(profile, &mut Dice::new(1));
+            let longest = Duration::from_millis(plan.ttl.1);
+            assert!(longest <= plan.max_ttl, "{profile:?}");
+        }
+        assert_eq!(Profile::named("Nice"), None);
+    }
+}

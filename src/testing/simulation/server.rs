@@ -1,0 +1,130 @@
+//! One simulated server: a store, a clock, what is wrong with it.
+
+use std::time::Duration;
+
+use super::{clocks::Drifting, invariants::counters::Counters};
+use crate::{
+    node::{
+        Command,
+        admission::{Handshake, guard, quarantine},
+        command::Reply,
+        memory::store::{Identity, Snapshot, Store},
+    },
+    rules::Rules,
+};
+
+pub(crate) struct Server {
+    pub(crate) store: Store,
+    /// TIME, in ns since 1970.
+    pub(crate) clock: Drifting,
+    /// By how much the clock is stepped away from where it belongs, ns.
+    pub(crate) wrong: i64,
+    pub(crate) run: u64,
+    pub(crate) up: bool,
+    pub(crate) paused: bool,
+    /// It was paused, and works through its sockets.
+    pub(crate) draining: bool,
+    /// So many of a thousand commands are answered by an error.
+    pub(crate) errors: u64,
+    pub(crate) stays_full: bool,
+    pub(crate) scripts: bool,
+    pub(crate) last_client_id: u64,
+    pub(crate) saved: Option<Snapshot>,
+    /// Connections that wait for their greeting.
+    pub(crate) dials: Vec<usize>,
+    /// Its side of these is open.
+    pub(crate) open: Vec<usize>,
+    pub(crate) counters: Counters,
+    /// Ends of faults that were overtaken are not heard.
+    pub(crate) fault: u64,
+}
+
+impl Server {
+    pub(crate) fn new(index: usize, clock: Drifting, eviction: &str, rules: Rules) -> Self {
+        let identity = Identity {
+            eviction: eviction.into(),
+            ..Identity::master(run_id(index, 0))
+        };
+        Self {
+            store: Store::new(identity, rules),
+            clock,
+            wrong: 0,
+            run: 0,
+            up: true,
+            paused: false,
+            draining: false,
+            errors: 0,
+            stays_full: false,
+            scripts: true,
+            last_client_id: 0,
+            saved: None,
+            dials: Vec::new(),
+            open: Vec::new(),
+            counters: Counters::default(),
+            fault: 0,
+        }
+    }
+
+    /// TIME in µs.
+    pub(crate) fn time(&self, now: u64) -> u64 {
+        self.clock.read(now) / 1000
+    }
+
+    /// As one of a fleet that has been there for long.
+    pub(crate) fn admit(&mut self, now: u64, fleet: usize, max_ttl: Duration, margin: Duration) {
+        let hello = Handshake {
+            fleet: fleet as u64,
+            max_ttl,
+            fleet_max_ttl: max_ttl,
+            margin,
+            known: None,
+            witnessed: 0,
+            nonce: "long-ago".into(),
+        };
+        let (guard, time) = (guard(fleet, max_ttl), self.time(now));
+        let met = self.store.apply(&Command::Handshake(hello), &guard, time);
+        if let Ok(Reply::Met(meeting)) = met
+            && let Some(record) = meeting.record
+        {
+            let witnessed = quarantine(max_ttl, margin);
+            let admit = Command::Admit {
+                run: record.run,
+                id: record.id,
+                max_ttl,
+                witnessed,
+            };
+            let _ = self.store.apply(&admit, &guard, time);
+        }
+    }
+
+    /// A new process, with these keys.
+    pub(crate) fn start(&mut self, index: usize, keys: Option<Snapshot>) {
+        self.run += 1;
+        self.store.restart(run_id(index, self.run));
+        if let Some(keys) = keys {
+            self.store.restore(keys);
+        }
+        self.up = true;
+        self.paused = false;
+        self.draining = false;
+        self.errors = 0;
+        self.scripts = true;
+        self.last_client_id = 0;
+        self.counters.forget();
+    }
+
+    /// The locks that stand on it, for people.
+    pub(crate) fn locks(&self, now: u64) -> Vec<String> {
+        let time = self.time(now);
+        self.store
+            .locks(time)
+            .map(|(name, entry, left)| {
+                format!("{:?} of {} for {left:?}", name.as_str(), entry.as_str())
+            })
+            .collect()
+    }
+}
+
+fn run_id(index: usize, run: u64) -> String {
+    format!("s{index}r{run}")
+}

@@ -1,0 +1,354 @@
+//! Virtual time: a heap of events, each done at its instant, in the same order for the same seed.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+};
+
+use super::{
+    Stats,
+    checks::Checks,
+    clients::Client,
+    clocks::{Drifting, MOST_PPM},
+    dice::Dice,
+    invariants::{Held, keys, tidy},
+    network::{Connection, at},
+    profile::{MS, Plan, Profile, SECOND, Start},
+    server::Server,
+};
+use crate::{node::admission::quarantine, rules::Rules};
+
+/// What happens at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Dial(usize),
+    DialTimeout(usize),
+    Arrive(usize),
+    Deliver(usize),
+    Thaw(usize),
+    Drain(usize),
+    Wake(usize, u64),
+    Resume(usize, u64),
+    App {
+        client: usize,
+        incarnation: u64,
+        task: usize,
+        timer: u64,
+    },
+    Bound {
+        client: usize,
+        incarnation: u64,
+        task: usize,
+        call: u64,
+    },
+    Fault,
+    /// The end of a server's fault.
+    Over(usize, u64),
+    /// A server comes back: with what it saved, with all it had, or with nothing.
+    Start(usize, Memory),
+    /// A clock is set right again.
+    Correct(usize),
+    Promote(usize),
+    /// Clocks change their speed.
+    Slew,
+    /// The faults are over.
+    Calm,
+    /// Whoever waited should have been answered.
+    Settled,
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Empty,
+    Saved,
+    Kept,
+}
+
+struct Queued {
+    at: u64,
+    sequence: u64,
+    what: What,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// Reconnecting (silence of 2 s, back-off of 5 s at most), meeting again, and contention take no
+/// longer than this after a quarantine.
+const SETTLE: u64 = 14 * SECOND;
+/// Probes, their releases, and the ping after them.
+const PROBE: u64 = 6 * SECOND;
+
+/// All there is.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    sequence: u64,
+    heap: BinaryHeap<Reverse<Queued>>,
+    pub(crate) dice: Dice,
+    pub(crate) plan: Plan,
+    pub(crate) rules: Rules,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) checks: Checks,
+    pub(crate) stats: Stats,
+    pub(crate) calm: bool,
+    pub(crate) last_call: u64,
+    trace: Option<Vec<String>>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, profile: Profile, rules: Rules, trace: bool) -> Self {
+        let mut dice = Dice::new(seed);
+        let plan = Plan::new(profile, &mut dice);
+        let support = plan.support;
+        let mut world = Self {
+            now: 0,
+            sequence: 0,
+            heap: BinaryHeap::new(),
+            dice,
+            plan,
+            rules,
+            servers: Vec::new(),
+            connections: Vec::new(),
+            clients: Vec::new(),
+            checks: Checks::new(support),
+            stats: Stats::default(),
+            calm: false,
+            last_call: 0,
+            trace: trace.then(Vec::new),
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        let plan = self.plan.clone();
+        for s in 0..plan.servers {
+            let off = self.dice.signed(-10, 10) * 1_000_000;
+            let time = (plan.base_wall_us * 1000).saturating_add_signed(off);
+            let clock = Drifting::new(0, time, self.dice.signed(-MOST_PPM, MOST_PPM));
+            let eviction = if plan.evicting == Some(s) {
+                "allkeys-lru"
+            } else {
+                "noeviction"
+            };
+            let mut server = Server::new(s, clock, eviction, self.rules);
+            if plan.start == Start::Admitted {
+                server.admit(0, plan.servers, plan.max_ttl, plan.margin);
+            }
+            self.servers.push(server);
+        }
+        for c in 0..plan.clients.len() {
+            let client = self.new_client(c, 0);
+            self.clients.push(client);
+        }
+        for c in 0..plan.clients.len() {
+            self.begin_client(c);
+        }
+        self.first_bootstrap();
+        let first = self.dice.range(10 * MS, plan.fault_every * 2);
+        self.at(first, What::Fault);
+        self.at(SECOND, What::Slew);
+        self.at(plan.active, What::Calm);
+    }
+
+    pub(crate) fn at(&mut self, at: u64, what: What) {
+        self.sequence += 1;
+        self.heap.push(Reverse(Queued {
+            at: at.max(self.now),
+            sequence: self.sequence,
+            what,
+        }));
+    }
+
+    pub(crate) fn tracing(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    pub(crate) fn trace(&mut self, line: String) {
+        let now = at(self.now);
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{now}  {line}"));
+        }
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    /// Runs to the end, or to the first violation.
+    pub(crate) fn run(&mut self) -> Held {
+        while let Some(Reverse(Queued { at, what, .. })) = self.heap.pop() {
+            self.now = at;
+            self.stats.events += 1;
+            if matches!(what, What::End) {
+                return self.end();
+            }
+            self.happen(what)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, what: What) -> Held {
+        match what {
+            What::Dial(id) => self.dial_arrives(id),
+            What::DialTimeout(id) => return self.dial_times_out(id),
+            What::Arrive(id) => return self.arrive(id),
+            What::Deliver(id) => return self.deliver(id),
+            What::Thaw(id) => return self.thaw(id),
+            What::Drain(server) => return self.drain(server),
+            What::Wake(client, 0) => return self.run_client(client),
+            What::Wake(client, wake) => return self.wake(client, wake),
+            What::Resume(client, incarnation) => {
+                let current = self.clients[client].incarnation == incarnation;
+                if current && self.clients[client].paused_until == Some(self.now) {
+                    return self.resume_client(client);
+                }
+            }
+            What::App {
+                client,
+                incarnation,
+                task,
+                timer,
+            } => {
+                if self.is_current(client, incarnation) && self.timer_is(client, task, timer) {
+                    return self.app(client, task);
+                }
+            }
+            What::Bound {
+                client,
+                incarnation,
+                task,
+                call,
+            } => {
+                if self.is_current(client, incarnation) {
+                    return self.bound(client, task, call);
+                }
+            }
+            What::Fault => {
+                if !self.calm {
+                    self.inject()?;
+                    let every = self.plan.fault_every;
+                    let next = self.now + self.dice.range(every / 4, every * 2);
+                    self.at(next, What::Fault);
+                }
+            }
+            What::Over(server, fault) => self.fault_over(server, fault),
+            What::Start(server, memory) => self.start(server, memory),
+            What::Correct(server) => self.correct(server),
+            What::Promote(server) => self.promote(server),
+            What::Slew => self.slew(),
+            What::Calm => return self.calm(),
+            What::Settled => {
+                self.all_answered()?;
+                if self.plan.lasting {
+                    self.no_key_left()?;
+                }
+                return self.probe();
+            }
+            What::End => {}
+        }
+        Ok(())
+    }
+
+    fn is_current(&self, client: usize, incarnation: u64) -> bool {
+        self.clients[client].incarnation == incarnation
+    }
+
+    /// Clocks are kept near true time, by slewing only.
+    fn slew(&mut self) {
+        let (now, base) = (self.now, self.plan.base_wall_us * 1000);
+        for server in &mut self.servers {
+            let right = (base + now).saturating_add_signed(server.wrong);
+            let off = i128::from(server.clock.read(now)) - i128::from(right);
+            let ppm = self.dice.signed(0, MOST_PPM);
+            let ppm = match off {
+                5_000_000.. => -ppm,
+                i128::MIN..=-5_000_000 => ppm,
+                _ if self.dice.percent(50) => ppm,
+                _ => -ppm,
+            };
+            server.clock.slew(now, ppm);
+        }
+        for c in 0..self.clients.len() {
+            let ppm = self.dice.signed(-MOST_PPM, MOST_PPM);
+            self.clients[c].mono.slew(now, ppm);
+        }
+        self.at(now + SECOND, What::Slew);
+    }
+
+    fn calm(&mut self) -> Held {
+        self.calm = true;
+        if self.tracing() {
+            self.trace("---- the faults are over".into());
+        }
+        self.plan.slow = (0, 0);
+        self.heal()?;
+        let z = quarantine(self.plan.max_ttl, self.plan.margin).min(5_000) * MS;
+        self.at(self.now + z + SETTLE, What::Settled);
+        self.at(self.now + z + SETTLE + PROBE, What::End);
+        Ok(())
+    }
+
+    fn no_key_left(&self) -> Held {
+        for (s, server) in self.servers.iter().enumerate() {
+            keys::check(s, &server.locks(self.now))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Held {
+        self.all_answered()?;
+        self.no_key_left()?;
+        for (c, client) in self.clients.iter().enumerate() {
+            tidy::check(c, &client.core.leftovers())?;
+        }
+        Ok(())
+    }
+
+    /// Everything stands still, and so much time passes.
+    pub(crate) fn pass(&mut self, by: u64) -> Held {
+        let queued: Vec<Queued> = self.heap.drain().map(|Reverse(q)| q).collect();
+        self.heap.extend(
+            queued
+                .into_iter()
+                .map(|q| Reverse(Queued { at: q.at + by, ..q })),
+        );
+        self.now += by;
+        for server in &mut self.servers {
+            server.clock.shift(by);
+        }
+        for client in &mut self.clients {
+            client.mono.shift(by);
+            client.paused += by;
+            if let Some(until) = &mut client.paused_until {
+                *until += by;
+            }
+            client.partitions.iter_mut().for_each(|at| *at += by);
+        }
+        self.shift_connections(by);
+        for c in 0..self.clients.len() {
+            self.run_client(c)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! All rules on: nothing is found.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use quorate::testing::simulation::{Profile, Rules, Stats, run};
+
+use crate::first_seed;
+
+/// At least so many schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
+const SCHEDULES: u64 = 10_000;
+const THREADS: u64 = 2;
+
+#[test]
+fn thousands_of_schedules_find_nothing() {
+    let wanted = std::env::var("QUORATE_SIM_SCHEDULES").map_or(SCHEDULES, |n| n.parse().unwrap());
+    let only = std::env::var("QUORATE_SIM_PROFILE")
+        .ok()
+        .map(|name| Profile::named(&name).unwrap());
+    let (start, first) = (Instant::now(), first_seed());
+    let (next, failures, total) = (
+        AtomicU64::new(0),
+        Mutex::new(Vec::new()),
+        Mutex::new(Stats::default()),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut sum = Stats::default();
+                loop {
+                    let n = next.fetch_add(1, Relaxed);
+                    if n >= wanted || failures.lock().unwrap().len() >= 10 {
+                        break;
+                    }
+                    let all = Profile::ALL;
+                    let profile = only.unwrap_or(all[usize::try_from(n).unwrap() % all.len()]);
+                    match run(first + n, profile, Rules::ALL) {
+                        Ok(stats) => sum.add(&stats),
+                        Err(failure) => failures.lock().unwrap().push(failure),
+                    }
+                }
+                total.lock().unwrap().add(&sum);
+            });
+        }
+    });
+    let (failures, total) = (failures.into_inner().unwrap(), total.into_inner().unwrap());
+    println!(
+        "{} schedules in {:.1?}: {total:#?}",
+        total.schedules,
+        start.elapsed()
+    );
+    for failure in &failures {
+        println!("{failure}\n");
+    }
+    assert!(failures.is_empty(), "{}", failures[0]);
+    assert!(
+        total.schedules >= wanted,
+        "only {} schedules were run",
+        total.schedules
+    );
+}

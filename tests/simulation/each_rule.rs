@@ -1,0 +1,1 @@
+//! One rule off: the simulation finds it.
