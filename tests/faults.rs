@@ -297,56 +297,6 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it() {
     }
 }
 
-/// An ACQUIRE that is still on its way when its client has dialled anew would arrive after its own
-/// RELEASE: the old connection is ended on the server first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_on_an_older_connection_is_killed_with_it() {
-    for kind in Kind::ALL {
-        let fleet = Fleet::start(3, kind);
-        let proxy = Proxy::start(&fleet[0]);
-        let ttl = Duration::from_secs(60);
-        let urls = [proxy.url().to_owned(), fleet[1].url(), fleet[2].url()];
-        let builder = || builder().max_ttl(ttl).nodes(&urls);
-        let mut clients = Vec::new();
-        for _ in 0..5 {
-            let client = builder().connect().await.unwrap();
-            client.bootstrap().await.unwrap();
-            all_vote(&client).await;
-            clients.push(client);
-        }
-        // What is sent now arrives in 5 s, what is sent later at once.
-        proxy.delay(Duration::from_secs(5));
-        let mut leases = Vec::new();
-        for (i, client) in clients.iter().enumerate() {
-            let mutex = client
-                .mutex(format!("{i}"))
-                .ttl(ttl)
-                .renewal(Renewal::off());
-            leases.push(mutex.lock().await.unwrap());
-        }
-        let sent = Instant::now();
-        sleep(ms(50)).await;
-        proxy.delay(Duration::ZERO);
-        sleep(ms(500)).await;
-        for client in &clients {
-            all_vote(client).await;
-        }
-        assert!(
-            sent.elapsed() < ms(4_000),
-            "dialled anew in time: {:?}",
-            sent.elapsed()
-        );
-        drop(leases);
-        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}: not arrived yet");
-        sleep(ms(5_500).saturating_sub(sent.elapsed())).await;
-        assert_eq!(
-            fleet.leftover_locks(PREFIX),
-            [""; 0],
-            "{kind:?}: granted to nobody"
-        );
-    }
-}
-
 /// Without the permission to end connections all works, and `nodes()` says what may be left behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_permits_no_client_kill_is_noted() {
