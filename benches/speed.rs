@@ -5,7 +5,12 @@
 //! majority. Ratios of medians over the rounds are what counts: this is one machine that also runs
 //! the servers.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -29,11 +34,17 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 fn main() {
     let fleet = Fleet::start(NODES, Kind::Redis);
     println!("N = {NODES}, medians of {ROUNDS} interleaved rounds, servers on the same machine\n");
-    let current = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let current = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     println!("current-thread runtime");
     current.block_on(healthy(&fleet));
     current.block_on(stopped(&fleet));
-    let multi = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let multi = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     println!("\nmulti-thread runtime");
     multi.block_on(async { tokio::spawn(healthy_of(fleet.urls())).await.unwrap() });
 }
@@ -50,7 +61,8 @@ impl Floor {
     async fn connect(urls: &[String]) -> Self {
         let mut nodes = Vec::new();
         for url in urls {
-            let info: redis::ConnectionInfo = redis::IntoConnectionInfo::into_connection_info(url.as_str()).unwrap();
+            let info: redis::ConnectionInfo =
+                redis::IntoConnectionInfo::into_connection_info(url.as_str()).unwrap();
             let tcp = info.tcp_settings().clone().set_nodelay(true);
             let client = redis::Client::open(info.set_tcp_settings(tcp)).unwrap();
             nodes.push(client.get_multiplexed_async_connection().await.unwrap());
@@ -58,32 +70,53 @@ impl Floor {
         let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
         let mut release = String::new();
         for node in &mut nodes {
-            release = redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(node).await.unwrap();
+            release = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(script)
+                .query_async(node)
+                .await
+                .unwrap();
         }
         Self { nodes, release }
     }
 
     async fn acquire(&self, name: &str, owner: &str) {
-        let asked: FuturesUnordered<_> = self.nodes.iter().map(|node| {
-            let mut node = node.clone();
-            async move {
-                let mut set = redis::cmd("SET");
-                set.arg(name).arg(owner).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
-                set.query_async::<Option<String>>(&mut node).await.is_ok_and(|ok| ok.is_some())
-            }
-        }).collect();
+        let asked: FuturesUnordered<_> = self
+            .nodes
+            .iter()
+            .map(|node| {
+                let mut node = node.clone();
+                async move {
+                    let mut set = redis::cmd("SET");
+                    set.arg(name)
+                        .arg(owner)
+                        .arg("NX")
+                        .arg("PX")
+                        .arg(TTL.as_millis() as u64);
+                    set.query_async::<Option<String>>(&mut node)
+                        .await
+                        .is_ok_and(|ok| ok.is_some())
+                }
+            })
+            .collect();
         majority(asked).await;
     }
 
     async fn release(&self, name: &str, owner: &str) {
-        let asked: FuturesUnordered<_> = self.nodes.iter().map(|node| {
-            let mut node = node.clone();
-            async move {
-                let mut call = redis::cmd("EVALSHA");
-                call.arg(&self.release).arg(1).arg(name).arg(owner);
-                call.query_async::<i64>(&mut node).await.is_ok_and(|freed| freed == 1)
-            }
-        }).collect();
+        let asked: FuturesUnordered<_> = self
+            .nodes
+            .iter()
+            .map(|node| {
+                let mut node = node.clone();
+                async move {
+                    let mut call = redis::cmd("EVALSHA");
+                    call.arg(&self.release).arg(1).arg(name).arg(owner);
+                    call.query_async::<i64>(&mut node)
+                        .await
+                        .is_ok_and(|freed| freed == 1)
+                }
+            })
+            .collect();
         majority(asked).await;
     }
 }
@@ -142,7 +175,11 @@ async fn round(contestant: &impl Contestant, tasks: usize, pairs: usize) -> Roun
             took
         })
     });
-    let mut took: Vec<Duration> = join_all(workers).await.into_iter().flat_map(Result::unwrap).collect();
+    let mut took: Vec<Duration> = join_all(workers)
+        .await
+        .into_iter()
+        .flat_map(Result::unwrap)
+        .collect();
     let elapsed = start.elapsed();
     took.sort();
     Round {
@@ -162,7 +199,12 @@ fn micros(rounds: &[Round], of: impl Fn(&Round) -> Duration) -> f64 {
 }
 
 async fn connect(urls: &[String]) -> Quorum {
-    let quorum = Quorum::builder().nodes(urls).node_timeout(NODE_TIMEOUT).connect().await.unwrap();
+    let quorum = Quorum::builder()
+        .nodes(urls)
+        .node_timeout(NODE_TIMEOUT)
+        .connect()
+        .await
+        .unwrap();
     quorum.bootstrap().await.unwrap();
     quorum
 }
@@ -173,7 +215,9 @@ async fn healthy(fleet: &Fleet) {
 
 async fn healthy_of(urls: Vec<String>) {
     let (floor, quorum) = (Floor::connect(&urls).await, connect(&urls).await);
-    println!("  tasks |        acquire p50 (p99), µs         | ratio | pairs/s floor  quorate | ratio");
+    println!(
+        "  tasks |        acquire p50 (p99), µs         | ratio | pairs/s floor  quorate | ratio"
+    );
     for tasks in [1, 8, 64] {
         let pairs = 3000 / tasks.min(8);
         let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -200,7 +244,9 @@ async fn healthy_of(urls: Vec<String>) {
 /// One or two nodes stopped against healthy, and three.
 async fn stopped(fleet: &Fleet) {
     let quorum = connect(&fleet.urls()).await;
-    println!("\n  stopped | acquire p50, µs: healthy  stopped  ratio | p99: healthy  stopped  ratio");
+    println!(
+        "\n  stopped | acquire p50, µs: healthy  stopped  ratio | p99: healthy  stopped  ratio"
+    );
     for stopped in [1, 2] {
         let (mut well, mut ill) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -257,6 +303,9 @@ async fn voting(quorum: &Quorum, nodes: usize) {
 /// Resident memory in kB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

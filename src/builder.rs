@@ -85,7 +85,11 @@ impl Builder {
 
     /// Adds several masters.
     pub fn nodes<T: IntoNode>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
-        self.nodes.extend(nodes.into_iter().map(|node| node.into_node().map(Given::Target)));
+        self.nodes.extend(
+            nodes
+                .into_iter()
+                .map(|node| node.into_node().map(Given::Target)),
+        );
         self
     }
 
@@ -178,7 +182,14 @@ impl Builder {
     /// `Invalid`.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         let settings_of = self.check()?;
-        let Self { nodes, dial_timeout, prefix, connect_timeout, shutdown_timeout, .. } = self;
+        let Self {
+            nodes,
+            dial_timeout,
+            prefix,
+            connect_timeout,
+            shutdown_timeout,
+            ..
+        } = self;
         let keys = Arc::new(Keys::new(&prefix));
         let mut embedded = true;
         let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
@@ -203,12 +214,18 @@ impl Builder {
                 "an even number of masters survives no more failures than one fewer would"
             );
         }
-        let limits = Limits { max_ttl: settings.max_ttl, connect_timeout, shutdown_timeout };
+        let limits = Limits {
+            max_ttl: settings.max_ttl,
+            connect_timeout,
+            shutdown_timeout,
+        };
         Ok(start(settings, fleet, embedded, limits))
     }
 
     /// Checks what can be checked without the nodes' names.
-    fn check(&self) -> Result<impl FnOnce(Vec<Arc<str>>) -> Result<Settings, Error> + use<>, Error> {
+    fn check(
+        &self,
+    ) -> Result<impl FnOnce(Vec<Arc<str>>) -> Result<Settings, Error> + use<>, Error> {
         let invalid = |why: String| Err(Error::Invalid(why));
         if self.nodes.is_empty() {
             return invalid("no node was given: a quorum needs at least one master".into());
@@ -240,18 +257,31 @@ impl Builder {
             None => Label::of_this_process(),
         };
         // Whole milliseconds travel to the nodes.
-        let max_ttl = Duration::from_millis(u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX));
+        let max_ttl =
+            Duration::from_millis(u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX));
         let (node_timeout, margin, allow_eviction) =
             (self.node_timeout, self.margin, self.allow_eviction);
         Ok(move |nodes: Vec<Arc<str>>| {
-            if let Some(twice) = nodes.iter().enumerate().find(|(i, n)| nodes.iter().take(*i).any(|m| m == *n)) {
+            if let Some(twice) = nodes
+                .iter()
+                .enumerate()
+                .find(|(i, n)| nodes.iter().take(*i).any(|m| m == *n))
+            {
                 return Err(Error::Invalid(format!(
                     "{} is given twice: one server is one vote",
                     twice.1
                 )));
             }
             let rules = Rules::ALL;
-            Ok(Settings { nodes, node_timeout, max_ttl, margin, label, allow_eviction, rules })
+            Ok(Settings {
+                nodes,
+                node_timeout,
+                max_ttl,
+                margin,
+                label,
+                allow_eviction,
+                rules,
+            })
         })
     }
 }
@@ -277,7 +307,10 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
         connect_timeout: builder.connect_timeout,
         shutdown_timeout: builder.shutdown_timeout,
     };
-    let fleet = nodes.into_iter().map(|node| Arc::new(node) as Arc<dyn Node>).collect();
+    let fleet = nodes
+        .into_iter()
+        .map(|node| Arc::new(node) as Arc<dyn Node>)
+        .collect();
     start(settings, fleet, true, limits)
 }
 
@@ -312,6 +345,8 @@ fn alarm(embedded: bool) -> io::Result<Box<dyn Alarm>> {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("nodes", &self.nodes.len()).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
     }
 }

@@ -129,8 +129,14 @@ mod linux {
                 tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: d.subsec_nanos().into(),
             };
-            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let spec = Itimerspec { it_interval, it_value };
+            let it_interval = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let spec = Itimerspec {
+                it_interval,
+                it_value,
+            };
             if timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &spec).is_ok() {
                 self.armed = Some(at);
             }
@@ -187,7 +193,10 @@ mod tokio_clock {
 
     impl TokioClock {
         pub(crate) fn new() -> Self {
-            Self { start: Instant::now(), wall_us: super::wall_us() }
+            Self {
+                start: Instant::now(),
+                wall_us: super::wall_us(),
+            }
         }
     }
 

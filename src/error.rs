@@ -52,7 +52,12 @@ impl fmt::Display for Error {
         match self {
             Self::Held(r) => write!(f, "{:?} is held by another ({r})", r.subject()),
             Self::NoQuorum(r) => {
-                write!(f, "{:?}: no majority, {} nodes are needed ({r})", r.subject(), r.needed())
+                write!(
+                    f,
+                    "{:?}: no majority, {} nodes are needed ({r})",
+                    r.subject(),
+                    r.needed()
+                )
             }
             Self::TooSlow(r) => write!(
                 f,
@@ -68,7 +73,9 @@ impl fmt::Display for Error {
                 write!(f, "; `bootstrap` admits a brand-new fleet at once ({r})")
             }
             Self::Invalid(why) => f.write_str(why),
-            Self::Closed => f.write_str("the quorum is closed: it was shut down, or its runtime is gone"),
+            Self::Closed => {
+                f.write_str("the quorum is closed: it was shut down, or its runtime is gone")
+            }
         }
     }
 }

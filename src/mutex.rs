@@ -137,7 +137,10 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// Dropping it drops the work and frees the lock in the background.
-    pub fn run<F, W, T>(&self, work: F) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
+    pub fn run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
     where
         F: FnOnce(LeaseWatch) -> W + Send + 'static,
         W: Future<Output = T> + Send + 'static,
@@ -223,13 +226,17 @@ where
     let done = lease.guard(work(lease.watch())).await;
     match lease.release().await {
         Ok(()) | Err(Error::Lost(_)) => {}
-        Err(error) => tracing::warn!(%error, "a release was not confirmed; it goes on in the background"),
+        Err(error) => {
+            tracing::warn!(%error, "a release was not confirmed; it goes on in the background")
+        }
     }
     Ok(done?)
 }
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Mutex")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

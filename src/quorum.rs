@@ -84,7 +84,10 @@ impl Quorum {
         async move {
             let name = Name::new(&name)?;
             let span = tracing::debug_span!("inspect", %name);
-            engine.call(|reply| Event::Inspect { name, reply }).instrument(span).await
+            engine
+                .call(|reply| Event::Inspect { name, reply })
+                .instrument(span)
+                .await
         }
     }
 
@@ -105,7 +108,10 @@ impl Quorum {
         async move {
             let name = Name::new(&name)?;
             let span = tracing::debug_span!("evict", %name);
-            engine.call(|reply| Event::Evict { name, reply }).instrument(span).await
+            engine
+                .call(|reply| Event::Evict { name, reply })
+                .instrument(span)
+                .await
         }
     }
 
@@ -143,15 +149,27 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// As [`bootstrap`](Self::bootstrap).
-    pub fn bootstrap_forced(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+    pub fn bootstrap_forced(
+        &self,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         self.bootstrap_as(true)
     }
 
-    fn bootstrap_as(&self, force: bool) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+    fn bootstrap_as(
+        &self,
+        force: bool,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
         async move {
             let span = tracing::debug_span!("bootstrap", force);
-            engine.call(|reply| Event::Bootstrap { within, force, reply }).instrument(span).await
+            engine
+                .call(|reply| Event::Bootstrap {
+                    within,
+                    force,
+                    reply,
+                })
+                .instrument(span)
+                .await
         }
     }
 
@@ -169,7 +187,9 @@ impl Quorum {
 
     pub(crate) async fn ready(&self) -> Result<(), Error> {
         let within = self.limits.connect_timeout;
-        self.engine.call(|reply| Event::Ready { within, reply }).await
+        self.engine
+            .call(|reply| Event::Ready { within, reply })
+            .await
     }
 }
 

@@ -102,7 +102,12 @@ impl Report {
         nodes: Vec<NodeReport>,
         retry_after: Option<Duration>,
     ) -> Self {
-        Self(Arc::new(Inner { subject: subject.into(), needed, nodes, retry_after }))
+        Self(Arc::new(Inner {
+            subject: subject.into(),
+            needed,
+            nodes,
+            retry_after,
+        }))
     }
 
     /// What it is about: the lock's name, or the operation.

@@ -111,7 +111,9 @@ impl Rules {
     /// All but one.
     #[cfg(any(test, feature = "test-util"))]
     pub const fn without(rule: Rule) -> Self {
-        Self { off: 1 << rule as u32 }
+        Self {
+            off: 1 << rule as u32,
+        }
     }
 
     #[cfg(any(test, feature = "test-util"))]

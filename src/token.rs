@@ -33,7 +33,11 @@ pub struct NotAToken(String);
 
 impl fmt::Display for NotAToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not a fencing token: an integer from 0 to 2^53 - 1 is", self.0)
+        write!(
+            f,
+            "{} is not a fencing token: an integer from 0 to 2^53 - 1 is",
+            self.0
+        )
     }
 }
 

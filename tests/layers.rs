@@ -10,7 +10,9 @@ use std::{
 
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "error", "name", "owner", "report", "rules", "settings", "token"],
+    &[
+        "clock", "error", "name", "owner", "report", "rules", "settings", "token",
+    ],
     &["node"],
     &["ballot"],
     &["engine", "lease"],
@@ -82,10 +84,16 @@ fn room_of(file: &Path) -> String {
 fn public_names(lib: &str) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for line in lib.split(';').map(str::trim) {
-        let Some(path) = line.rsplit("pub use ").next().filter(|_| line.contains("pub use ")) else {
+        let Some(path) = line
+            .rsplit("pub use ")
+            .next()
+            .filter(|_| line.contains("pub use "))
+        else {
             continue;
         };
-        let Some(room) = path.split("::").next() else { continue };
+        let Some(room) = path.split("::").next() else {
+            continue;
+        };
         for name in words(path) {
             names.insert(name.to_owned(), room.to_owned());
         }
@@ -108,10 +116,15 @@ fn named_rooms(code: &str, public: &BTreeMap<String, String>) -> BTreeSet<String
         .join("\n");
     let mut rooms = BTreeSet::new();
     for after in code.split("crate::").skip(1) {
-        let tops = if let Some(list) = after.strip_prefix('{') { tops_of(list) } else { vec![first_word(after)] };
+        let tops = if let Some(list) = after.strip_prefix('{') {
+            tops_of(list)
+        } else {
+            vec![first_word(after)]
+        };
         for top in tops {
             let room = public.get(top).map_or(top, String::as_str);
-            let is_room = FLOORS.iter().any(|f| f.contains(&room)) || ASIDE.iter().any(|(a, _)| *a == room);
+            let is_room =
+                FLOORS.iter().any(|f| f.contains(&room)) || ASIDE.iter().any(|(a, _)| *a == room);
             if is_room || TOP.contains(&room) {
                 rooms.insert(room.to_owned());
             }
@@ -146,7 +159,8 @@ fn first_word(text: &str) -> &str {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

@@ -48,7 +48,13 @@ pub(crate) struct Ballot {
 
 impl Ballot {
     pub(crate) fn new(nodes: usize, needed: usize, rules: Rules) -> Self {
-        Self { answers: Answers::new(nodes), needed, raised_to: None, largest_counter: 0, rules }
+        Self {
+            answers: Answers::new(nodes),
+            needed,
+            raised_to: None,
+            largest_counter: 0,
+            rules,
+        }
     }
 
     /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
@@ -62,7 +68,10 @@ impl Ballot {
                 Ok(Reply::Granted(if exact { t } else { counter }))
             }
             (Err(Silence::Failed(_)), _) if !self.rules.hold(Rule::ErrorIsNoAnswer) => {
-                Ok(Reply::Held { remaining: None, counter: 0 })
+                Ok(Reply::Held {
+                    remaining: None,
+                    counter: 0,
+                })
             }
             (answer, _) => answer,
         };
@@ -90,8 +99,9 @@ impl Ballot {
         let t = self.largest_token().unwrap_or(0);
         self.raised_to = Some(t);
         let smaller = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(c)) if *c < t);
-        let behind: Vec<usize> =
-            (0..self.answers.len()).filter(|&n| self.answers.get(n).is_some_and(smaller)).collect();
+        let behind: Vec<usize> = (0..self.answers.len())
+            .filter(|&n| self.answers.get(n).is_some_and(smaller))
+            .collect();
         for &node in &behind {
             self.answers.wait_again(node);
         }
@@ -120,7 +130,10 @@ impl Ballot {
         if votes_for_us + waiting >= self.needed {
             return Verdict::Open;
         }
-        let answered = grants + self.answers.count(|r| matches!(r, Reply::Held { .. } | Reply::Lost));
+        let answered = grants
+            + self
+                .answers
+                .count(|r| matches!(r, Reply::Held { .. } | Reply::Lost));
         if answered >= self.needed {
             Verdict::Over(Outcome::Held)
         } else if answered + waiting >= self.needed {
@@ -146,7 +159,10 @@ impl Ballot {
             })
             .collect();
         left.sort();
-        let held = self.needed.checked_sub(free + 1).and_then(|n| left.get(n).copied());
+        let held = self
+            .needed
+            .checked_sub(free + 1)
+            .and_then(|n| left.get(n).copied());
         let held_there = self.answers.count(|r| matches!(r, Reply::Held { .. }));
         let answered = free + held_there + self.answers.waiting();
         let quarantine = self
@@ -215,7 +231,10 @@ mod tests {
     }
 
     fn held(ms: u64) -> Option<Result<Reply, Silence>> {
-        Some(Ok(Reply::Held { remaining: Some(Duration::from_millis(ms)), counter: 9 }))
+        Some(Ok(Reply::Held {
+            remaining: Some(Duration::from_millis(ms)),
+            counter: 9,
+        }))
     }
 
     fn silent() -> Option<Result<Reply, Silence>> {
@@ -228,7 +247,10 @@ mod tests {
 
     #[test]
     fn won_at_the_deciding_vote_and_not_before() {
-        assert_eq!(ballot(&[granted(7), granted(7), None, None, None]).verdict(), Verdict::Open);
+        assert_eq!(
+            ballot(&[granted(7), granted(7), None, None, None]).verdict(),
+            Verdict::Open
+        );
         let won = ballot(&[granted(7), None, granted(7), None, granted(7)]);
         assert_eq!(won.verdict(), Verdict::Won(7));
         assert_eq!(won.holders().collect::<Vec<_>>(), [0, 2, 4]);
@@ -239,7 +261,11 @@ mod tests {
         let split = [granted(7), granted(8), granted(7), None, None];
         assert_eq!(ballot(&split).verdict(), Verdict::Split);
         let later = [granted(7), granted(8), granted(7), None, granted(7)];
-        assert_eq!(ballot(&later).verdict(), Verdict::Won(7), "the rest may still settle it");
+        assert_eq!(
+            ballot(&later).verdict(),
+            Verdict::Won(7),
+            "the rest may still settle it"
+        );
     }
 
     #[test]
@@ -274,14 +300,23 @@ mod tests {
 
     #[test]
     fn a_quarantine_is_told_apart_and_has_an_end() {
-        let young = ballot(&[granted(1), quarantined(30), quarantined(20), quarantined(10), silent()]);
+        let young = ballot(&[
+            granted(1),
+            quarantined(30),
+            quarantined(20),
+            quarantined(10),
+            silent(),
+        ]);
         assert_eq!(young.verdict(), Verdict::Over(Outcome::Quarantined));
         assert_eq!(young.retry_after(), Some(Duration::from_millis(20)));
         let early = ballot(&[silent(), silent(), quarantined(30), None, None]);
         assert_eq!(early.verdict(), Verdict::Over(Outcome::Quarantined));
         assert_eq!(early.retry_after(), Some(Duration::from_millis(30)));
         let hopeless = [granted(1), quarantined(30), silent(), silent(), silent()];
-        assert_eq!(ballot(&hopeless).verdict(), Verdict::Over(Outcome::NoQuorum));
+        assert_eq!(
+            ballot(&hopeless).verdict(),
+            Verdict::Over(Outcome::NoQuorum)
+        );
     }
 
     #[test]
@@ -297,9 +332,17 @@ mod tests {
         assert_eq!(b.verdict(), Verdict::Open);
         assert_eq!(b.vote(0, Ok(Reply::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Open);
-        assert_eq!(b.vote(2, Ok(Reply::Raised(9))), None, "somebody else's counter");
+        assert_eq!(
+            b.vote(2, Ok(Reply::Raised(9))),
+            None,
+            "somebody else's counter"
+        );
         assert_eq!(b.verdict(), Verdict::Open, "two may still grant");
-        assert_eq!(b.vote(3, Ok(Reply::Granted(5))), Some(8), "a late grant is raised too");
+        assert_eq!(
+            b.vote(3, Ok(Reply::Granted(5))),
+            Some(8),
+            "a late grant is raised too"
+        );
         assert_eq!(b.verdict(), Verdict::Open);
         assert_eq!(b.vote(3, Ok(Reply::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Won(8));

@@ -53,7 +53,10 @@ impl Answers {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.0.iter().filter(|heard| **heard == Heard::Waiting).count()
+        self.0
+            .iter()
+            .filter(|heard| **heard == Heard::Waiting)
+            .count()
     }
 
     /// How many would answer if their quarantine were over.
@@ -81,10 +84,13 @@ impl Answers {
         &'a self,
         names: &'a [Arc<str>],
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Silence)> {
-        names.iter().zip(&self.0).filter_map(|(name, heard)| match heard {
-            Heard::Silent(silence) => Some((name, silence)),
-            Heard::Waiting | Heard::Said(_) => None,
-        })
+        names
+            .iter()
+            .zip(&self.0)
+            .filter_map(|(name, heard)| match heard {
+                Heard::Silent(silence) => Some((name, silence)),
+                Heard::Waiting | Heard::Said(_) => None,
+            })
     }
 
     /// Whoever has not answered yet will not.
@@ -107,7 +113,10 @@ impl Answers {
         let nodes = names
             .iter()
             .zip(&self.0)
-            .map(|(node, heard)| NodeReport { node: Arc::clone(node), vote: vote(heard) })
+            .map(|(node, heard)| NodeReport {
+                node: Arc::clone(node),
+                vote: vote(heard),
+            })
             .collect();
         Report::new(subject, needed, nodes, retry_after)
     }

@@ -24,7 +24,10 @@ pub(crate) struct Ballot {
 
 impl Ballot {
     pub(crate) fn new(nodes: usize, needed: usize) -> Self {
-        Self { answers: Answers::new(nodes), needed }
+        Self {
+            answers: Answers::new(nodes),
+            needed,
+        }
     }
 
     /// The nodes that say the lock is not ours. What is gone there does not come back.
@@ -81,9 +84,21 @@ mod tests {
         let dead = || Some(Err(Silence::Stalled));
         let gone = || Some(Ok(Reply::Lost));
         assert_eq!(verdict(&[ack(), ack(), None, None, None]), Verdict::Open);
-        assert_eq!(verdict(&[ack(), ack(), ack(), gone(), gone()]), Verdict::Extended);
-        assert_eq!(verdict(&[ack(), ack(), dead(), dead(), dead()]), Verdict::Failed);
-        assert_eq!(verdict(&[ack(), ack(), gone(), dead(), gone()]), Verdict::Failed);
-        assert_eq!(verdict(&[gone(), gone(), gone(), None, None]), Verdict::Evicted);
+        assert_eq!(
+            verdict(&[ack(), ack(), ack(), gone(), gone()]),
+            Verdict::Extended
+        );
+        assert_eq!(
+            verdict(&[ack(), ack(), dead(), dead(), dead()]),
+            Verdict::Failed
+        );
+        assert_eq!(
+            verdict(&[ack(), ack(), gone(), dead(), gone()]),
+            Verdict::Failed
+        );
+        assert_eq!(
+            verdict(&[gone(), gone(), gone(), None, None]),
+            Verdict::Evicted
+        );
     }
 }

@@ -25,7 +25,11 @@ pub(crate) struct Ballot {
 
 impl Ballot {
     pub(crate) fn new(nodes: usize, needed: usize, held_on: Vec<usize>) -> Self {
-        Self { answers: Answers::new(nodes), held_on, needed }
+        Self {
+            answers: Answers::new(nodes),
+            held_on,
+            needed,
+        }
     }
 
     pub(crate) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {
@@ -85,8 +89,14 @@ mod tests {
         let dead = || Some(Err(Silence::Stalled));
         let all = [0, 1, 2, 3, 4];
         let three = [0, 1, 2];
-        assert_eq!(verdict(&all, &[freed(), freed(), freed(), None, None]), Verdict::Released);
-        assert_eq!(verdict(&all, &[freed(), freed(), None, None, None]), Verdict::Open);
+        assert_eq!(
+            verdict(&all, &[freed(), freed(), freed(), None, None]),
+            Verdict::Released
+        );
+        assert_eq!(
+            verdict(&all, &[freed(), freed(), None, None, None]),
+            Verdict::Open
+        );
         let evicted = [not_ours(), not_ours(), not_ours(), not_ours(), not_ours()];
         assert_eq!(verdict(&all, &evicted), Verdict::Gone);
         // It stood on three; one of them died since.

@@ -32,13 +32,23 @@ mod tests {
         let t0 = Tick::from_nanos(1_000);
         let end = valid_until(t0, Duration::from_secs(10));
         assert_eq!(end.since(t0), Duration::from_millis(10_000 - 102));
-        assert_eq!(valid_until(t0, Duration::from_millis(1)), t0, "never before t0");
+        assert_eq!(
+            valid_until(t0, Duration::from_millis(1)),
+            t0,
+            "never before t0"
+        );
     }
 
     #[test]
     fn the_margin_is_20_ms_or_a_twentieth() {
-        assert_eq!(margin(Duration::from_millis(100)), Duration::from_millis(20));
-        assert_eq!(margin(Duration::from_millis(400)), Duration::from_millis(20));
+        assert_eq!(
+            margin(Duration::from_millis(100)),
+            Duration::from_millis(20)
+        );
+        assert_eq!(
+            margin(Duration::from_millis(400)),
+            Duration::from_millis(20)
+        );
         assert_eq!(margin(Duration::from_secs(10)), Duration::from_millis(500));
     }
 }

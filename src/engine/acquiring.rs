@@ -44,7 +44,11 @@ pub(super) struct Acquisition {
 enum Phase {
     New,
     Asking(Attempt),
-    Resting { until: Tick, entry: Entry, last: Error },
+    Resting {
+        until: Tick,
+        entry: Entry,
+        last: Error,
+    },
 }
 
 /// One attempt: one owner, one round of votes.
@@ -64,7 +68,9 @@ impl Acquisition {
         match &mut self.phase {
             Phase::Asking(attempt) => {
                 let raise = attempt.ballot.vote(node, answer);
-                self.wish.seen.fetch_max(attempt.ballot.largest_counter(), Relaxed);
+                self.wish
+                    .seen
+                    .fetch_max(attempt.ballot.largest_counter(), Relaxed);
                 raise
             }
             Phase::New | Phase::Resting { .. } => None,
@@ -107,7 +113,9 @@ impl Core {
 
     /// The caller's future was dropped.
     pub(super) fn cancel(&mut self, now: Tick, id: u64) {
-        let Some(ticket) = self.wishes.remove(&id) else { return };
+        let Some(ticket) = self.wishes.remove(&id) else {
+            return;
+        };
         if let Some(Task::Acquiring(acquisition)) = self.take(ticket) {
             self.abort(now, *acquisition);
         }
@@ -166,7 +174,10 @@ impl Core {
         let mut ballot = Ballot::new(total, self.needed, self.settings.rules);
         let mut asked = Vec::with_capacity(total);
         let states = self.states(now);
-        let askable = states.iter().filter(|state| **state == NodeState::Voting).count();
+        let askable = states
+            .iter()
+            .filter(|state| **state == NodeState::Voting)
+            .count();
         for (node, state) in states.iter().enumerate() {
             match state.silence() {
                 Some(silence) => drop(ballot.vote(node, Err(silence))),
@@ -196,7 +207,9 @@ impl Core {
 
     /// A deadline of the attempt, or the end of its rest.
     pub(super) fn attempt_due(&mut self, now: Tick, ticket: u64) {
-        let Some(acquisition) = self.acquisition(ticket) else { return };
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
         match &mut acquisition.phase {
             Phase::Resting { until, .. } if *until <= now => self.rested(now, ticket),
             Phase::Resting { until, .. } => {
@@ -214,10 +227,17 @@ impl Core {
     }
 
     fn rested(&mut self, now: Tick, ticket: u64) {
-        let Some(Task::Acquiring(acquisition)) = self.take(ticket) else { return };
+        let Some(Task::Acquiring(acquisition)) = self.take(ticket) else {
+            return;
+        };
         if acquisition.give_up_at().is_some_and(|at| at <= now) {
             self.wishes.remove(&acquisition.wish.id);
-            if let Acquisition { wish, phase: Phase::Resting { last, .. }, .. } = *acquisition {
+            if let Acquisition {
+                wish,
+                phase: Phase::Resting { last, .. },
+                ..
+            } = *acquisition
+            {
                 let _ = wish.reply.send(Err(last));
             }
             return;
@@ -228,9 +248,13 @@ impl Core {
     /// Looks at the votes of an attempt and does what follows.
     pub(super) fn attempt_heard(&mut self, now: Tick, ticket: u64) {
         let rules = self.settings.rules;
-        let Some(acquisition) = self.acquisition(ticket) else { return };
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
         let ttl = acquisition.wish.ttl;
-        let Phase::Asking(attempt) = &mut acquisition.phase else { return };
+        let Phase::Asking(attempt) = &mut acquisition.phase else {
+            return;
+        };
         match attempt.ballot.verdict() {
             Verdict::Open => {
                 let deadline = attempt.deadline;
@@ -255,10 +279,16 @@ impl Core {
     /// more reply time, then raises.
     fn split(&mut self, now: Tick, ticket: u64) {
         let node_timeout = self.settings.node_timeout;
-        let Some(acquisition) = self.acquisition(ticket) else { return };
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
         let name = acquisition.wish.name.clone();
-        let Phase::Asking(attempt) = &mut acquisition.phase else { return };
-        let settle_at = *attempt.settle_at.get_or_insert_with(|| now.plus(now.since(attempt.t0)));
+        let Phase::Asking(attempt) = &mut acquisition.phase else {
+            return;
+        };
+        let settle_at = *attempt
+            .settle_at
+            .get_or_insert_with(|| now.plus(now.since(attempt.t0)));
         if attempt.ballot.answers().waiting() > 0 && now < settle_at {
             self.timers.at(Key::Task(ticket), settle_at);
             return;
@@ -280,9 +310,13 @@ impl Core {
 
     /// A late grant while others are being raised: it is raised too.
     pub(super) fn raise_late(&mut self, now: Tick, ticket: u64, node: usize, token: u64) {
-        let Some(acquisition) = self.acquisition(ticket) else { return };
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
         let name = acquisition.wish.name.clone();
-        let Phase::Asking(attempt) = &acquisition.phase else { return };
+        let Phase::Asking(attempt) = &acquisition.phase else {
+            return;
+        };
         let entry = attempt.entry.clone();
         let batch = Batch::one(Command::Raise { name, entry, token }, self.guard());
         let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
@@ -292,13 +326,27 @@ impl Core {
     }
 
     fn granted(&mut self, now: Tick, ticket: u64, token: u64) {
-        let Some(Task::Acquiring(acquisition)) = self.take(ticket) else { return };
-        let Acquisition { wish, phase: Phase::Asking(attempt), .. } = *acquisition else { return };
+        let Some(Task::Acquiring(acquisition)) = self.take(ticket) else {
+            return;
+        };
+        let Acquisition {
+            wish,
+            phase: Phase::Asking(attempt),
+            ..
+        } = *acquisition
+        else {
+            return;
+        };
         self.wishes.remove(&wish.id);
         let Some(engine) = self.engine() else {
             return self.roll_back(now, &wish, wish.ttl + wish.lock_delay, &attempt);
         };
-        let hold = Hold::new(wish.ttl, attempt.t0, wish.renewal, self.renewal_jitter(wish.ttl));
+        let hold = Hold::new(
+            wish.ttl,
+            attempt.t0,
+            wish.renewal,
+            self.renewal_jitter(wish.ttl),
+        );
         let shared = Arc::new(Shared::new(
             wish.name.clone(),
             FencingToken::from_counter(token),
@@ -337,13 +385,22 @@ impl Core {
             + QUARANTINE_REST
             + self.settings.node_timeout;
         let max_ttl = self.settings.max_ttl;
-        let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else { return };
-        let Phase::Asking(attempt) = &acquisition.phase else { return };
+        let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else {
+            return;
+        };
+        let Phase::Asking(attempt) = &acquisition.phase else {
+            return;
+        };
         let took = now.since(attempt.t0);
         let entry = attempt.entry.clone();
         let retry_after = attempt.ballot.retry_after();
         let answers = attempt.ballot.answers();
-        let report = answers.report(acquisition.wish.name.as_str(), needed, &names.nodes, retry_after);
+        let report = answers.report(
+            acquisition.wish.name.as_str(),
+            needed,
+            &names.nodes,
+            retry_after,
+        );
         let stale = answers.iter().any(|h| {
             use crate::ballot::answers::Heard::Silent;
             matches!(h, Silent(Silence::NotAdmitted))
@@ -360,7 +417,11 @@ impl Core {
         let wait = acquisition.wish.patience != Patience::Try;
         if !wait && !refresh {
             self.wishes.remove(&acquisition.wish.id);
-            let answer = if matches!(error, Error::Held(_)) { Ok(None) } else { Err(error) };
+            let answer = if matches!(error, Error::Held(_)) {
+                Ok(None)
+            } else {
+                Err(error)
+            };
             let _ = acquisition.wish.reply.send(answer);
             return;
         }
@@ -370,7 +431,9 @@ impl Core {
             _ if refresh => acquisition.refreshed = true,
             Error::Quarantined(_) => most = Some(limit),
             // The first attempt counts as before the line: it does not wait for dead nodes.
-            _ if acquisition.attempts == 1 || acquisition.refreshed && acquisition.attempts == 2 => {
+            _ if acquisition.attempts == 1
+                || acquisition.refreshed && acquisition.attempts == 2 =>
+            {
                 most = Some(Duration::ZERO);
             }
             _ => most = Some(max_ttl),
@@ -404,7 +467,9 @@ impl Core {
     ) {
         // A process that stood still meanwhile does not rest for as long as that again.
         let took = took.min(self.settings.node_timeout);
-        acquisition.rest = (acquisition.rest * 2).max(took * 2).clamp(SHORTEST_REST, LONGEST_REST);
+        acquisition.rest = (acquisition.rest * 2)
+            .max(took * 2)
+            .clamp(SHORTEST_REST, LONGEST_REST);
         let most = u64::try_from(acquisition.rest.as_micros()).unwrap_or(u64::MAX);
         let jittered = Duration::from_micros(most / 4 + self.chance.up_to(most - most / 4));
         let rest = match (&last, last.retry_after()) {
@@ -426,7 +491,9 @@ impl Core {
     }
 
     fn roll_back_now(&mut self, now: Tick, ticket: u64) {
-        let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else { return };
+        let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else {
+            return;
+        };
         let ttl = acquisition.lease_ttl();
         if let Phase::Asking(attempt) = &mut acquisition.phase {
             self.timers.at(Key::Task(ticket), attempt.deadline);

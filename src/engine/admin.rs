@@ -85,7 +85,11 @@ impl Admin {
     }
 
     pub(super) fn next_tick(&self) -> Option<Tick> {
-        let ready = self.ready.iter().map(|r| r.grace_until.unwrap_or(r.deadline)).min();
+        let ready = self
+            .ready
+            .iter()
+            .map(|r| r.grace_until.unwrap_or(r.deadline))
+            .min();
         let bootstrap = self.bootstrap.as_ref().map(|b| b.deadline);
         let shutdown = self.shutdown.as_ref().map(|s| s.deadline);
         [ready, bootstrap, shutdown].into_iter().flatten().min()
@@ -109,11 +113,22 @@ impl Admin {
 
 impl Core {
     pub(super) fn ready(&mut self, now: Tick, within: Duration, reply: Answer<()>) {
-        let ready = Ready { since: now, deadline: now.plus(within), grace_until: None, reply };
+        let ready = Ready {
+            since: now,
+            deadline: now.plus(within),
+            grace_until: None,
+            reply,
+        };
         self.admin.ready.push(ready);
     }
 
-    pub(super) fn bootstrap(&mut self, now: Tick, within: Duration, force: bool, reply: Answer<()>) {
+    pub(super) fn bootstrap(
+        &mut self,
+        now: Tick,
+        within: Duration,
+        force: bool,
+        reply: Answer<()>,
+    ) {
         if self.admin.bootstrap.is_some() {
             let why = "another bootstrap of this quorum is under way";
             let _ = reply.send(Err(Error::Invalid(why.into())));
@@ -121,15 +136,30 @@ impl Core {
         }
         let deadline = now.plus(within);
         let (stage, met) = (Stage::Meeting, Vec::new());
-        self.admin.bootstrap = Some(Bootstrap { deadline, force, stage, since: now, met, reply });
+        self.admin.bootstrap = Some(Bootstrap {
+            deadline,
+            force,
+            stage,
+            since: now,
+            met,
+            reply,
+        });
     }
 
-    pub(super) fn shutdown(&mut self, now: Tick, within: Duration, reply: oneshot::Sender<Vec<String>>) {
+    pub(super) fn shutdown(
+        &mut self,
+        now: Tick,
+        within: Duration,
+        reply: oneshot::Sender<Vec<String>>,
+    ) {
         self.close_wishes(now);
         for ready in mem::take(&mut self.admin.ready) {
             let _ = ready.reply.send(Err(CLOSED));
         }
-        self.admin.shutdown = Some(Shutdown { deadline: now.plus(within), reply });
+        self.admin.shutdown = Some(Shutdown {
+            deadline: now.plus(within),
+            reply,
+        });
     }
 
     /// Looks whether anybody who waits can be told.
@@ -143,7 +173,11 @@ impl Core {
         let late = |s: &Shutdown| s.deadline <= now;
         let over = self.is_clean() || self.admin.shutdown.as_ref().is_some_and(late);
         if over && let Some(shutdown) = self.admin.shutdown.take() {
-            let held = self.leases.values().map(|l| l.shared.name.as_str().to_owned()).collect();
+            let held = self
+                .leases
+                .values()
+                .map(|l| l.shared.name.as_str().to_owned())
+                .collect();
             self.admin.gave_up = true;
             let _ = shutdown.reply.send(held);
         }
@@ -188,12 +222,18 @@ impl Core {
             return Some((Err(Error::Invalid(format!("{node}: {why}"))), true));
         }
         let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
-        let refused = states.iter().filter(|s| matches!(s, NodeState::Refused(_))).count();
+        let refused = states
+            .iter()
+            .filter(|s| matches!(s, NodeState::Refused(_)))
+            .count();
         let all_tried = self.sessions().iter().all(|s| s.was_tried());
         if states.iter().filter(answers).count() >= self.needed {
             Some((Ok(()), all_tried))
         } else if states.len() - refused < self.needed {
-            Some((Err(Error::NoQuorum(self.state_report(now, "connect"))), all_tried))
+            Some((
+                Err(Error::NoQuorum(self.state_report(now, "connect"))),
+                all_tried,
+            ))
         } else {
             None
         }
@@ -201,27 +241,38 @@ impl Core {
 
     fn state_report(&self, now: Tick, subject: &str) -> Report {
         let states = self.states(now);
-        let nodes = self.settings.nodes.iter().zip(&states).map(|(node, state)| NodeReport {
-            node: Arc::clone(node),
-            vote: match state {
-                NodeState::Quarantined(_) => Vote::Confirmed,
-                state => state.silence().map_or(Vote::Confirmed, Vote::None),
-            },
-        });
+        let nodes = self
+            .settings
+            .nodes
+            .iter()
+            .zip(&states)
+            .map(|(node, state)| NodeReport {
+                node: Arc::clone(node),
+                vote: match state {
+                    NodeState::Quarantined(_) => Vote::Confirmed,
+                    state => state.silence().map_or(Vote::Confirmed, Vote::None),
+                },
+            });
         Report::new(subject, self.needed, nodes.collect(), None)
     }
 
     // ---- bootstrap ------------------------------------------------------------------------
 
     fn bootstrap_due(&mut self, now: Tick) {
-        let Some(mut bootstrap) = self.admin.bootstrap.take() else { return };
+        let Some(mut bootstrap) = self.admin.bootstrap.take() else {
+            return;
+        };
         let step = match bootstrap.stage {
             Stage::Meeting => self.all_met(now, &mut bootstrap),
             Stage::Surveying(ticket) => self.all_surveyed(now, ticket, bootstrap.force),
             Stage::Admitting(ticket) => self.all_admitted(now, ticket),
             Stage::Confirming => {
                 let voting = self.states(now).iter().all(|s| *s == NodeState::Voting);
-                if voting { Ok(None) } else { Ok(Some(Stage::Confirming)) }
+                if voting {
+                    Ok(None)
+                } else {
+                    Ok(Some(Stage::Confirming))
+                }
             }
         };
         match step {
@@ -236,7 +287,9 @@ impl Core {
             Ok(Some(stage)) => {
                 self.forget(&stage);
                 self.forget(&bootstrap.stage);
-                let _ = bootstrap.reply.send(Err(Error::NoQuorum(self.state_report(now, "bootstrap"))));
+                let _ = bootstrap
+                    .reply
+                    .send(Err(Error::NoQuorum(self.state_report(now, "bootstrap"))));
             }
             Ok(None) => drop(bootstrap.reply.send(Ok(()))),
             Err(why) => {
@@ -311,47 +364,78 @@ impl Core {
             )),
             // All vote, and max_ttl is to be raised on all of them.
             Some(_) if ripe == total => Ok(Some(self.admit_all(now))),
-            _ => Ok(Some(Stage::Surveying(self.put_to_all(now, |_| Command::Survey)))),
+            _ => Ok(Some(Stage::Surveying(
+                self.put_to_all(now, |_| Command::Survey),
+            ))),
         }
     }
 
-    fn all_surveyed(&mut self, now: Tick, ticket: u64, force: bool) -> Result<Option<Stage>, String> {
-        let Some(answers) = self.polled(ticket) else { return Ok(Some(Stage::Meeting)) };
+    fn all_surveyed(
+        &mut self,
+        now: Tick,
+        ticket: u64,
+        force: bool,
+    ) -> Result<Option<Stage>, String> {
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(Some(Stage::Meeting));
+        };
         if answers.count(|r| *r == Reply::Surveyed(true)) > 0 && !force {
-            return Err("a lock is held on a node already, so this fleet is not new: wait for its \
+            return Err(
+                "a lock is held on a node already, so this fleet is not new: wait for its \
                         quarantine (force it only if no client is running)"
-                .into());
+                    .into(),
+            );
         }
         if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
-            return self.polled_all(ticket).map(|()| Some(Stage::Surveying(ticket)));
+            return self
+                .polled_all(ticket)
+                .map(|()| Some(Stage::Surveying(ticket)));
         }
         self.take(ticket);
         Ok(Some(self.admit_all(now)))
     }
 
     fn admit_all(&mut self, now: Tick) -> Stage {
-        let stored = self.sessions().iter().filter_map(|s| s.record()).map(|r| r.max_ttl).max();
+        let stored = self
+            .sessions()
+            .iter()
+            .filter_map(|s| s.record())
+            .map(|r| r.max_ttl)
+            .max();
         let max_ttl = stored.unwrap_or_default().max(self.settings.max_ttl);
         let witnessed = quarantine(max_ttl, self.settings.margin);
         let records: Vec<(String, String)> = self
             .sessions()
             .iter()
-            .map(|s| s.record().map(|r| (r.run.to_owned(), r.id.to_owned())).unwrap_or_default())
+            .map(|s| {
+                s.record()
+                    .map(|r| (r.run.to_owned(), r.id.to_owned()))
+                    .unwrap_or_default()
+            })
             .collect();
         self.fleet().learn(max_ttl);
         Stage::Admitting(self.put_to_all(now, |node| {
             let (run, id) = records.get(node).cloned().unwrap_or_default();
-            Command::Admit { run, id, max_ttl, witnessed }
+            Command::Admit {
+                run,
+                id,
+                max_ttl,
+                witnessed,
+            }
         }))
     }
 
     fn all_admitted(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, String> {
-        let Some(answers) = self.polled(ticket) else { return Ok(Some(Stage::Meeting)) };
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(Some(Stage::Meeting));
+        };
         if answers.count(|r| *r == Reply::Admitted(false)) > 0 {
             return Err("a node's memory changed meanwhile: look at nodes(), and try again".into());
         }
         if answers.count(|r| *r == Reply::Admitted(true)) < self.settings.total() {
-            return self.polled_all(ticket).map(|()| Some(Stage::Admitting(ticket)));
+            return self
+                .polled_all(ticket)
+                .map(|()| Some(Stage::Admitting(ticket)));
         }
         self.take(ticket);
         for node in 0..self.settings.total() {
@@ -365,7 +449,9 @@ impl Core {
         let ticket = self.new_ticket();
         for node in 0..self.settings.total() {
             let batch = Batch::one(command(node), self.guard());
-            self.session(now, node, |session, step| session.ask_unvoting(step, ticket, &batch));
+            self.session(now, node, |session, step| {
+                session.ask_unvoting(step, ticket, &batch)
+            });
         }
         self.poll_task(ticket);
         ticket
@@ -374,7 +460,9 @@ impl Core {
     /// A node that failed to answer ends the bootstrap; one that has not answered yet does not.
     fn polled_all(&mut self, ticket: u64) -> Result<(), String> {
         let nodes = Arc::clone(&self.settings);
-        let Some(answers) = self.polled(ticket) else { return Ok(()) };
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(());
+        };
         match answers.silences(&nodes.nodes).next() {
             Some((node, silence)) => Err(format!("{node} did not answer the bootstrap: {silence}")),
             None => Ok(()),

@@ -59,7 +59,8 @@ impl Inspection {
             votes.entry(&holder.entry).or_insert((0, holder)).0 += 1;
         }
         let most = votes.into_values().max_by_key(|(votes, _)| *votes);
-        most.filter(|(votes, _)| *votes >= majority(self.nodes.len())).map(|(_, holder)| holder)
+        most.filter(|(votes, _)| *votes >= majority(self.nodes.len()))
+            .map(|(_, holder)| holder)
     }
 
     /// The newest token that any node has given out for the name.
@@ -116,8 +117,16 @@ impl Core {
                 answers.set(node, Err(silence));
             }
         }
-        self.put(ticket, Task::Asking(Asking { name, answers, reply }));
-        self.timers.at(Key::Task(ticket), now.plus(self.settings.node_timeout));
+        self.put(
+            ticket,
+            Task::Asking(Asking {
+                name,
+                answers,
+                reply,
+            }),
+        );
+        self.timers
+            .at(Key::Task(ticket), now.plus(self.settings.node_timeout));
         self.asking_heard(now, ticket);
     }
 
@@ -127,17 +136,30 @@ impl Core {
             Some(Task::Asking(asking)) if asking.answers.waiting() == 0 => {}
             _ => return,
         }
-        let Some(Task::Asking(Asking { name, answers, reply })) = self.take(ticket) else { return };
+        let Some(Task::Asking(Asking {
+            name,
+            answers,
+            reply,
+        })) = self.take(ticket)
+        else {
+            return;
+        };
         match reply {
             Asker::Inspect(reply) => {
                 let nodes = self.settings.nodes.iter().zip(answers.iter());
-                let nodes = nodes.map(|(node, heard)| node_inspection(node, heard)).collect();
-                let _ = reply.send(Ok(Inspection { name: name.as_str().to_owned(), nodes }));
+                let nodes = nodes
+                    .map(|(node, heard)| node_inspection(node, heard))
+                    .collect();
+                let _ = reply.send(Ok(Inspection {
+                    name: name.as_str().to_owned(),
+                    nodes,
+                }));
             }
             Asker::Evict(reply) => {
                 let freed = answers.count(|r| *r == Reply::Evicted(true)) > 0;
                 let answered = answers.count(|r| matches!(r, Reply::Evicted(_)));
-                let report = || answers.report(name.as_str(), self.needed, &self.settings.nodes, None);
+                let report =
+                    || answers.report(name.as_str(), self.needed, &self.settings.nodes, None);
                 let _ = reply.send(match answered >= self.needed {
                     true => Ok(freed),
                     false => Err(Error::NoQuorum(report())),
@@ -160,11 +182,17 @@ fn node_inspection(node: &Arc<str>, heard: &Heard) -> NodeInspection {
             token: (*counter > 0).then(|| FencingToken::from_counter(*counter)),
             silence: None,
         },
-        Heard::Silent(silence) => {
-            NodeInspection { node, holder: None, token: None, silence: Some(silence.clone()) }
-        }
-        Heard::Waiting | Heard::Said(_) => {
-            NodeInspection { node, holder: None, token: None, silence: Some(Silence::TimedOut) }
-        }
+        Heard::Silent(silence) => NodeInspection {
+            node,
+            holder: None,
+            token: None,
+            silence: Some(silence.clone()),
+        },
+        Heard::Waiting | Heard::Said(_) => NodeInspection {
+            node,
+            holder: None,
+            token: None,
+            silence: Some(Silence::TimedOut),
+        },
     }
 }

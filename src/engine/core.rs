@@ -90,10 +90,14 @@ impl Core {
 
     pub(crate) fn event(&mut self, event: Event) {
         let now = self.clock.now();
-        let asks = matches!(event, Event::Acquire(_) | Event::Inspect { .. } | Event::Evict { .. });
+        let asks = matches!(
+            event,
+            Event::Acquire(_) | Event::Inspect { .. } | Event::Evict { .. }
+        );
         if asks && self.is_coming_up(now) {
             // It may wait as long as for any other answer.
-            self.early.push_back((now.plus(self.settings.node_timeout), event));
+            self.early
+                .push_back((now.plus(self.settings.node_timeout), event));
         } else {
             self.obey(now, event);
         }
@@ -110,7 +114,11 @@ impl Core {
             Event::Inspect { name, reply } => self.inspect(now, name, reply),
             Event::Evict { name, reply } => self.evict(now, name, reply),
             Event::Ready { within, reply } => self.ready(now, within, reply),
-            Event::Bootstrap { within, force, reply } => self.bootstrap(now, within, force, reply),
+            Event::Bootstrap {
+                within,
+                force,
+                reply,
+            } => self.bootstrap(now, within, force, reply),
             Event::Shutdown { within, reply } => self.shutdown(now, within, reply),
         }
     }
@@ -159,7 +167,9 @@ impl Core {
             _ => 0,
         };
         let behind = self.effects.iter().map(behind).sum();
-        self.with_session(node, |session, step| session.withdrawn(step, commands, behind));
+        self.with_session(node, |session, step| {
+            session.withdrawn(step, commands, behind)
+        });
     }
 
     pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
@@ -199,9 +209,16 @@ impl Core {
 
     /// When [`tick`](Self::tick) has something to do.
     pub(crate) fn next_tick(&self) -> Option<Tick> {
-        let sessions = self.sessions.iter().filter_map(|s| s.next_tick(&self.settings)).min();
+        let sessions = self
+            .sessions
+            .iter()
+            .filter_map(|s| s.next_tick(&self.settings))
+            .min();
         let early = self.early.front().map(|(at, _)| *at);
-        [sessions, self.timers.next(), self.admin.next_tick(), early].into_iter().flatten().min()
+        [sessions, self.timers.next(), self.admin.next_tick(), early]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Closed, nothing held, nothing left to take back.
@@ -212,7 +229,10 @@ impl Core {
     pub(super) fn is_clean(&self) -> bool {
         self.leases.is_empty()
             && self.sessions.iter().all(Session::is_idle)
-            && !self.tasks.values().any(|task| matches!(task, Task::Releasing(_)))
+            && !self
+                .tasks
+                .values()
+                .any(|task| matches!(task, Task::Releasing(_)))
     }
 
     /// What is kept though nothing goes on: for the simulation, all of it zero after quiet time.
@@ -224,7 +244,10 @@ impl Core {
             ("leases", self.leases.len()),
             ("timers", self.timers.len()),
             ("early requests", self.early.len()),
-            ("releases", self.sessions.iter().filter(|s| !s.is_idle()).count()),
+            (
+                "releases",
+                self.sessions.iter().filter(|s| !s.is_idle()).count(),
+            ),
         ]
     }
 
@@ -262,11 +285,17 @@ impl Core {
     }
 
     pub(super) fn states(&self, now: Tick) -> Vec<NodeState> {
-        self.sessions.iter().map(|s| s.state(now, &self.settings)).collect()
+        self.sessions
+            .iter()
+            .map(|s| s.state(now, &self.settings))
+            .collect()
     }
 
     pub(super) fn new_ticket(&self) -> u64 {
-        self.engine.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+        self.engine
+            .last_id
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+            + 1
     }
 
     pub(super) fn engine(&self) -> Option<Engine> {
@@ -342,7 +371,11 @@ impl Core {
     }
 
     fn route(&mut self, now: Tick, heard: Heard) {
-        let Heard { ticket, node, answer } = heard;
+        let Heard {
+            ticket,
+            node,
+            answer,
+        } = heard;
         match self.tasks.get_mut(&ticket) {
             Some(Task::Acquiring(acquisition)) => {
                 if let Some(token) = acquisition.vote(node, answer) {

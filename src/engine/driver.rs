@@ -45,7 +45,15 @@ impl Driver {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let links = nodes.iter().map(|_| Link::Idle).collect();
-        Self { core, events, orphaned: false, nodes, links, alarm, clock }
+        Self {
+            core,
+            events,
+            orphaned: false,
+            nodes,
+            links,
+            alarm,
+            clock,
+        }
     }
 
     fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
@@ -113,7 +121,8 @@ impl Driver {
             | Effect::Close(node)
             | Effect::Withdraw(node)
             | Effect::Send(node, _)) = effect;
-            let (Some(link), Some(target)) = (self.links.get_mut(node), self.nodes.get(node)) else {
+            let (Some(link), Some(target)) = (self.links.get_mut(node), self.nodes.get(node))
+            else {
                 continue;
             };
             match (effect, link) {
@@ -147,7 +156,9 @@ impl Driver {
     }
 
     fn ring(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.core.next_tick() else { return false };
+        let Some(at) = self.core.next_tick() else {
+            return false;
+        };
         let rings = self.alarm.poll_at(cx, self.clock.now(), at).is_ready();
         if rings {
             self.core.tick();

@@ -86,7 +86,9 @@ impl Core {
 
     /// Looks whether a lease is to be renewed, or is over.
     pub(super) fn lease_due(&mut self, now: Tick, id: u64) {
-        let Some(holding) = self.leases.get_mut(&id) else { return };
+        let Some(holding) = self.leases.get_mut(&id) else {
+            return;
+        };
         let shared = &holding.shared;
         if holding.hold.warn_once(now) {
             tracing::warn!(
@@ -113,7 +115,9 @@ impl Core {
 
     /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
     fn lost(&mut self, id: u64, reason: LossReason) {
-        let Some(holding) = self.leases.get_mut(&id) else { return };
+        let Some(holding) = self.leases.get_mut(&id) else {
+            return;
+        };
         holding.shared.lose(reason);
         let told = std::mem::replace(&mut holding.told, true);
         if reason != LossReason::Released && !told {
@@ -132,7 +136,9 @@ impl Core {
     }
 
     fn send_extension(&mut self, now: Tick, lease: u64, reply: Option<Answer<()>>) {
-        let Some(holding) = self.leases.get(&lease) else { return };
+        let Some(holding) = self.leases.get(&lease) else {
+            return;
+        };
         let command = Command::Extend {
             name: holding.shared.name.clone(),
             entry: holding.entry.clone(),
@@ -153,8 +159,17 @@ impl Core {
                 ballot.vote(node, Err(silence));
             }
         }
-        self.put(ticket, Task::Extending(Extending { lease, ballot, sent_at: now, reply }));
-        self.timers.at(Key::Task(ticket), now.plus(self.settings.node_timeout));
+        self.put(
+            ticket,
+            Task::Extending(Extending {
+                lease,
+                ballot,
+                sent_at: now,
+                reply,
+            }),
+        );
+        self.timers
+            .at(Key::Task(ticket), now.plus(self.settings.node_timeout));
         self.extension_heard(now, ticket);
     }
 
@@ -166,15 +181,28 @@ impl Core {
         if verdict == extend::Verdict::Open {
             return;
         }
-        let Some(Task::Extending(extending)) = self.take(ticket) else { return };
-        let Extending { lease, ballot, sent_at, reply } = extending;
+        let Some(Task::Extending(extending)) = self.take(ticket) else {
+            return;
+        };
+        let Extending {
+            lease,
+            ballot,
+            sent_at,
+            reply,
+        } = extending;
         let in_time = self.settings.rules.hold(Rule::ExtendInTime);
         let automatic = reply.is_none();
-        let ttl = self.leases.get(&lease).map_or(Duration::ZERO, |h| h.hold.ttl());
+        let ttl = self
+            .leases
+            .get(&lease)
+            .map_or(Duration::ZERO, |h| h.hold.ttl());
         let jitter = self.renewal_jitter(ttl);
         let Some(holding) = self.leases.get_mut(&lease) else {
             if let Some(reply) = reply {
-                let _ = reply.send(Err(Lost { reason: LossReason::Released }.into()));
+                let _ = reply.send(Err(Lost {
+                    reason: LossReason::Released,
+                }
+                .into()));
             }
             return;
         };
@@ -185,16 +213,24 @@ impl Core {
                 // The old validity has to last still: a lease whose time is over stays lost.
                 holding.hold.extended(sent_at, automatic, jitter);
                 if !holding.shared.prolong(holding.hold.valid_until(), in_time) {
-                    answer = Err(Lost { reason: holding_reason(&holding.shared) }.into());
+                    answer = Err(Lost {
+                        reason: holding_reason(&holding.shared),
+                    }
+                    .into());
                 }
             }
             extend::Verdict::Evicted => {
                 self.lost(lease, LossReason::Evicted);
-                answer = Err(Lost { reason: LossReason::Evicted }.into());
+                answer = Err(Lost {
+                    reason: LossReason::Evicted,
+                }
+                .into());
             }
             extend::Verdict::Failed | extend::Verdict::Open => {
                 let name = holding.shared.name.as_str();
-                let report = ballot.answers().report(name, self.needed, &self.settings.nodes, None);
+                let report = ballot
+                    .answers()
+                    .report(name, self.needed, &self.settings.nodes, None);
                 let error = Error::NoQuorum(report);
                 if automatic {
                     holding.hold.renewal_failed(now);
@@ -230,12 +266,23 @@ impl Core {
         let mut ballot = release::Ballot::new(states.len(), self.needed, holding.held_on);
         for (node, state) in states.iter().enumerate() {
             if !holding.asked.contains(&node) {
-                ballot.vote(node, Err(state.silence().unwrap_or(Silence::ConnectionLost)));
+                ballot.vote(
+                    node,
+                    Err(state.silence().unwrap_or(Silence::ConnectionLost)),
+                );
             }
         }
         let name = holding.shared.name.as_str().to_owned();
-        self.put(ticket, Task::Releasing(Releasing { name, ballot, reply }));
-        self.timers.at(Key::Task(ticket), now.plus(self.settings.node_timeout));
+        self.put(
+            ticket,
+            Task::Releasing(Releasing {
+                name,
+                ballot,
+                reply,
+            }),
+        );
+        self.timers
+            .at(Key::Task(ticket), now.plus(self.settings.node_timeout));
         self.release_heard(now, ticket);
     }
 
@@ -247,11 +294,23 @@ impl Core {
         if verdict == release::Verdict::Open {
             return;
         }
-        let Some(Task::Releasing(Releasing { name, ballot, reply })) = self.take(ticket) else { return };
+        let Some(Task::Releasing(Releasing {
+            name,
+            ballot,
+            reply,
+        })) = self.take(ticket)
+        else {
+            return;
+        };
         let _ = reply.send(match verdict {
-            release::Verdict::Gone => Err(Lost { reason: LossReason::Evicted }.into()),
+            release::Verdict::Gone => Err(Lost {
+                reason: LossReason::Evicted,
+            }
+            .into()),
             release::Verdict::NoQuorum => {
-                let report = ballot.answers().report(name, self.needed, &self.settings.nodes, None);
+                let report = ballot
+                    .answers()
+                    .report(name, self.needed, &self.settings.nodes, None);
                 Err(Error::NoQuorum(report))
             }
             release::Verdict::Released | release::Verdict::Open => Ok(()),
@@ -260,7 +319,9 @@ impl Core {
 
     /// A grant that arrives after the win is kept: the lease survives one more node's death.
     pub(super) fn late_grant(&mut self, ticket: u64, node: usize, answer: &Result<Reply, Silence>) {
-        let Some(holding) = self.leases.get_mut(&ticket) else { return };
+        let Some(holding) = self.leases.get_mut(&ticket) else {
+            return;
+        };
         let granted = matches!(answer, Ok(Reply::Granted(_) | Reply::Raised(_)));
         if granted && !holding.held_on.contains(&node) {
             holding.held_on.push(node);
@@ -269,5 +330,7 @@ impl Core {
 }
 
 fn holding_reason(shared: &Shared) -> LossReason {
-    shared.lost_now().map_or(LossReason::Expired, |lost| lost.reason)
+    shared
+        .lost_now()
+        .map_or(LossReason::Expired, |lost| lost.reason)
 }

@@ -37,16 +37,40 @@ pub(crate) enum Event {
     Acquire(Wish),
     /// The wish's future was dropped.
     Cancel(u64),
-    Extend { lease: u64, reply: Reply<()> },
+    Extend {
+        lease: u64,
+        reply: Reply<()>,
+    },
     /// Released, and somebody waits for the answer; or dropped.
-    Release { lease: u64, reply: Option<Reply<()>> },
-    Abandon { lease: u64 },
-    Inspect { name: Name, reply: Reply<Inspection> },
-    Evict { name: Name, reply: Reply<bool> },
+    Release {
+        lease: u64,
+        reply: Option<Reply<()>>,
+    },
+    Abandon {
+        lease: u64,
+    },
+    Inspect {
+        name: Name,
+        reply: Reply<Inspection>,
+    },
+    Evict {
+        name: Name,
+        reply: Reply<bool>,
+    },
     /// Answered once a majority of nodes answers.
-    Ready { within: Duration, reply: Reply<()> },
-    Bootstrap { within: Duration, force: bool, reply: Reply<()> },
-    Shutdown { within: Duration, reply: oneshot::Sender<Vec<String>> },
+    Ready {
+        within: Duration,
+        reply: Reply<()>,
+    },
+    Bootstrap {
+        within: Duration,
+        force: bool,
+        reply: Reply<()>,
+    },
+    Shutdown {
+        within: Duration,
+        reply: oneshot::Sender<Vec<String>>,
+    },
 }
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
@@ -88,7 +112,15 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
-        (Self { events, last_id: Arc::new(AtomicU64::new(0)), status, clock }, receiver)
+        (
+            Self {
+                events,
+                last_id: Arc::new(AtomicU64::new(0)),
+                status,
+                clock,
+            },
+            receiver,
+        )
     }
 
     pub(crate) fn new_id(&self) -> u64 {
@@ -103,9 +135,15 @@ impl Engine {
     }
 
     /// Acquires; dropping the future takes everything back.
-    pub(crate) async fn acquire(&self, wish: impl FnOnce(u64, Reply<Option<Lease>>) -> Wish) -> Result<Option<Lease>, Error> {
+    pub(crate) async fn acquire(
+        &self,
+        wish: impl FnOnce(u64, Reply<Option<Lease>>) -> Wish,
+    ) -> Result<Option<Lease>, Error> {
         let id = self.new_id();
-        let mut cancel = CancelOnDrop { engine: self, id: Some(id) };
+        let mut cancel = CancelOnDrop {
+            engine: self,
+            id: Some(id),
+        };
         let answer = self.call(|reply| Event::Acquire(wish(id, reply))).await;
         cancel.id = None;
         answer
@@ -116,7 +154,10 @@ impl Engine {
     }
 
     pub(crate) fn release(&self, lease: u64) -> Answer<()> {
-        self.call(|reply| Event::Release { lease, reply: Some(reply) })
+        self.call(|reply| Event::Release {
+            lease,
+            reply: Some(reply),
+        })
     }
 
     pub(crate) fn drop_lease(&self, lease: u64) {
@@ -151,7 +192,9 @@ impl<T> Future for Answer<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or(Err(Error::Closed)))
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|answer| answer.unwrap_or(Err(Error::Closed)))
     }
 }
 

@@ -25,7 +25,10 @@ impl Status {
             note: None,
         };
         let nodes = nodes.iter().map(connecting).collect();
-        Self { nodes: RwLock::new((clock.now(), nodes)), clock }
+        Self {
+            nodes: RwLock::new((clock.now(), nodes)),
+            clock,
+        }
     }
 
     pub(crate) fn publish(&self, now: Tick, nodes: Vec<NodeStatus>) {
@@ -34,7 +37,11 @@ impl Status {
 
     /// Every node's state now.
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
-        let (at, mut nodes) = self.nodes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (at, mut nodes) = self
+            .nodes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let age = self.clock.now().since(at);
         for node in &mut nodes {
             match &mut node.state {
@@ -53,7 +60,10 @@ impl Status {
 
 fn health(nodes: &[NodeStatus]) -> Health {
     let needed = majority(nodes.len());
-    let voting = nodes.iter().filter(|n| n.state == NodeState::Voting).count();
+    let voting = nodes
+        .iter()
+        .filter(|n| n.state == NodeState::Voting)
+        .count();
     let mut left: Vec<Duration> = nodes
         .iter()
         .filter_map(|node| match node.state {
@@ -63,8 +73,15 @@ fn health(nodes: &[NodeStatus]) -> Health {
         .collect();
     left.sort();
     let missing = needed.saturating_sub(voting);
-    let votes_in = missing.checked_sub(1).and_then(|last| left.get(last).copied());
-    Health { voting, needed, spare: voting.saturating_sub(needed), votes_in }
+    let votes_in = missing
+        .checked_sub(1)
+        .and_then(|last| left.get(last).copied());
+    Health {
+        voting,
+        needed,
+        spare: voting.saturating_sub(needed),
+        votes_in,
+    }
 }
 
 #[cfg(test)]
@@ -73,10 +90,25 @@ mod tests {
 
     #[test]
     fn votes_in_is_when_the_missing_ones_are_there() {
-        let node = |state| NodeStatus { node: "a".into(), state, note: None };
+        let node = |state| NodeStatus {
+            node: "a".into(),
+            state,
+            note: None,
+        };
         let young = |s| node(NodeState::Quarantined(Duration::from_secs(s)));
-        let nodes = [node(NodeState::Voting), young(9), young(5), young(7), node(NodeState::Connecting)];
-        let Health { voting, needed, spare, votes_in } = health(&nodes);
+        let nodes = [
+            node(NodeState::Voting),
+            young(9),
+            young(5),
+            young(7),
+            node(NodeState::Connecting),
+        ];
+        let Health {
+            voting,
+            needed,
+            spare,
+            votes_in,
+        } = health(&nodes);
         assert_eq!((voting, needed, spare), (1, 3, 0));
         assert_eq!(votes_in, Some(Duration::from_secs(7)));
         let well = health(&[node(NodeState::Voting), node(NodeState::Voting), young(1)]);

@@ -60,7 +60,8 @@ impl Timers {
         // Behind one that counts there may be any number that do not.
         if self.heap.len() > 2 * self.armed.len() + 64 {
             let armed = &self.armed;
-            self.heap.retain(|Reverse((at, key))| armed.get(key) == Some(at));
+            self.heap
+                .retain(|Reverse((at, key))| armed.get(key) == Some(at));
         }
     }
 

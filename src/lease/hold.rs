@@ -58,7 +58,8 @@ impl Hold {
 
     /// Until when it is good: what the nodes granted, and never beyond `max_hold`.
     pub(crate) fn valid_until(&self) -> Tick {
-        self.hold_end().map_or(self.valid_until, |end| end.min(self.valid_until))
+        self.hold_end()
+            .map_or(self.valid_until, |end| end.min(self.valid_until))
     }
 
     /// Why it will have ended if nothing more happens.
@@ -86,7 +87,13 @@ impl Hold {
         if renewal.is_some_and(|at| now >= at) {
             return Due::Renew;
         }
-        Due::Wait([Some(end), beat_end, renewal].into_iter().flatten().min().unwrap_or(end))
+        Due::Wait(
+            [Some(end), beat_end, renewal]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap_or(end),
+        )
     }
 
     pub(crate) fn renewal_sent(&mut self) {
@@ -121,7 +128,10 @@ impl Hold {
     }
 
     fn wants_renewal(&self) -> bool {
-        let left = self.renewal.max_renewals.is_none_or(|most| self.renewals < most);
+        let left = self
+            .renewal
+            .max_renewals
+            .is_none_or(|most| self.renewals < most);
         let useful = self.hold_end().is_none_or(|end| end > self.valid_until);
         self.renewal.auto && left && useful && !self.in_flight
     }
@@ -165,7 +175,11 @@ mod tests {
     fn an_extension_counts_from_its_sending() {
         let mut h = hold(Renewal::auto());
         h.renewal_sent();
-        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(2818)), "one renewal at a time");
+        assert_eq!(
+            h.due(at(1500), at(0)),
+            Due::Wait(at(2818)),
+            "one renewal at a time"
+        );
         h.extended(at(1000), true, Duration::ZERO);
         assert_eq!(h.valid_until(), at(3968));
         assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(2000)));
@@ -197,7 +211,11 @@ mod tests {
         h.renewal_sent();
         h.extended(at(1000), true, Duration::ZERO);
         assert_eq!(h.valid_until(), at(3500));
-        assert_eq!(h.due(at(2500), at(0)), Due::Wait(at(3350)), "no renewal beyond it");
+        assert_eq!(
+            h.due(at(2500), at(0)),
+            Due::Wait(at(3350)),
+            "no renewal beyond it"
+        );
         assert_eq!(h.due(at(3350), at(0)), Due::Lose(LossReason::MaxHold));
     }
 

@@ -5,14 +5,7 @@ mod renewal;
 pub(crate) mod shared;
 mod watch;
 
-use std::{
-    fmt,
-    future::Future,
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{fmt, future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 pub use renewal::Renewal;
 pub use watch::LeaseWatch;
@@ -50,7 +43,11 @@ pub struct Lease {
 
 impl Lease {
     pub(crate) fn new(shared: Arc<Shared>, engine: Engine, id: u64) -> Self {
-        Self { shared, engine, id: Some(id) }
+        Self {
+            shared,
+            engine,
+            id: Some(id),
+        }
     }
 
     /// The lock's name.

@@ -22,12 +22,20 @@ pub struct Renewal {
 impl Renewal {
     /// Renews until released, dropped or lost.
     pub const fn auto() -> Self {
-        Self { auto: true, max_hold: None, max_renewals: None, heartbeat: None }
+        Self {
+            auto: true,
+            max_hold: None,
+            max_renewals: None,
+            heartbeat: None,
+        }
     }
 
     /// Never renews: the lease ends with its first ttl unless it is extended by hand.
     pub const fn off() -> Self {
-        Self { auto: false, ..Self::auto() }
+        Self {
+            auto: false,
+            ..Self::auto()
+        }
     }
 
     /// The lease is lost (`MaxHold`) after this long, at least 100 ms, however healthy. Default: no
@@ -53,7 +61,9 @@ impl Renewal {
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (what, d) in [("max_hold", self.max_hold), ("heartbeat", self.heartbeat)] {
             if d.is_some_and(|d| d < SHORTEST) {
-                return Err(Error::Invalid(format!("{what} is shorter than {SHORTEST:?}")));
+                return Err(Error::Invalid(format!(
+                    "{what} is shorter than {SHORTEST:?}"
+                )));
             }
         }
         Ok(())

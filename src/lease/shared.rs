@@ -73,7 +73,10 @@ impl Shared {
             if now < self.announce_at(until) {
                 return Tick::from_nanos(until).since(now);
             }
-            match self.valid_until.compare_exchange(until, LOST, SeqCst, SeqCst) {
+            match self
+                .valid_until
+                .compare_exchange(until, LOST, SeqCst, SeqCst)
+            {
                 Ok(_) => {
                     self.announce(self.reason_at_end.load(SeqCst));
                     return Duration::ZERO;
@@ -94,7 +97,9 @@ impl Shared {
         if self.validity().is_zero() {
             return false;
         }
-        self.valid_until.compare_exchange(old, until.nanos(), SeqCst, SeqCst).is_ok()
+        self.valid_until
+            .compare_exchange(old, until.nanos(), SeqCst, SeqCst)
+            .is_ok()
     }
 
     /// Ends it now. The first reason stands.
@@ -110,7 +115,9 @@ impl Shared {
 
     /// The loss, if it is over by now.
     pub(crate) fn lost_now(&self) -> Option<Lost> {
-        self.validity().is_zero().then(|| Lost { reason: self.reason() })
+        self.validity().is_zero().then(|| Lost {
+            reason: self.reason(),
+        })
     }
 
     pub(crate) async fn lost(&self) -> LossReason {
@@ -140,7 +147,9 @@ impl Shared {
     }
 
     fn announce(&self, reason: u8) {
-        let _ = self.reason.compare_exchange(NOT_LOST, reason, SeqCst, SeqCst);
+        let _ = self
+            .reason
+            .compare_exchange(NOT_LOST, reason, SeqCst, SeqCst);
         self.lost.notify_waiters();
     }
 
@@ -196,8 +205,16 @@ mod tests {
         assert_eq!(lease.validity(), Duration::from_nanos(20 * MS + 1));
         clock.set(Tick::from_nanos(180 * MS), 0);
         assert_eq!(lease.validity(), Duration::ZERO);
-        assert!(!lease.prolong(Tick::from_nanos(900 * MS), true), "loss is final");
-        assert_eq!(lease.lost_now(), Some(Lost { reason: LossReason::Expired }));
+        assert!(
+            !lease.prolong(Tick::from_nanos(900 * MS), true),
+            "loss is final"
+        );
+        assert_eq!(
+            lease.lost_now(),
+            Some(Lost {
+                reason: LossReason::Expired
+            })
+        );
     }
 
     #[test]

@@ -148,7 +148,11 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(commands: Vec<Command>, guard: Arc<str>) -> Arc<Self> {
-        Arc::new(Self { commands, guard, wire: OnceLock::new() })
+        Arc::new(Self {
+            commands,
+            guard,
+            wire: OnceLock::new(),
+        })
     }
 
     pub(crate) fn one(command: Command, guard: &Arc<str>) -> Arc<Self> {

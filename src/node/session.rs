@@ -18,12 +18,15 @@ pub(crate) use self::fleet::Fleet;
 use self::greeting::Standing;
 pub(crate) use self::greeting::Witness;
 use super::{
-    Batch, Command, DialError, Disconnected, Fault, Reply,
-    command::Answer,
-    status::NodeState,
+    Batch, Command, DialError, Disconnected, Fault, Reply, command::Answer, status::NodeState,
 };
 use crate::{
-    Silence, clock::Tick, name::Name, owner::{Chance, Entry}, rules::Rule, settings::Settings,
+    Silence,
+    clock::Tick,
+    name::Name,
+    owner::{Chance, Entry},
+    rules::Rule,
+    settings::Settings,
 };
 
 const PING: Duration = Duration::from_secs(5);
@@ -86,8 +89,16 @@ pub(crate) struct Session {
 }
 
 enum Link {
-    Down { since: Tick, why: Arc<str>, refused: bool, dial_at: Tick },
-    Dialing { since: Tick, why: Option<(Arc<str>, bool)> },
+    Down {
+        since: Tick,
+        why: Arc<str>,
+        refused: bool,
+        dial_at: Tick,
+    },
+    Dialing {
+        since: Tick,
+        why: Option<(Arc<str>, bool)>,
+    },
     /// Connected, the first handshake unread.
     Greeting,
     Met(Standing),
@@ -120,7 +131,12 @@ impl Session {
     pub(crate) fn new(node: usize, now: Tick) -> Self {
         Self {
             node,
-            link: Link::Down { since: now, why: "".into(), refused: false, dial_at: now },
+            link: Link::Down {
+                since: now,
+                why: "".into(),
+                refused: false,
+                dial_at: now,
+            },
             client_id: 0,
             inflight: VecDeque::new(),
             heard_at: now,
@@ -197,7 +213,9 @@ impl Session {
 
     /// What was last read on the living connection.
     pub(crate) fn record(&self) -> Option<&Witness> {
-        self.witness.as_ref().filter(|_| matches!(self.link, Link::Met(_)))
+        self.witness
+            .as_ref()
+            .filter(|_| matches!(self.link, Link::Met(_)))
     }
 
     /// Whether another address leads to the same server.
@@ -208,8 +226,16 @@ impl Session {
     /// What the node is now.
     pub(crate) fn state(&self, now: Tick, settings: &Settings) -> NodeState {
         match &self.link {
-            Link::Down { since, why, refused, .. } => down(*since, why, *refused, now),
-            Link::Dialing { since, why: Some((why, refused)) } => down(*since, why, *refused, now),
+            Link::Down {
+                since,
+                why,
+                refused,
+                ..
+            } => down(*since, why, *refused, now),
+            Link::Dialing {
+                since,
+                why: Some((why, refused)),
+            } => down(*since, why, *refused, now),
             Link::Dialing { why: None, .. } | Link::Greeting if !self.is_stalled(now, settings) => {
                 NodeState::Connecting
             }
@@ -253,10 +279,16 @@ impl Session {
                 });
                 let sends = self.may_release() && !self.was_stalled;
                 let retry = self.duties.next_retry().filter(|_| sends);
-                [silence, self.next_hello, retry].into_iter().flatten().min()
+                [silence, self.next_hello, retry]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
         };
-        [link, self.duties.next_expiry()].into_iter().flatten().min()
+        [link, self.duties.next_expiry()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     // ---- what the world says --------------------------------------------------------------
@@ -265,7 +297,12 @@ impl Session {
     pub(crate) fn tick(&mut self, step: &mut Step<'_>) {
         self.duties.expire(step.now);
         match &self.link {
-            Link::Down { since, why, refused, dial_at } if *dial_at <= step.now => {
+            Link::Down {
+                since,
+                why,
+                refused,
+                dial_at,
+            } if *dial_at <= step.now => {
                 let why = (!why.is_empty()).then(|| (Arc::clone(why), *refused));
                 self.link = Link::Dialing { since: *since, why };
                 step.effects.push_back(Effect::Dial(self.node));
@@ -327,7 +364,10 @@ impl Session {
             if self.doubtful.len() == MOST_DOUBTFUL {
                 self.doubtful.remove(0);
             }
-            self.doubtful.push(Doubtful { client: self.client_id, run: witness.run.clone() });
+            self.doubtful.push(Doubtful {
+                client: self.client_id,
+                run: witness.run.clone(),
+            });
         }
         for sent in std::mem::take(&mut self.inflight) {
             match sent.what {
@@ -348,7 +388,9 @@ impl Session {
         let end = self.inflight.len().saturating_sub(behind);
         let mut kept = self.inflight.split_off(end);
         for _ in 0..commands {
-            let Some(sent) = self.inflight.pop_back() else { break };
+            let Some(sent) = self.inflight.pop_back() else {
+                break;
+            };
             match sent.what {
                 What::Vote(ticket) => {
                     for command in sent.batch.commands() {
@@ -368,7 +410,9 @@ impl Session {
 
     /// The node answered the oldest unanswered command.
     pub(crate) fn answered(&mut self, step: &mut Step<'_>, answer: Answer) {
-        let Some(sent) = self.inflight.pop_front() else { return };
+        let Some(sent) = self.inflight.pop_front() else {
+            return;
+        };
         self.heard_at = step.now;
         if self.was_stalled {
             self.was_stalled = false;
@@ -408,7 +452,9 @@ impl Session {
         }
         let answer = answer.map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
-            Fault::NoScript => Silence::Failed("its scripts were flushed, they are loaded again".into()),
+            Fault::NoScript => {
+                Silence::Failed("its scripts were flushed, they are loaded again".into())
+            }
             Fault::Error(text) => Silence::Failed(text),
         });
         self.tell(step, ticket, answer);
@@ -503,7 +549,8 @@ impl Session {
     fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
         // Connection ids start again with the server: in another run the id is a stranger's.
         if step.settings.rules.hold(Rule::KillSameRunOnly) {
-            self.doubtful.retain(|d| super::admission::same_run(&d.run, run));
+            self.doubtful
+                .retain(|d| super::admission::same_run(&d.run, run));
         }
         let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
         for client in clients {
@@ -530,12 +577,21 @@ impl Session {
     }
 
     fn send(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
-        self.inflight.push_back(Sent { batch: Arc::clone(&batch), what, at: step.now, again: false });
+        self.inflight.push_back(Sent {
+            batch: Arc::clone(&batch),
+            what,
+            at: step.now,
+            again: false,
+        });
         step.effects.push_back(Effect::Send(self.node, batch));
     }
 
     fn tell(&self, step: &mut Step<'_>, ticket: Ticket, answer: Result<Reply, Silence>) {
-        step.heard.push_back(Heard { ticket, node: self.node, answer });
+        step.heard.push_back(Heard {
+            ticket,
+            node: self.node,
+            answer,
+        });
     }
 
     fn go_down(&mut self, step: &mut Step<'_>, why: &str, refused: bool) {
@@ -543,10 +599,19 @@ impl Session {
             Link::Down { since, .. } | Link::Dialing { since, .. } => *since,
             Link::Greeting | Link::Met(_) => step.now,
         };
-        let wait = if refused { self.backoff.max(Duration::from_secs(1)) } else { self.backoff };
+        let wait = if refused {
+            self.backoff.max(Duration::from_secs(1))
+        } else {
+            self.backoff
+        };
         let half = wait / 2;
         let jitter = Duration::from_micros(step.chance.up_to(micros(half)));
-        self.link = Link::Down { since, why: why.into(), refused, dial_at: step.now.plus(half + jitter) };
+        self.link = Link::Down {
+            since,
+            why: why.into(),
+            refused,
+            dial_at: step.now.plus(half + jitter),
+        };
         self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
         self.changed = true;
     }

@@ -44,7 +44,9 @@ impl fmt::Display for NodeState {
             Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
             Self::Stalled(since) => write!(f, "stalled for {}", seconds(*since)),
             Self::Refused(why) => write!(f, "refused: {why}"),
-            Self::Unreachable(since, why) => write!(f, "unreachable for {}: {why}", seconds(*since)),
+            Self::Unreachable(since, why) => {
+                write!(f, "unreachable for {}: {why}", seconds(*since))
+            }
         }
     }
 }

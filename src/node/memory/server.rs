@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::{AtomicU64, Ordering::Relaxed}},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -66,7 +69,10 @@ impl MemoryNode {
             life: 0,
             waiting: Vec::new(),
         };
-        Self { id: format!("memory:{number}").into(), server: Arc::new(Mutex::new(server)) }
+        Self {
+            id: format!("memory:{number}").into(),
+            server: Arc::new(Mutex::new(server)),
+        }
     }
 
     /// Dies: connections break, and nobody answers until [`start`](Self::start). Its memory is kept,
@@ -103,11 +109,17 @@ impl MemoryNode {
         let guard = guard(fleet, max_ttl);
         let mut server = self.lock();
         let time = server.clock.wall_us();
-        if let Ok(Reply::Met(meeting)) = server.store.apply(&Command::Handshake(hello), &guard, time)
+        if let Ok(Reply::Met(meeting)) =
+            server.store.apply(&Command::Handshake(hello), &guard, time)
             && let Some(record) = meeting.record
         {
             let witnessed = quarantine(max_ttl, margin);
-            let admit = Command::Admit { run: record.run, id: record.id, max_ttl, witnessed };
+            let admit = Command::Admit {
+                run: record.run,
+                id: record.id,
+                max_ttl,
+                witnessed,
+            };
             let _ = server.store.apply(&admit, &guard, time);
         }
     }
@@ -119,7 +131,9 @@ impl MemoryNode {
     fn connect(&self) -> Result<Box<dyn Connection>, DialError> {
         let mut server = self.lock();
         if !server.up {
-            return Err(DialError::Unreachable("the in-process node is stopped".into()));
+            return Err(DialError::Unreachable(
+                "the in-process node is stopped".into(),
+            ));
         }
         server.connections += 1;
         Ok(Box::new(MemoryConnection {
@@ -191,7 +205,11 @@ impl Connection for MemoryConnection {
         if let Some(answer) = self.answers.pop_front() {
             return Poll::Ready(Ok(answer));
         }
-        if !server.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+        if !server
+            .waiting
+            .iter()
+            .any(|waker| waker.will_wake(cx.waker()))
+        {
             server.waiting.push(cx.waker().clone());
         }
         Poll::Pending

@@ -86,7 +86,12 @@ mod tests {
             let free = [&HANDSHAKE, &RELEASE, &SURVEY, &ADMIT]
                 .iter()
                 .any(|free| std::ptr::eq(*free, *script));
-            assert_eq!(guards.iter().any(|guard| code.starts_with(guard)), !free, "{}", first_line(script));
+            assert_eq!(
+                guards.iter().any(|guard| code.starts_with(guard)),
+                !free,
+                "{}",
+                first_line(script)
+            );
         }
     }
 

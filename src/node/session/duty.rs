@@ -33,10 +33,25 @@ struct Duty {
 }
 
 impl Duties {
-    pub(super) fn add(&mut self, name: Name, entry: Entry, until: Tick, ticket: Option<Ticket>) -> u64 {
+    pub(super) fn add(
+        &mut self,
+        name: Name,
+        entry: Entry,
+        until: Tick,
+        ticket: Option<Ticket>,
+    ) -> u64 {
         self.last_id += 1;
         self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
-        self.by_id.insert(self.last_id, Duty { name, entry, until, ticket, retry_at: None });
+        self.by_id.insert(
+            self.last_id,
+            Duty {
+                name,
+                entry,
+                until,
+                ticket,
+                retry_at: None,
+            },
+        );
         self.last_id
     }
 
@@ -46,7 +61,10 @@ impl Duties {
         if let Some(at) = duty.retry_at.take() {
             self.retries.remove(&(at, id));
         }
-        Some(Command::Release { name: duty.name.clone(), entry: duty.entry.clone() })
+        Some(Command::Release {
+            name: duty.name.clone(),
+            entry: duty.entry.clone(),
+        })
     }
 
     /// It was answered: who waits for the answer.

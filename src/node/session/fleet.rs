@@ -16,7 +16,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn new(total: usize) -> Self {
         let guard = admission::guard(total, Duration::ZERO).into();
-        Self { total, max_ttl: Duration::ZERO, guard, runs: vec![None; total] }
+        Self {
+            total,
+            max_ttl: Duration::ZERO,
+            guard,
+            runs: vec![None; total],
+        }
     }
 
     pub(crate) fn max_ttl(&self) -> Duration {
@@ -40,7 +45,12 @@ impl Fleet {
     pub(crate) fn claim_run(&mut self, node: usize, run: &str) -> Result<(), usize> {
         let process = run.split('/').next().unwrap_or(run);
         let same = |other: &Option<String>| other.as_deref() == Some(process);
-        if let Some(other) = self.runs.iter().enumerate().position(|(i, r)| i != node && same(r)) {
+        if let Some(other) = self
+            .runs
+            .iter()
+            .enumerate()
+            .position(|(i, r)| i != node && same(r))
+        {
             return Err(other);
         }
         if let Some(slot) = self.runs.get_mut(node) {

@@ -48,7 +48,10 @@ impl Standing {
 }
 
 /// What to bring: x is the w that was read, and what this clock counted from then to this sending.
-pub(super) fn handshake(step: &mut Step<'_>, witness: Option<&Witness>) -> Result<Handshake, Error> {
+pub(super) fn handshake(
+    step: &mut Step<'_>,
+    witness: Option<&Witness>,
+) -> Result<Handshake, Error> {
     let counted = witness.map_or(0, |w| {
         let since = u64::try_from(step.now.since(w.read_at).as_millis()).unwrap_or(u64::MAX);
         w.witnessed.saturating_add(since)
@@ -67,12 +70,19 @@ pub(super) fn handshake(step: &mut Step<'_>, witness: Option<&Witness>) -> Resul
 /// The handshake was answered by an error.
 pub(super) fn failed(why: &str) -> Standing {
     // The server's words for what its ACL does not permit to a script, or to anybody.
-    let acl = ["can't run this command", "can't access", "No permissions", "NOPERM"];
+    let acl = [
+        "can't run this command",
+        "can't access",
+        "No permissions",
+        "NOPERM",
+    ];
     let advice = match acl.iter().any(|words| why.contains(words)) {
         true => "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER",
         false => "",
     };
-    Standing::Refused(format!("it answered the handshake with an error: {why}{advice}"))
+    Standing::Refused(format!(
+        "it answered the handshake with an error: {why}{advice}"
+    ))
 }
 
 /// May the node vote? And what was read of it.
@@ -89,7 +99,11 @@ pub(super) fn judge(
     if step.settings.rules.hold(Rule::OneServerOneVote)
         && let Err(other) = step.fleet.claim_run(node, &meeting.server.run)
     {
-        let other = step.settings.nodes.get(other).map_or("another node", |id| id);
+        let other = step
+            .settings
+            .nodes
+            .get(other)
+            .map_or("another node", |id| id);
         let why = format!("it is the same server as {other}: give every master one address");
         return (Standing::Duplicate(why), None);
     }
@@ -152,7 +166,11 @@ fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
     if server.role != "master" {
         return Err(format!(
             "it is a {}, not a master: its memory follows another server's",
-            if server.role == "slave" { "replica" } else { &server.role }
+            if server.role == "slave" {
+                "replica"
+            } else {
+                &server.role
+            }
         ));
     }
     if version(&server.version) < (7, 0) {

@@ -57,7 +57,11 @@ impl World {
     fn pass(&mut self, d: Duration) {
         let end = self.now.plus(d);
         let mut rings = 0;
-        while let Some(at) = self.session.next_tick(&self.settings).filter(|at| *at <= end) {
+        while let Some(at) = self
+            .session
+            .next_tick(&self.settings)
+            .filter(|at| *at <= end)
+        {
             rings = if at <= self.now { rings + 1 } else { 0 };
             assert!(rings < 10, "it rings for ever at {at:?}");
             self.now = self.now.max(at);
@@ -77,7 +81,11 @@ impl World {
 
     fn dial(&mut self, client_id: u64) {
         self.pass(LAST_BACKOFF);
-        assert!(self.effects.iter().any(|e| matches!(e, Effect::Dial(0))), "{:?}", self.effects);
+        assert!(
+            self.effects.iter().any(|e| matches!(e, Effect::Dial(0))),
+            "{:?}",
+            self.effects
+        );
         self.effects.clear();
         self.step(|session, step| session.connected(step, client_id));
     }
@@ -101,7 +109,11 @@ impl World {
             version: "7.0.15".into(),
             time: 0,
         };
-        let meeting = Meeting { server, record: Some(record), open };
+        let meeting = Meeting {
+            server,
+            record: Some(record),
+            open,
+        };
         self.answer(Ok(Reply::Met(Box::new(meeting))));
     }
 
@@ -131,7 +143,9 @@ impl World {
 
     fn release(&mut self, ticket: Ticket) {
         let until = self.now.plus(Duration::from_secs(10));
-        self.step(|session, step| session.release(step, &name(), &entry(ticket), until, Some(ticket)));
+        self.step(|session, step| {
+            session.release(step, &name(), &entry(ticket), until, Some(ticket))
+        });
     }
 
     fn state(&self) -> NodeState {
@@ -177,15 +191,24 @@ fn a_quarantined_node_gets_handshakes_and_releases_only() {
     world.dial(7);
     world.meet(RUN, 0);
     world.sent();
-    assert_eq!(world.state(), NodeState::Quarantined(Duration::from_millis(35_300)));
+    assert_eq!(
+        world.state(),
+        NodeState::Quarantined(Duration::from_millis(35_300))
+    );
     assert!(matches!(world.acquire(1), Err(Silence::Quarantined(_))));
     world.release(2);
     world.pass(Duration::from_millis(1100));
     let sent = world.sent();
     assert_eq!(kinds(&sent), ["release", "hello"], "met again every second");
-    let Some(Command::Handshake(hello)) = sent.last() else { panic!() };
+    let Some(Command::Handshake(hello)) = sent.last() else {
+        panic!()
+    };
     assert_eq!(hello.known, Some((RUN.into(), "id".into())));
-    assert!((1000..=1100).contains(&hello.witnessed), "counted by this clock: {}", hello.witnessed);
+    assert!(
+        (1000..=1100).contains(&hello.witnessed),
+        "counted by this clock: {}",
+        hello.witnessed
+    );
 }
 
 #[test]
@@ -199,13 +222,22 @@ fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
     world.pass(Duration::from_millis(1));
     assert!(matches!(world.state(), NodeState::Stalled(_)));
     assert_eq!(world.acquire(3), Err(Silence::Stalled));
-    assert!(world.effects.iter().any(|e| matches!(e, Effect::Withdraw(0))));
+    assert!(
+        world
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::Withdraw(0)))
+    );
     // The second ACQUIRE and its RELEASE had not left: neither is owed any more.
     world.step(|session, step| session.withdrawn(step, 2, 0));
     assert!(world.session.is_idle());
     world.sent();
     world.release(1);
-    assert_eq!(kinds(&world.sent()), ["release"], "of what was written it still goes out");
+    assert_eq!(
+        kinds(&world.sent()),
+        ["release"],
+        "of what was written it still goes out"
+    );
     world.answer(Ok(Reply::Granted(1)));
     assert_eq!(world.state(), NodeState::Voting, "any answer ends it");
 }
@@ -217,7 +249,14 @@ fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
     world.release(1);
     world.pass(Duration::from_secs(2));
     assert!(world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
-    assert!(matches!(world.heard.pop_front(), Some(Heard { ticket: 1, answer: Err(Silence::ConnectionLost), .. })));
+    assert!(matches!(
+        world.heard.pop_front(),
+        Some(Heard {
+            ticket: 1,
+            answer: Err(Silence::ConnectionLost),
+            ..
+        })
+    ));
     world.effects.clear();
     world.dial(8);
     world.meet(RUN, 40_000);
@@ -262,7 +301,14 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     world.answer(Err(Fault::NoScript));
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["load", "release"]);
-    assert!(matches!(world.heard.pop_front(), Some(Heard { ticket: 1, answer: Err(Silence::Failed(_)), .. })));
+    assert!(matches!(
+        world.heard.pop_front(),
+        Some(Heard {
+            ticket: 1,
+            answer: Err(Silence::Failed(_)),
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -295,7 +341,11 @@ fn a_handshake_that_fails_does_not_say_which_run_this_is() {
     world.dial(8);
     world.answer(Err(Fault::Error("BUSY".into())));
     world.release(2);
-    assert_eq!(kinds(&world.sent()), ["hello"], "7 may be a stranger's by now");
+    assert_eq!(
+        kinds(&world.sent()),
+        ["hello"],
+        "7 may be a stranger's by now"
+    );
     world.pass(Duration::from_secs(2));
     assert_eq!(kinds(&world.sent()), ["hello"]);
     world.meet("bbbb/00000000/-1", 0);
@@ -312,7 +362,18 @@ fn what_is_taken_back_is_what_the_shell_had_been_given() {
     world.step(|session, step| session.withdrawn(step, 1, 1));
     world.answer(Ok(Reply::Granted(5)));
     world.answer(Ok(Reply::Released(false)));
-    let heard: Vec<_> = world.heard.drain(..).map(|h| (h.ticket, h.answer)).collect();
+    let heard: Vec<_> = world
+        .heard
+        .drain(..)
+        .map(|h| (h.ticket, h.answer))
+        .collect();
     let granted = (1, Ok(Reply::Granted(5)));
-    assert_eq!(heard, [(2, Err(Silence::Stalled)), granted, (3, Ok(Reply::Released(false)))]);
+    assert_eq!(
+        heard,
+        [
+            (2, Err(Silence::Stalled)),
+            granted,
+            (3, Ok(Reply::Released(false)))
+        ]
+    );
 }

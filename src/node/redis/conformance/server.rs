@@ -102,7 +102,11 @@ fn the_keys_are_those_of_the_protocol() {
             "hashtable",
             "no listpack"
         );
-        assert_eq!(real.text(&["DBSIZE"]), "5", "boot, open, time, c0, the lock");
+        assert_eq!(
+            real.text(&["DBSIZE"]),
+            "5",
+            "boot, open, time, c0, the lock"
+        );
         assert_eq!(real.text(&["TTL", "quorate:boot"]), "-1");
         assert_eq!(real.text(&["TTL", "quorate:open"]), "-1");
         assert_eq!(real.text(&["TTL", "quorate:time"]), "-1");
