@@ -431,7 +431,7 @@ impl Session {
         }
         match sent.what {
             What::Vote(ticket) => self.voted(step, ticket, &sent, answer),
-            What::Release(id) => self.release_answered(step, id, answer),
+            What::Release(id) => self.release_answered(step, id, &sent, answer),
             What::Hello => self.met(step, answer, sent.at),
             What::Kill(client) => self.killed(client, &answer),
             What::Load => {}
@@ -445,9 +445,7 @@ impl Session {
         let harmless = !sent.is_acquire() || !step.settings.rules.hold(Rule::AcquireOnce);
         if answer == Err(Fault::NoScript) && harmless && !sent.again {
             self.send(step, Arc::clone(&sent.batch), sent.what);
-            if let Some(again) = self.inflight.back_mut() {
-                again.again = true;
-            }
+            self.mark_again();
             return;
         }
         let answer = answer.map_err(|fault| match fault {
@@ -460,7 +458,7 @@ impl Session {
         self.tell(step, ticket, answer);
     }
 
-    fn release_answered(&mut self, step: &mut Step<'_>, id: u64, answer: Answer) {
+    fn release_answered(&mut self, step: &mut Step<'_>, id: u64, sent: &Sent, answer: Answer) {
         match answer {
             Ok(reply) => {
                 if let Some(ticket) = self.duties.done(id) {
@@ -470,19 +468,33 @@ impl Session {
             Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
                 self.duties.done(id);
             }
-            Err(Fault::NoScript) => self.send_release(step, id),
+            Err(Fault::NoScript) if !sent.again => {
+                self.send_release(step, id);
+                self.mark_again();
+            }
             Err(_) => self.duties.failed(id, step.now),
         }
     }
 
+    /// What was sent last had been sent before: once is enough.
+    fn mark_again(&mut self) {
+        if let Some(sent) = self.inflight.back_mut() {
+            sent.again = true;
+        }
+    }
+
     fn killed(&mut self, client: u64, answer: &Answer) {
-        if let Err(Fault::Error(why)) = answer {
-            self.note = Some(format!(
+        let note = match answer {
+            Err(Fault::Error(why)) if why.starts_with("NOPERM") => Some(format!(
                 "it does not permit CLIENT KILL ({why}): after a lost connection a late grant may \
                  block a name here for one ttl"
-            ));
-            self.changed = true;
-        }
+            )),
+            // It is tried again after the next handshake.
+            Err(_) => return,
+            Ok(_) => None,
+        };
+        self.changed |= note != self.note;
+        self.note = note;
         self.doubtful.retain(|d| d.client != client);
     }
 
@@ -528,9 +540,7 @@ impl Session {
         self.link = Link::Met(standing);
         self.next_hello = Some(step.now.plus(wait).plus(jitter));
         self.backoff = FIRST_BACKOFF;
-        if let Some(run) = run
-            && std::mem::take(&mut self.unclean)
-        {
+        if let Some(run) = run {
             self.clean_up(step, &run);
         }
         if again {
@@ -543,9 +553,9 @@ impl Session {
         matches!(self.link, Link::Met(_)) && !self.unclean
     }
 
-    /// On a new connection whose handshake is read: ends older connections that may still carry an
-    /// ACQUIRE, then frees what is to be freed. An error is no handshake: it does not say which run
-    /// this is, and the one that was read before may be gone.
+    /// After a handshake: ends older connections that may still carry an ACQUIRE; then, if it is the
+    /// first of this connection, frees what is to be freed. An error is no handshake: it does not
+    /// say which run this is, and the one that was read before may be gone.
     fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
         // Connection ids start again with the server: in another run the id is a stranger's.
         if step.settings.rules.hold(Rule::KillSameRunOnly) {
@@ -554,11 +564,16 @@ impl Session {
         }
         let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
         for client in clients {
-            let batch = Batch::one(Command::Disconnect { client }, step.fleet.guard());
-            self.send(step, batch, What::Kill(client));
+            let kill = What::Kill(client);
+            if !self.inflight.iter().any(|sent| sent.what == kill) {
+                let batch = Batch::one(Command::Disconnect { client }, step.fleet.guard());
+                self.send(step, batch, kill);
+            }
         }
-        for id in self.duties.unanswered() {
-            self.send_release(step, id);
+        if std::mem::take(&mut self.unclean) {
+            for id in self.duties.unanswered() {
+                self.send_release(step, id);
+            }
         }
     }
 

@@ -264,6 +264,33 @@ fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
 }
 
 #[test]
+fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_noted() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["hello", "kill 7"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    assert_eq!(world.session.note(), None);
+    world.pass(Duration::from_secs(6));
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["kill 7"]);
+    world.answer(Err(Fault::Error("NOPERM no".into())));
+    assert!(
+        world
+            .session
+            .note()
+            .is_some_and(|note| note.contains("CLIENT KILL"))
+    );
+    world.pass(Duration::from_secs(6));
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["hello"], "forgotten");
+}
+
+#[test]
 fn in_another_run_the_old_id_is_a_strangers() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
@@ -301,6 +328,15 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     world.answer(Err(Fault::NoScript));
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["load", "release"]);
+    world.answer(Ok(Reply::Loaded));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(
+        kinds(&world.sent()),
+        ["load"],
+        "a server that refuses scripts is not asked in a loop"
+    );
+    world.pass(Duration::from_millis(250));
+    assert_eq!(kinds(&world.sent()), ["release"]);
     assert!(matches!(
         world.heard.pop_front(),
         Some(Heard {
