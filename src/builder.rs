@@ -16,6 +16,7 @@ use crate::{
 };
 
 const LONGEST_MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 
 /// Builds a [`Quorum`]. Every setting has a default but the nodes.
@@ -243,6 +244,12 @@ impl Builder {
                 self.max_ttl
             ));
         }
+        if self.margin > LONGEST_MAX_TTL {
+            return invalid(format!(
+                "restart_margin {:?} is longer than 24 h",
+                self.margin
+            ));
+        }
         for (what, d) in [
             ("node_timeout", self.node_timeout),
             ("connect_timeout", self.connect_timeout),
@@ -250,6 +257,9 @@ impl Builder {
         ] {
             if d.is_zero() {
                 return invalid(format!("{what} is zero: no node can answer in no time"));
+            }
+            if d > LONGEST_TIMEOUT {
+                return invalid(format!("{what} {d:?} is longer than an hour"));
             }
         }
         let label = match &self.label {

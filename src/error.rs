@@ -20,6 +20,8 @@ pub enum Error {
     /// Too few nodes may vote because some restarted or are new. It ends by itself; a brand-new
     /// fleet can be admitted at once with [`Quorum::bootstrap`](crate::Quorum::bootstrap).
     Quarantined(Report),
+    /// The name is in use with another limit. Only primitives with a limit answer this.
+    LimitConflict(Report),
     /// A name or a setting is not allowed; the text says what is.
     Invalid(String),
     /// The quorum was shut down, or the runtime that connected it is gone.
@@ -30,14 +32,18 @@ impl Error {
     /// What every node said, where nodes were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
+            Self::Held(r)
+            | Self::NoQuorum(r)
+            | Self::TooSlow(r)
+            | Self::Quarantined(r)
+            | Self::LimitConflict(r) => Some(r),
             Self::Lost(_) | Self::Invalid(_) | Self::Closed => None,
         }
     }
 
     /// Whether the same call may succeed later without anybody changing the program.
     pub fn is_retryable(&self) -> bool {
-        self.report().is_some()
+        self.report().is_some() && !matches!(self, Self::LimitConflict(_))
     }
 
     /// When to try again at the earliest, where the nodes said so: the remaining time of the
@@ -64,6 +70,9 @@ impl fmt::Display for Error {
                 "{:?} was granted too late to be of use: raise the ttl, or look at the nodes ({r})",
                 r.subject()
             ),
+            Self::LimitConflict(r) => {
+                write!(f, "{:?} is in use with another limit ({r})", r.subject())
+            }
             Self::Lost(lost) => lost.fmt(f),
             Self::Quarantined(r) => {
                 write!(f, "{:?}: too few nodes may vote yet", r.subject())?;

@@ -22,6 +22,8 @@ pub enum Silence {
     ConnectionLost,
     /// It answered with an error.
     Failed(String),
+    /// Its scripts were flushed; they are given to it again.
+    ScriptsFlushed,
     /// It did not admit the request: its memory is not the one that was counted (protocol §2).
     NotAdmitted,
 }
@@ -36,6 +38,7 @@ impl fmt::Display for Silence {
             Self::TimedOut => f.write_str("no answer within the node timeout"),
             Self::ConnectionLost => f.write_str("the connection was lost before the answer"),
             Self::Failed(why) => write!(f, "answered with an error: {why}"),
+            Self::ScriptsFlushed => f.write_str("its scripts were flushed, they are loaded again"),
             Self::NotAdmitted => f.write_str("its memory changed, it must be met again"),
         }
     }

@@ -33,8 +33,8 @@ pub(super) struct Acquisition {
     wish: Wish,
     asked_at: Tick,
     attempts: u32,
-    /// Since when no majority has answered.
-    no_majority_since: Option<Tick>,
+    /// Since when no majority has answered, and how that showed.
+    no_majority_since: Option<(Tick, std::mem::Discriminant<Error>)>,
     refreshed: bool,
     warned: bool,
     rest: Duration,
@@ -255,7 +255,12 @@ impl Core {
         let Phase::Asking(attempt) = &mut acquisition.phase else {
             return;
         };
-        match attempt.ballot.verdict() {
+        let verdict = match attempt.ballot.verdict() {
+            // The RELEASEs are on their way: what is granted late is granted to nobody.
+            Verdict::Won(_) | Verdict::Split if attempt.rolled_back => Verdict::Over(Outcome::Held),
+            verdict => verdict,
+        };
+        match verdict {
             Verdict::Open => {
                 let deadline = attempt.deadline;
                 self.timers.at(Key::Task(ticket), deadline);
@@ -314,10 +319,10 @@ impl Core {
             return;
         };
         let name = acquisition.wish.name.clone();
-        let Phase::Asking(attempt) = &acquisition.phase else {
-            return;
+        let entry = match &acquisition.phase {
+            Phase::Asking(attempt) if !attempt.rolled_back => attempt.entry.clone(),
+            _ => return,
         };
-        let entry = attempt.entry.clone();
         let batch = Batch::one(Command::Raise { name, entry, token }, self.guard());
         let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
         if let (Some(Err(silence)), Some(acquisition)) = (asked, self.acquisition(ticket)) {
@@ -403,8 +408,7 @@ impl Core {
         );
         let stale = answers.iter().any(|h| {
             use crate::ballot::answers::Heard::Silent;
-            matches!(h, Silent(Silence::NotAdmitted))
-                || matches!(h, Silent(Silence::Failed(why)) if why.starts_with("its scripts"))
+            matches!(h, Silent(Silence::NotAdmitted | Silence::ScriptsFlushed))
         });
         let error = match outcome {
             None => Error::TooSlow(report),
@@ -439,7 +443,13 @@ impl Core {
             _ => most = Some(max_ttl),
         }
         if let Some(most) = most {
-            let since = *acquisition.no_majority_since.get_or_insert(now);
+            // An outage that follows a quarantine, or the reverse, has a time of its own.
+            let kind = std::mem::discriminant(&error);
+            let since = match acquisition.no_majority_since {
+                Some((since, of)) if of == kind => since,
+                _ => now,
+            };
+            acquisition.no_majority_since = Some((since, kind));
             let patient = acquisition.give_up_at().is_some() && !most.is_zero();
             if !patient && now >= since.plus(most) {
                 self.wishes.remove(&acquisition.wish.id);

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     Reply as Answer,
     core::{CLOSED, Core},
+    holding::Holding,
 };
 use crate::{
     Error, NodeReport, Report, Vote,
@@ -32,7 +33,7 @@ pub(super) struct Admin {
     gave_up: bool,
     ready: Vec<Ready>,
     bootstrap: Option<Bootstrap>,
-    shutdown: Option<Shutdown>,
+    shutdowns: Vec<Shutdown>,
     traced: Vec<NodeState>,
 }
 
@@ -91,7 +92,7 @@ impl Admin {
             .map(|r| r.grace_until.unwrap_or(r.deadline))
             .min();
         let bootstrap = self.bootstrap.as_ref().map(|b| b.deadline);
-        let shutdown = self.shutdown.as_ref().map(|s| s.deadline);
+        let shutdown = self.shutdowns.iter().map(|s| s.deadline).min();
         [ready, bootstrap, shutdown].into_iter().flatten().min()
     }
 
@@ -156,10 +157,8 @@ impl Core {
         for ready in mem::take(&mut self.admin.ready) {
             let _ = ready.reply.send(Err(CLOSED));
         }
-        self.admin.shutdown = Some(Shutdown {
-            deadline: now.plus(within),
-            reply,
-        });
+        let deadline = now.plus(within);
+        self.admin.shutdowns.push(Shutdown { deadline, reply });
     }
 
     /// Looks whether anybody who waits can be told.
@@ -171,15 +170,15 @@ impl Core {
             self.bootstrap_due(now);
         }
         let late = |s: &Shutdown| s.deadline <= now;
-        let over = self.is_clean() || self.admin.shutdown.as_ref().is_some_and(late);
-        if over && let Some(shutdown) = self.admin.shutdown.take() {
-            let held = self
-                .leases
-                .values()
-                .map(|l| l.shared.name.as_str().to_owned())
-                .collect();
+        if !self.admin.shutdowns.is_empty()
+            && (self.is_clean() || self.admin.shutdowns.iter().any(late))
+        {
+            let name = |holding: &Holding| holding.shared.name.as_str().to_owned();
+            let held: Vec<String> = self.leases.values().map(name).collect();
             self.admin.gave_up = true;
-            let _ = shutdown.reply.send(held);
+            for shutdown in mem::take(&mut self.admin.shutdowns) {
+                let _ = shutdown.reply.send(held.clone());
+            }
         }
     }
 

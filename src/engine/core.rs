@@ -16,11 +16,11 @@ use super::{
     timers::{Key, Timers},
 };
 use crate::{
-    Error, LossReason,
+    Error, LossReason, Silence,
     ballot::{answers::Answers, majority::majority},
     clock::{Clock, Tick},
     node::{
-        DialError, Disconnected,
+        DialError, Disconnected, Reply,
         command::Answer,
         session::{Effect, Fleet, Heard, Session, Step},
         status::{NodeState, NodeStatus},
@@ -111,6 +111,12 @@ impl Core {
             Event::Extend { lease, reply } => self.extend(now, lease, reply),
             Event::Release { lease, reply } => self.release(now, lease, reply),
             Event::Abandon { lease } => drop(self.take_lease(lease)),
+            // Whoever asks after the end finds its channel closed.
+            Event::Inspect { .. }
+            | Event::Evict { .. }
+            | Event::Ready { .. }
+            | Event::Bootstrap { .. }
+                if self.admin.is_closed() => {}
             Event::Inspect { name, reply } => self.inspect(now, name, reply),
             Event::Evict { name, reply } => self.evict(now, name, reply),
             Event::Ready { within, reply } => self.ready(now, within, reply),
@@ -388,7 +394,22 @@ impl Core {
                 self.extension_heard(now, ticket);
             }
             Some(Task::Releasing(releasing)) => {
-                releasing.vote(node, answer);
+                // A node that has lost its memory says "not yours" and votes for nobody else
+                // either: the lease was not over for that.
+                let votes = self
+                    .sessions
+                    .get(node)
+                    .map(|s| s.state(now, &self.settings));
+                let forgot =
+                    answer == Ok(Reply::Released(false)) && votes != Some(NodeState::Voting);
+                releasing.vote(
+                    node,
+                    if forgot {
+                        Err(Silence::NotAdmitted)
+                    } else {
+                        answer
+                    },
+                );
                 self.release_heard(now, ticket);
             }
             Some(Task::Asking(asking)) => {

@@ -18,6 +18,8 @@ use crate::{
     node::{Connection, Dial, Disconnected, Node, session::Effect},
 };
 
+const EVENTS_AT_ONCE: usize = 16;
+
 /// Drives one core over real nodes.
 pub(crate) struct Driver {
     core: Core,
@@ -56,9 +58,14 @@ impl Driver {
         }
     }
 
+    /// A few at a time: a burst of requests would else use up what tokio lets a task do in one go,
+    /// and the nodes' answers would look late.
     fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        while !self.orphaned {
+        for _ in 0..EVENTS_AT_ONCE {
+            if self.orphaned {
+                break;
+            }
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => self.core.event(event),
                 Poll::Ready(None) => {

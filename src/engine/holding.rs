@@ -206,7 +206,9 @@ impl Core {
             }
             return;
         };
-        holding.gone = ballot.gone().collect();
+        holding.gone.extend(ballot.gone());
+        holding.gone.sort_unstable();
+        holding.gone.dedup();
         let mut answer = Ok(());
         match verdict {
             extend::Verdict::Extended => {

@@ -12,6 +12,8 @@ pub(crate) mod core;
 pub(crate) mod driver;
 mod holding;
 mod status;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use std::{

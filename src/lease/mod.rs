@@ -128,8 +128,10 @@ impl Lease {
         let mut future = pin!(future);
         let mut lost = pin!(self.shared.lost());
         std::future::poll_fn(|cx| {
-            // Looking at the validity makes a loss that nobody announced yet final.
-            let _ = self.shared.validity();
+            // Looking at the clock makes a loss that nobody announced yet final.
+            if let Some(lost) = self.shared.lost_now() {
+                return Poll::Ready(Err(lost));
+            }
             if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
                 return Poll::Ready(Err(Lost { reason }));
             }

@@ -154,7 +154,12 @@ impl Shared {
     }
 
     fn reason(&self) -> LossReason {
-        match self.reason.load(SeqCst) {
+        let reason = match self.reason.load(SeqCst) {
+            // Whoever found its time over has not said so yet.
+            NOT_LOST => self.reason_at_end.load(SeqCst),
+            reason => reason,
+        };
+        match reason {
             2 => LossReason::Evicted,
             3 => LossReason::MaxHold,
             4 => LossReason::NoHeartbeat,

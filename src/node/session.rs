@@ -11,7 +11,11 @@ mod greeting;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use self::duty::Duties;
 pub(crate) use self::fleet::Fleet;
@@ -387,6 +391,7 @@ impl Session {
     pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize, behind: usize) {
         let end = self.inflight.len().saturating_sub(behind);
         let mut kept = self.inflight.split_off(end);
+        let mut never_asked = BTreeSet::new();
         for _ in 0..commands {
             let Some(sent) = self.inflight.pop_back() else {
                 break;
@@ -395,7 +400,7 @@ impl Session {
                 What::Vote(ticket) => {
                     for command in sent.batch.commands() {
                         if let Command::Acquire { entry, .. } = command {
-                            self.duties.forget(entry);
+                            never_asked.insert(entry.clone());
                         }
                     }
                     self.tell(step, ticket, Err(Silence::Stalled));
@@ -406,6 +411,7 @@ impl Session {
             }
         }
         self.inflight.append(&mut kept);
+        self.duties.forget(&never_asked);
     }
 
     /// The node answered the oldest unanswered command.
@@ -450,9 +456,7 @@ impl Session {
         }
         let answer = answer.map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
-            Fault::NoScript => {
-                Silence::Failed("its scripts were flushed, they are loaded again".into())
-            }
+            Fault::NoScript => Silence::ScriptsFlushed,
             Fault::Error(text) => Silence::Failed(text),
         });
         self.tell(step, ticket, answer);

@@ -74,7 +74,6 @@ impl fmt::Display for NodeStatus {
 }
 
 /// Whether locks can be taken, for a probe.
-#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     /// How many nodes vote.

@@ -1,7 +1,7 @@
 //! An in-process master.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -53,7 +53,8 @@ struct Server {
     connections: u64,
     /// Counts stops: a connection of an earlier life is over.
     life: u64,
-    waiting: Vec<Waker>,
+    /// By connection: who waits for an answer on it.
+    waiting: BTreeMap<u64, Waker>,
 }
 
 impl MemoryNode {
@@ -67,7 +68,7 @@ impl MemoryNode {
             up: true,
             connections: 0,
             life: 0,
-            waiting: Vec::new(),
+            waiting: BTreeMap::new(),
         };
         Self {
             id: format!("memory:{number}").into(),
@@ -81,7 +82,7 @@ impl MemoryNode {
         let mut server = self.lock();
         server.up = false;
         server.life += 1;
-        for waker in server.waiting.drain(..) {
+        for waker in std::mem::take(&mut server.waiting).into_values() {
             waker.wake();
         }
     }
@@ -205,17 +206,17 @@ impl Connection for MemoryConnection {
         if let Some(answer) = self.answers.pop_front() {
             return Poll::Ready(Ok(answer));
         }
-        if !server
-            .waiting
-            .iter()
-            .any(|waker| waker.will_wake(cx.waker()))
-        {
-            server.waiting.push(cx.waker().clone());
-        }
+        server.waiting.insert(self.client_id, cx.waker().clone());
         Poll::Pending
     }
 
     fn withdraw(&mut self) -> usize {
         0
+    }
+}
+
+impl Drop for MemoryConnection {
+    fn drop(&mut self) {
+        self.node.lock().waiting.remove(&self.client_id);
     }
 }

@@ -256,16 +256,39 @@ fn masked(url: &str) -> String {
         Some(colon) => url.split_at(colon + 3),
         None => ("", url),
     };
+    // What follows the first `pass` of a query may be a password, whatever it contains.
+    let (rest, query) = match rest.find('?') {
+        Some(mark) => rest.split_at(mark),
+        None => (rest, ""),
+    };
+    let query = match query.find("pass") {
+        Some(at) => format!("{}***", query.get(..at).unwrap_or("?")),
+        None => query.to_owned(),
+    };
     let rest = match rest.rsplit_once('@') {
         Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) if !user.contains(['/', '?', '#', '@']) => format!("{user}:***@{host}"),
+            Some((user, _)) if !user.contains(['/', '#', '@']) => format!("{user}:***@{host}"),
             _ => format!("***@{host}"),
         },
-        None => rest.to_owned(),
+        // A host that was forgotten leaves a password where the port would be.
+        None => match rest.split_once(':') {
+            Some((host, port))
+                if !port
+                    .split('/')
+                    .next()
+                    .unwrap_or(port)
+                    .bytes()
+                    .all(|b| b.is_ascii_digit()) =>
+            {
+                format!("{host}:***")
+            }
+            _ => rest.to_owned(),
+        },
     };
-    match rest.split_once("pass=") {
-        Some((before, _)) => format!("{scheme}{before}pass=***"),
-        None => format!("{scheme}{rest}"),
+    // An `@` behind the `?` may belong to a login that holds a `?`.
+    match query.contains('@') {
+        true => format!("{scheme}***"),
+        false => format!("{scheme}{rest}{query}"),
     }
 }
 
@@ -280,6 +303,25 @@ mod tests {
             Ok(Target::Server(address)) => address,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn no_password_is_shown_however_malformed() {
+        for url in [
+            "unix:///r.sock?db=x&pass=ab@hunter2",
+            "redis://user:hunter2",
+            "redis://:hunter2",
+            "redis://user:1hunter2",
+            "redis://h:6379?password=hunter2&protocol=9",
+            "redis://a:hu?nter2@h:1?x",
+            "redis://a:b@hunter2@h:x",
+            "h:hunter2@x",
+        ] {
+            let shown = masked(url);
+            assert!(!shown.contains("nter2"), "{shown}");
+        }
+        assert_eq!(masked("redis://h:6379/x"), "redis://h:6379/x");
+        assert_eq!(masked("redis://h:6379/1?x=1"), "redis://h:6379/1?x=1");
     }
 
     fn invalid(node: impl IntoNode) -> String {

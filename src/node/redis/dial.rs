@@ -36,7 +36,7 @@ type Dialled = Result<Box<dyn Connection>, DialError>;
 /// A greeted connection to the address, within the limit.
 pub(super) async fn dial(address: &Address, keys: Arc<Keys>, limit: Duration) -> Dialled {
     let mut stage = Stage::Connect;
-    match timeout(limit, reach(address, keys, &mut stage)).await {
+    match timeout(limit, reach(address, keys, &mut stage, limit)).await {
         Ok(dialled) => dialled,
         Err(_) => Err(Unreachable(format!(
             "{} within {}",
@@ -68,16 +68,16 @@ impl Stage {
     }
 }
 
-async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage) -> Dialled {
+async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Duration) -> Dialled {
     match &address.endpoint {
         Endpoint::Tcp { host, port } => {
-            let stream = connect(host, *port).await?;
+            let stream = connect(host, *port, limit).await?;
             *stage = Stage::Hello;
             greet(stream, address, keys).await
         }
         #[cfg(feature = "tls-rustls")]
         Endpoint::Tls { host, port, tls } => {
-            let stream = connect(host, *port).await?;
+            let stream = connect(host, *port, limit).await?;
             *stage = Stage::Tls;
             let stream = tls.wrap(stream).await?;
             *stage = Stage::Hello;
@@ -94,11 +94,14 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage) -> Dialled
     }
 }
 
-/// Tries every address of the host. No keepalive: a handshake every few seconds is the ping.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let addresses = tokio::net::lookup_host((host, port))
+/// Tries every address of the host, each for its share of the limit, so that one that never answers
+/// does not hide the others. No keepalive: a handshake every few seconds is the ping.
+async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
+    let addresses: Vec<_> = tokio::net::lookup_host((host, port))
         .await
-        .map_err(|error| Unreachable(format!("its address cannot be looked up: {error}")))?;
+        .map_err(|error| Unreachable(format!("its address cannot be looked up: {error}")))?
+        .collect();
+    let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut tried = Vec::new();
     for address in addresses {
         let connected = async {
@@ -106,7 +109,10 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
             stream.set_nodelay(true)?;
             Ok::<_, io::Error>(stream)
         };
-        match connected.await {
+        // The last one has what is left, and the limit as a whole is watched by the caller.
+        let connected = timeout(share, connected).await;
+        let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match connected {
             Ok(stream) => return Ok(stream),
             Err(error) => tried.push(format!("no connection to {address}: {error}")),
         }

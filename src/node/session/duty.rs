@@ -93,9 +93,9 @@ impl Duties {
         }
     }
 
-    /// The entry was never asked for: there is nothing to free.
-    pub(super) fn forget(&mut self, entry: &Entry) {
-        self.keep(|duty| duty.entry != *entry);
+    /// These entries were never asked for: there is nothing to free.
+    pub(super) fn forget(&mut self, entries: &BTreeSet<Entry>) {
+        self.keep(|duty| !entries.contains(&duty.entry));
     }
 
     /// Drops what has ended by now.

@@ -9,6 +9,7 @@ use crate::node::admission;
 pub(crate) struct Fleet {
     total: usize,
     max_ttl: Duration,
+    longest_read: Option<Duration>,
     guard: Arc<str>,
     runs: Vec<Option<String>>,
 }
@@ -19,6 +20,7 @@ impl Fleet {
         Self {
             total,
             max_ttl: Duration::ZERO,
+            longest_read: None,
             guard,
             runs: vec![None; total],
         }
@@ -33,7 +35,17 @@ impl Fleet {
         &self.guard
     }
 
+    /// The longest `max_ttl` on any node, whether it is ours or not.
+    pub(crate) fn longest_read(&self) -> Option<Duration> {
+        self.longest_read
+    }
+
     /// A node stores this `max_ttl`.
+    pub(crate) fn read(&mut self, max_ttl: Duration) {
+        self.longest_read = self.longest_read.max(Some(max_ttl));
+    }
+
+    /// A node that may count stores this `max_ttl`: the others have to store it too.
     pub(crate) fn learn(&mut self, max_ttl: Duration) {
         if max_ttl > self.max_ttl {
             self.max_ttl = max_ttl;

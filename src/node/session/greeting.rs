@@ -56,9 +56,15 @@ pub(super) fn handshake(
         let since = u64::try_from(step.now.since(w.read_at).as_millis()).unwrap_or(u64::MAX);
         w.witnessed.saturating_add(since)
     });
+    let wanted = step.settings.max_ttl;
     Ok(Handshake {
         fleet: step.settings.total() as u64,
-        max_ttl: step.settings.max_ttl,
+        // A client that asks for more than the fleet knows is refused, and does not teach its own
+        // max_ttl to a node that has just been emptied: one would stop the whole fleet for as long.
+        max_ttl: step
+            .fleet
+            .longest_read()
+            .map_or(wanted, |longest| wanted.min(longest)),
         fleet_max_ttl: step.fleet.max_ttl(),
         margin: step.settings.margin,
         known: witness.map(|w| (w.run.clone(), w.id.clone())),
@@ -124,6 +130,7 @@ pub(super) fn judge(
             record.fleet
         ));
     }
+    step.fleet.read(record.max_ttl);
     let witness = Witness {
         run: record.run,
         id: record.id,

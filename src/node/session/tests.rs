@@ -341,7 +341,7 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
         world.heard.pop_front(),
         Some(Heard {
             ticket: 1,
-            answer: Err(Silence::Failed(_)),
+            answer: Err(Silence::ScriptsFlushed),
             ..
         })
     ));
