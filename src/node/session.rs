@@ -170,6 +170,12 @@ impl Session {
                 self.send(step, Arc::clone(batch), What::Vote(ticket));
                 Ok(())
             }
+            Some(Silence::Quarantined(_))
+                if extends(batch) && !step.settings.rules.hold(Rule::Guard) =>
+            {
+                self.send(step, Arc::clone(batch), What::Vote(ticket));
+                Ok(())
+            }
             Some(silence) => Err(silence),
         }
     }
@@ -347,7 +353,10 @@ impl Session {
         self.unclean = true;
         self.link = Link::Greeting;
         if !step.settings.rules.hold(Rule::HandshakeFirst) && self.witness.is_some() {
+            // As a library that reconnects by itself would have it.
             self.link = Link::Met(Standing::Voting);
+            self.next_hello = Some(step.now.plus(PING_AGAIN));
+            return;
         }
         self.hello(step);
     }
@@ -654,6 +663,13 @@ impl Sent {
             .iter()
             .any(|command| matches!(command, Command::Acquire { .. }))
     }
+}
+
+fn extends(batch: &Batch) -> bool {
+    batch
+        .commands()
+        .iter()
+        .any(|command| matches!(command, Command::Extend { .. }))
 }
 
 fn micros(d: Duration) -> u64 {

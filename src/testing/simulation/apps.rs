@@ -126,6 +126,9 @@ impl World {
             let wait = self.dice.range(0, 30 * MS);
             self.set_timer(c, t, wait);
         }
+        if self.dice.percent(50) {
+            self.connect(c);
+        }
     }
 
     fn set_timer(&mut self, c: usize, t: usize, wait: u64) {
@@ -263,7 +266,7 @@ impl World {
     }
 
     fn begin_something(&mut self, c: usize, t: usize) {
-        if self.plan.bootstraps && self.dice.percent(12) {
+        if self.dice.percent(self.plan.bootstraps) {
             return self.bootstrap(c, t);
         }
         if self.plan.operators && self.dice.percent(12) {
@@ -271,12 +274,13 @@ impl World {
         }
         let (low, high) = self.plan.ttl;
         let ttl = Duration::from_millis(self.dice.range(low, high).max(100));
-        let renewal = match self.dice.below(20) {
-            0..=9 => Renewal::auto(),
-            10..=13 => Renewal::off(),
-            14..=16 => Renewal::auto().max_hold(Duration::from_millis(self.dice.range(100, 600))),
-            17..=18 => {
-                Renewal::auto().max_renewals(u32::try_from(self.dice.range(1, 3)).unwrap_or(1))
+        let renewal = match self.dice.below(10) {
+            _ if self.dice.percent(self.plan.renews) => Renewal::auto(),
+            0..=3 => Renewal::off(),
+            4..=6 => Renewal::auto().max_hold(Duration::from_millis(self.dice.range(100, 600))),
+            7..=8 => {
+                let most = u32::try_from(self.dice.range(1, 3)).unwrap_or(1);
+                Renewal::auto().max_renewals(most)
             }
             _ => Renewal::auto().heartbeat(Duration::from_millis(self.dice.range(100, 400))),
         };
@@ -345,6 +349,17 @@ impl World {
             let wait = self.dice.skewed(50 * US, 80 * MS);
             self.set_timer(c, t, wait);
         }
+    }
+
+    /// What `connect` waits for.
+    fn connect(&mut self, c: usize) {
+        let within = Duration::from_millis(2000);
+        let answer = self.clients[c]
+            .engine
+            .call(|reply| Event::Ready { within, reply });
+        let op = self.operation(c, "connect", "");
+        let pending = self.pending(c, 0, op, Box::pin(answer), Some(nanos(within)));
+        self.clients[c].tasks[0].stage = Stage::Operating(pending);
     }
 
     fn bootstrap(&mut self, c: usize, t: usize) {
@@ -506,7 +521,8 @@ impl World {
                     if self.tracing() {
                         self.trace(format!("c{c}: {} -> {answer:?}", pending.op));
                     }
-                    self.stats.bootstrapped += u64::from(answer.is_ok());
+                    let bootstrapped = pending.op.what == "bootstrap" && answer.is_ok();
+                    self.stats.bootstrapped += u64::from(bootstrapped);
                     self.rest(c, t);
                     return Ok(true);
                 }

@@ -29,7 +29,10 @@ impl World {
         }
         let Some(fault) = fault else { return Ok(()) };
         self.stats.faults += 1;
-        let s = self.dice.index(self.servers.len());
+        let mut s = self.dice.index(self.servers.len());
+        if self.plan.split {
+            s = self.plan.first_mortal;
+        }
         let c = self.dice.index(self.clients.len());
         if self.tracing() && !matches!(fault, Fault::Bump | Fault::Shorten) {
             self.trace(format!("---- {fault:?} (s{s}, c{c})"));
@@ -55,6 +58,11 @@ impl World {
             Fault::RestartWrongClock => {
                 let memory = [Memory::Empty, Memory::Saved, Memory::Kept][self.dice.index(3)];
                 self.restart(s, memory, true);
+            }
+            Fault::PowerCut => {
+                for s in 0..self.servers.len() {
+                    self.restart(s, Memory::Empty, false);
+                }
             }
             Fault::Save => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
             Fault::Flush => {
@@ -105,7 +113,7 @@ impl World {
 
     /// How long something stands still: a moment mostly, longer than a client's patience sometimes.
     fn stretch(&mut self) -> u64 {
-        if self.dice.percent(15) {
+        if self.dice.percent(self.plan.long) {
             self.dice.range(2 * SECOND, 3 * SECOND)
         } else {
             self.dice.skewed(5 * MS, 800 * MS)
@@ -186,7 +194,7 @@ impl World {
             server.wrong += by;
             server.clock.step(now, by);
         }
-        let wait = self.dice.skewed(MS, 300 * MS);
+        let wait = self.dice.skewed(MS, self.plan.downtime);
         self.at(self.now + wait, What::Start(s, memory));
     }
 
@@ -203,6 +211,12 @@ impl World {
             Memory::Kept => Some(self.servers[s].store.snapshot()),
         };
         self.servers[s].start(s, keys);
+        let flaky = self.plan.flaky_start;
+        if !self.calm && self.dice.percent(flaky) {
+            self.servers[s].errors = self.dice.range(100, 800);
+            let wait = self.dice.skewed(5 * MS, 100 * MS);
+            self.over_in(s, wait);
+        }
         if self.servers[s].wrong != 0 {
             // Long before its quarantine can be over: no lease lives on it.
             let z = quarantine(self.plan.max_ttl, self.plan.margin) * MS;

@@ -24,6 +24,9 @@ pub enum Profile {
     /// Masters reboot with their data and with a wrong clock, and clients see different parts of
     /// the fleet.
     Reboot,
+    /// Half of the clients see two of three masters, the other half another two: all hangs on the
+    /// one in the middle, and that one reboots with a wrong clock.
+    Split,
     /// Operators bootstrap, whatever restarted.
     Bootstrap,
     /// Masters become replicas and masters again.
@@ -50,7 +53,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -58,6 +61,7 @@ impl Profile {
         Self::Full,
         Self::Fresh,
         Self::Reboot,
+        Self::Split,
         Self::Bootstrap,
         Self::Failover,
         Self::FarAhead,
@@ -104,6 +108,8 @@ pub(crate) enum Fault {
     RestartKept,
     /// The same as above, and with a wrong clock, corrected while it is in quarantine.
     RestartWrongClock,
+    /// All that may die die at once, and come back without their memory.
+    PowerCut,
     /// It saves its data.
     Save,
     Flush,
@@ -173,17 +179,28 @@ pub(crate) struct Plan {
     pub(crate) base_wall_us: u64,
     pub(crate) active: u64,
     pub(crate) fault_every: u64,
+    /// A server that dies is back after this at most, ns.
+    pub(crate) downtime: u64,
     pub(crate) faults: Vec<(u64, Fault)>,
+    /// Odd clients do not see the first server, even ones not the last.
+    pub(crate) split: bool,
     /// Servers below this one suffer no restart.
     pub(crate) first_mortal: usize,
     /// Servers from here on, too.
     pub(crate) first_safe: usize,
+    /// So many of a hundred stand-stills are longer than a client's patience.
+    pub(crate) long: u64,
+    /// So many of a hundred servers answer some commands by BUSY just after their start.
+    pub(crate) flaky_start: u64,
+    /// So many of a hundred leases are renewed for as long as they are held.
+    pub(crate) renews: u64,
     /// So many of a thousand messages are slow, by at most so much (ns).
     pub(crate) slow: (u64, u64),
     pub(crate) start: Start,
     pub(crate) abandons: bool,
     pub(crate) operators: bool,
-    pub(crate) bootstraps: bool,
+    /// So many of a hundred calls.
+    pub(crate) bootstraps: u64,
     /// Nothing expires within the schedule: no key may be left by then.
     pub(crate) lasting: bool,
     /// Some servers stay full to the end.
@@ -233,14 +250,19 @@ impl Plan {
             base_wall_us: 1_760_000_000_000_000,
             active: dice.range(1500, 3000) * MS,
             fault_every: 60 * MS,
+            downtime: 300 * MS,
             faults: [&NETWORK[..], &REPLIES, &CLIENTS].concat(),
+            split: false,
             first_mortal: 0,
             first_safe: servers,
+            long: 15,
+            flaky_start: 15,
+            renews: 50,
             slow: (20, 80 * MS),
             start: Start::Admitted,
             abandons: true,
             operators: false,
-            bootstraps: false,
+            bootstraps: 0,
             lasting: false,
             stays_full: false,
             exclusion: true,
@@ -313,29 +335,62 @@ impl Plan {
             }
             Profile::Reboot => {
                 let mut plan = Self::base(dice, 3).only(&[
-                    (4, Fault::Partition),
+                    (8, Fault::Partition),
                     (1, Fault::Cut),
-                    (2, Fault::Errors),
-                    (2, Fault::RestartWrongClock),
-                    (3, Fault::RestartKept),
-                    (2, Fault::RestartOld),
-                    (1, Fault::Save),
+                    (6, Fault::RestartWrongClock),
+                    (2, Fault::RestartKept),
+                    (3, Fault::RestartOld),
+                    (2, Fault::Save),
                 ]);
-                plan.max_ttl = Duration::from_millis(300);
-                plan.ttl = (200, 300);
-                plan.hold = 4000;
-                plan.active = 3 * SECOND;
-                plan.fault_every = dice.range(60, 200) * MS;
+                plan.max_ttl = Duration::from_millis(800);
+                plan.ttl = (600, 800);
+                plan.tasks = 1;
+                plan.hold = 5000;
+                plan.renews = 90;
+                plan.active = 6 * SECOND;
+                plan.downtime = 40 * MS;
+                plan.long = 60;
+                plan.flaky_start = 30;
+                plan.think = 10 * MS;
+                plan.fault_every = dice.range(150, 500) * MS;
+                plan
+            }
+            Profile::Split => {
+                let mut plan = Self::base(dice, 3).only(&[
+                    (8, Fault::RestartWrongClock),
+                    (1, Fault::RestartOld),
+                    (1, Fault::Save),
+                    (1, Fault::Cut),
+                ]);
+                plan.split = true;
+                plan.first_mortal = 1;
+                plan.first_safe = 2;
+                plan.max_ttl = Duration::from_millis(800);
+                plan.ttl = (600, 800);
+                plan.tasks = 1;
+                plan.hold = 6000;
+                plan.renews = 90;
+                plan.active = 8 * SECOND;
+                plan.downtime = 40 * MS;
+                plan.think = 10 * MS;
+                // Long enough for a quarantine to end.
+                plan.fault_every = dice.range(900, 2000) * MS;
                 plan
             }
             Profile::Bootstrap => {
-                let mut plan =
-                    Self::base(dice, 3).and(&[(9, Fault::RestartEmpty), (2, Fault::RestartOld)]);
+                let mut plan = Self::base(dice, 3).and(&[
+                    (4, Fault::RestartEmpty),
+                    (10, Fault::PowerCut),
+                    (2, Fault::RestartOld),
+                ]);
                 // One master always keeps its memory, and so tells the others from new ones.
                 plan.first_mortal = 1;
                 plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
-                plan.bootstraps = true;
-                plan.fault_every = dice.range(60, 300) * MS;
+                plan.bootstraps = 30;
+                plan.max_ttl = Duration::from_millis(800);
+                plan.downtime = 40 * MS;
+                plan.hold = 400;
+                plan.fault_every = dice.range(80, 300) * MS;
                 plan
             }
             Profile::Failover => {
@@ -359,7 +414,9 @@ impl Plan {
             }
             Profile::Digits => {
                 let mut plan = Self::base(dice, 3);
-                plan.base_wall_us = 1_000_000_000_000_000 - 1_500_000;
+                plan.base_wall_us = 1_000_000_000_000_000 - 300_000;
+                plan.max_ttl = Duration::from_millis(800);
+                plan.names = 4;
                 plan
             }
             Profile::Weeks => {

@@ -162,6 +162,10 @@ impl World {
             self.clients.push(client);
         }
         for c in 0..plan.clients.len() {
+            if plan.split {
+                let unseen = if c % 2 == 0 { plan.servers - 1 } else { 0 };
+                self.clients[c].partitions[unseen] = plan.active;
+            }
             self.begin_client(c);
         }
         self.first_bootstrap();
