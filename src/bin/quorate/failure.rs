@@ -104,7 +104,7 @@ impl From<Error> for Failure {
                     "no_quorum",
                     report,
                     format!(
-                        "no majority: {well} of {total} nodes answered and {} are needed; look at what each one says:",
+                        "no majority: {well} of {total} nodes vote and {} are needed; look at what each one says:",
                         report.needed()
                     ),
                 )
