@@ -50,7 +50,9 @@ async fn the_main_job(connect: impl AsyncFn(&str) -> Quorum) {
             .remaining
             .is_some_and(|left| left <= TTL && left > Duration::ZERO)
     );
-    assert_eq!(seen.newest_token(), Some(lease.token()));
+    // A node that our request reached late may have granted to the one that was refused, and taken
+    // it back.
+    assert!(seen.newest_token() >= Some(lease.token()));
     assert_eq!(seen.nodes.len(), two.nodes().len());
 
     lease.extend().await.unwrap();
