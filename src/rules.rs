@@ -5,7 +5,7 @@
 
 #![cfg_attr(not(feature = "test-util"), allow(unreachable_pub))]
 
-/// One rule. The code that enforces it asks [`Rules::hold`] at the place it matters.
+/// One rule. The code that enforces it asks `Rules::hold` at the place it matters.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
