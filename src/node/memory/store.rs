@@ -85,6 +85,8 @@ pub(crate) struct Store {
     out_of_memory: bool,
 }
 
+// Faults and snapshots are for the simulation.
+#[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
 impl Store {
     /// An empty server.
     pub(crate) fn new(server: Identity, rules: Rules) -> Self {
