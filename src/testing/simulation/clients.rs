@@ -40,7 +40,7 @@ pub(crate) struct Client {
     wake: u64,
     /// When each node last answered a vote on a name.
     answered: BTreeMap<String, Vec<u64>>,
-    /// The entries that it made, where they are looked at.
+    /// The entries that it made and does not take back, where they are looked at.
     pub(crate) entries: Vec<String>,
     /// Servers that it does not reach, and until when.
     pub(crate) partitions: Vec<u64>,
@@ -314,8 +314,15 @@ impl World {
 
     fn note_entries(&mut self, c: usize, batch: &Batch) {
         for command in batch.commands() {
-            if let Command::Acquire { entry, .. } = command {
-                self.clients[c].entries.push(entry.as_str().to_owned());
+            let entries = &mut self.clients[c].entries;
+            match command {
+                Command::Acquire { entry, .. } => {
+                    entries.retain(|known| known != entry.as_str());
+                    entries.push(entry.as_str().to_owned());
+                }
+                // What is being taken back supports no lease any more.
+                Command::Release { entry, .. } => entries.retain(|known| known != entry.as_str()),
+                _ => {}
             }
         }
     }

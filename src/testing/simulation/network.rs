@@ -51,10 +51,11 @@ pub(crate) enum Down {
 
 impl World {
     fn delay(&mut self) -> u64 {
-        let (slow, most) = self.plan.slow;
-        let base = self.dice.skewed(100 * US, 3 * MS);
+        let (slow, longest) = self.plan.slow;
+        let most = if self.calm { 3 * MS } else { self.plan.delay };
+        let base = self.dice.skewed(100 * US, most);
         if self.dice.per_mille(slow) {
-            base + self.dice.skewed(0, most)
+            base + self.dice.skewed(0, longest)
         } else {
             base
         }
@@ -242,7 +243,14 @@ impl World {
             ));
         }
         let vote = matches!(command, Command::Acquire { .. } | Command::Raise { .. });
-        self.answer(id, Down::Answer(answer, vote.then_some(batch)));
+        self.answer(id, Down::Answer(answer, vote.then_some(Arc::clone(&batch))));
+        let raised = matches!(command, Command::Raise { .. });
+        if raised && !self.calm && self.plan.cut_raises > 0 && self.connections[id].wanted {
+            let often = self.plan.cut_raises;
+            if self.dice.percent(often) {
+                self.cut(id);
+            }
+        }
         Ok(true)
     }
 

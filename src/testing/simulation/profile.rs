@@ -15,6 +15,8 @@ pub enum Profile {
     Stormy,
     /// The same with five masters.
     Wide,
+    /// Five masters, and many answers take about as long as a client waits.
+    Sluggish,
     /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
     Lasting,
     /// As lasting, and some servers stay full.
@@ -53,10 +55,11 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
+        Self::Sluggish,
         Self::Lasting,
         Self::Full,
         Self::Fresh,
@@ -182,6 +185,8 @@ pub(crate) struct Plan {
     /// A server that dies is back after this at most, ns.
     pub(crate) downtime: u64,
     pub(crate) faults: Vec<(u64, Fault)>,
+    /// So many of a hundred connections break when a RAISE arrives on them.
+    pub(crate) cut_raises: u64,
     /// Odd clients do not see the first server, even ones not the last.
     pub(crate) split: bool,
     /// Servers below this one suffer no restart.
@@ -194,6 +199,8 @@ pub(crate) struct Plan {
     pub(crate) flaky_start: u64,
     /// So many of a hundred leases are renewed for as long as they are held.
     pub(crate) renews: u64,
+    /// A message takes this long at most, ns, if it is not slow.
+    pub(crate) delay: u64,
     /// So many of a thousand messages are slow, by at most so much (ns).
     pub(crate) slow: (u64, u64),
     pub(crate) start: Start,
@@ -252,12 +259,14 @@ impl Plan {
             fault_every: 60 * MS,
             downtime: 300 * MS,
             faults: [&NETWORK[..], &REPLIES, &CLIENTS].concat(),
+            cut_raises: 0,
             split: false,
             first_mortal: 0,
             first_safe: servers,
             long: 15,
             flaky_start: 15,
             renews: 50,
+            delay: 3 * MS,
             slow: (20, 80 * MS),
             start: Start::Admitted,
             abandons: true,
@@ -322,6 +331,25 @@ impl Plan {
             }
             Profile::Stormy => Self::stormy(dice, 3),
             Profile::Wide => Self::stormy(dice, 5),
+            Profile::Sluggish => {
+                let mut plan = Self::base(dice, 5).only(&[
+                    (6, Fault::Cut),
+                    (2, Fault::Pause),
+                    (3, Fault::SetWall),
+                    (1, Fault::Stop),
+                ]);
+                plan.node_timeout = Duration::from_millis(20);
+                plan.delay = dice.range(8, 20) * MS;
+                plan.slow = (dice.range(40, 150), 70 * MS);
+                plan.fault_every = dice.range(40, 100) * MS;
+                plan.cut_raises = 35;
+                plan.support = true;
+                plan.clients.resize(4, plan.clients[0].clone());
+                plan.hold = 300;
+                plan.think = 20 * MS;
+                plan.tasks = 2;
+                plan
+            }
             Profile::Lasting => Self::lasting(dice),
             Profile::Full => {
                 let mut plan = Self::lasting(dice).and(&[(12, Fault::OutOfMemory)]);

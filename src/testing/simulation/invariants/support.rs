@@ -1,4 +1,5 @@
-//! A token that is given out stood on a majority of nodes, under its holder's own entry, exactly.
+//! A token that is given out stood on a majority of nodes, exactly, under an entry of its holder that
+//! nobody is taking back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
