@@ -389,7 +389,7 @@ async fn in_use(quorum: &Quorum, is_refused: impl Fn(&Error) -> bool, happen: im
         .collect();
     for round in 0..12 {
         happen(round).await;
-        sleep(ms(120)).await;
+        sleep(ms(200)).await;
         assert!(kept.is_valid(), "round {round}");
     }
     over.store(true, SeqCst);

@@ -115,7 +115,7 @@ impl Hold {
     /// A renewal failed: the old validity stands, and it is tried again soon.
     pub(crate) fn renewal_failed(&mut self, now: Tick) {
         self.in_flight = false;
-        self.next_renewal = now.plus((self.ttl / 12).max(Duration::from_millis(5)));
+        self.next_renewal = now.plus((self.ttl / 24).max(Duration::from_millis(5)));
     }
 
     /// Whether it is time to warn, once, that this lease has been held for very long.
@@ -191,8 +191,8 @@ mod tests {
         h.renewal_sent();
         h.renewal_failed(at(1500));
         assert_eq!(h.valid_until(), at(2968));
-        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(1750)));
-        assert_eq!(h.due(at(1750), at(0)), Due::Renew);
+        assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(1625)));
+        assert_eq!(h.due(at(1625), at(0)), Due::Renew);
         assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::NodesLost));
     }
 
