@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `args` | the command line and its help |
 //! | `lock` `inspect` `evict` `bootstrap` `nodes` `demo` | one command each |
+//! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
 //! | `signals` | which signals are heard |
 //! | `failure` | what can end a command early, with the exit status and the text of each |
@@ -25,6 +26,7 @@ mod nodes;
 mod output;
 mod signals;
 mod survey;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -72,5 +74,6 @@ async fn run(args: &Args) -> Result<u8, Failure> {
         Command::Nodes(nodes) => nodes::run(args, nodes).await,
         Command::Bootstrap(bootstrap) => bootstrap::run(args, bootstrap).await,
         Command::Demo => demo::run(args).await,
+        Command::Torture(torture) => torture::run(args, torture).await,
     }
 }
