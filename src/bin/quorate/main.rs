@@ -11,6 +11,16 @@
 //! | `survey` | reaching the nodes, and what they are, for the commands that only ask |
 //! | `output` | text, tables, JSON and the log |
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
 #[cfg(not(unix))]
 compile_error!("the `quorate` command needs Unix: processes, signals, terminals");
 

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &Args, torture: &Torture) -> Result<u8, Failure> {
         Some(TortureStep::Judge(Judge { histories })) => {
             let mut summaries = Vec::new();
             for history in histories {
-                summaries.push(read_and_judge(history)?);
+                summaries.push(read_and_judge(&name_of(history), history)?);
             }
             Ok(tell(args, &summaries))
         }
@@ -75,7 +75,8 @@ async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
         return Ok(code);
     }
     look::run(args, &load.names, &history).await?;
-    let summary = read_and_judge(&history)?;
+    let name = kept.as_deref().map_or_else(|| "torture".into(), name_of);
+    let summary = read_and_judge(&name, &history)?;
     let held = summary.held();
     let code = tell(args, &[summary]);
     match (kept, held) {
@@ -118,10 +119,15 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
     })
 }
 
-fn read_and_judge(history: &Path) -> Result<Summary, Failure> {
-    let name = history.file_name().unwrap_or_default().to_string_lossy();
+/// What a history is called that does not say it itself.
+fn name_of(history: &Path) -> String {
+    let name = history.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn read_and_judge(name: &str, history: &Path) -> Result<Summary, Failure> {
     history::read(history)
-        .and_then(|parts| judge(&name, &parts))
+        .and_then(|parts| judge(name, &parts))
         .map_err(Failure::usage)
 }
 

@@ -78,52 +78,50 @@ pub(super) fn check(history: &History) -> Progress {
 }
 
 /// The times between one holder's end and the next one's grant; of a holder without an end, or that
-/// ended when others had long taken over, from its grant on. While the load pauses nobody wishes.
+/// ended when others had long taken over, from its grant on. Only while somebody wishes.
 fn gaps<'a>(history: &History, name: &'a str, grants: &[(&Op, Grant)]) -> Vec<Gap<'a>> {
-    let wishes = history.ops.iter().filter(|op| op.name == name);
-    let mut wishes: Vec<u64> = wishes.map(|op| op.invoked).collect();
-    wishes.sort_unstable();
-    let mut stops = history.stopping.clone();
-    stops.sort_unstable();
-    let mut gaps = Vec::new();
-    let Some(first) = wishes.first() else {
-        return gaps;
+    let demand = demand(history, name);
+    let Some((first, _)) = demand.first() else {
+        return Vec::new();
     };
+    let mut gaps = Vec::new();
     let mut from = *first;
     let nexts = grants
         .iter()
         .map(|(op, grant)| (grant.at, Some((op, grant))));
     let mut nexts = nexts.chain([(history.end, None)]).peekable();
     while let Some((until, next)) = nexts.next() {
-        let stop = stops.iter().find(|stop| (from..=until).contains(*stop));
-        match stop {
-            Some(stop) => {
-                gaps.push(Gap {
-                    name,
-                    from,
-                    until: *stop,
-                });
-                // Whatever is granted after it was wished for before, or the load began anew.
-                let again = wishes.get(wishes.partition_point(|wish| wish <= stop));
-                let again = again.filter(|again| next.is_some() && **again < until);
-                gaps.extend(again.map(|again| Gap {
-                    name,
-                    from: *again,
-                    until,
-                }));
-            }
-            None => gaps.push(Gap {
-                name,
-                from,
-                until: until.max(from),
-            }),
-        }
+        let during = demand.iter().map(|(start, stop)| Gap {
+            name,
+            from: from.max(*start),
+            until: until.min(*stop),
+        });
+        gaps.extend(during.filter(|gap| gap.from < gap.until));
         let Some((op, grant)) = next else { break };
         let following = nexts.peek().map_or(u64::MAX, |(at, _)| *at);
         let over = op.ended.map(|end| end.at).filter(|over| *over <= following);
         from = over.unwrap_or(grant.at);
     }
     gaps
+}
+
+/// When there was a load: from a wish to the next time that a process was told to end.
+fn demand(history: &History, name: &str) -> Vec<(u64, u64)> {
+    let wishes = history.ops.iter().filter(|op| op.name == name);
+    let mut wishes: Vec<u64> = wishes.map(|op| op.invoked).collect();
+    wishes.sort_unstable();
+    let mut stops = history.stopping.clone();
+    stops.push(history.end);
+    stops.sort_unstable();
+    let mut demand = Vec::new();
+    let mut start = wishes.first();
+    for stop in stops {
+        if let Some(from) = start.filter(|from| **from <= stop) {
+            demand.push((*from, stop));
+            start = wishes.get(wishes.partition_point(|wish| *wish <= stop));
+        }
+    }
+    demand
 }
 
 fn without_effect(history: &History, fault: &Change) -> Option<Finding> {
