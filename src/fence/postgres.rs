@@ -105,8 +105,9 @@ mod with_tokio_postgres {
     ///
     /// let transaction = client.transaction().await?;
     /// let paid = transaction.execute_typed("UPDATE invoice SET paid = true WHERE id = $1", &[(&42_i64, Type::INT8)]);
-    /// futures::try_join!(
-    ///     admit(&transaction, "invoice:42", lease.token()), // sent first
+    /// tokio::try_join!(
+    ///     biased; // in this order: the admission is sent first
+    ///     admit(&transaction, "invoice:42", lease.token()),
     ///     async { paid.await.map_err(Error::from) },
     /// )?; // stale: the transaction is dropped here, and all of it rolled back
     /// transaction.commit().await?;
