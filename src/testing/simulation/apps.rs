@@ -46,6 +46,8 @@ enum Stage {
         until: u64,
         name: String,
         must: bool,
+        /// How many updates the store had, if it let this holder read.
+        read: Option<u64>,
     },
     Releasing {
         pending: Pending<()>,
@@ -170,7 +172,8 @@ impl World {
         self.last_call += 1;
         let id = self.last_call;
         // Clocks slew, alarms ring late.
-        let bound = bound.map(|bound| bound + bound / 100 + 10 * MS);
+        let slew = self.plan.ppm.unsigned_abs() * 2;
+        let bound = bound.map(|bound| bound + bound / 1_000_000 * slew + 10 * MS);
         if let Some(bound) = bound {
             let incarnation = self.clients[c].incarnation;
             self.at(
@@ -246,7 +249,8 @@ impl World {
                 until,
                 name,
                 must,
-            } => self.go_on(c, t, lease, id, until, name, must),
+                read,
+            } => self.go_on(c, t, lease, id, until, name, must, read)?,
             Stage::Releasing {
                 pending,
                 must: false,
@@ -401,7 +405,8 @@ impl World {
         until: u64,
         name: String,
         must: bool,
-    ) {
+        read: Option<u64>,
+    ) -> Held {
         lease.beat();
         let over = !lease.is_valid();
         if self.now < until && !over {
@@ -417,10 +422,20 @@ impl World {
                 until,
                 name,
                 must,
+                read,
             };
             let wait = self.dice.range(MS, 60 * MS).min(until - self.now);
             self.set_timer(c, t, wait);
-            return;
+            return Ok(());
+        }
+        let mut write = self.operation(c, "write", &name);
+        write.token = Some(lease.token().as_u64());
+        if let Some(read) = read {
+            let store = self.checks.updates.entry(name.clone()).or_default();
+            match store.write(&write, read)? {
+                true => self.stats.written += 1,
+                false => self.stats.fenced_off += 1,
+            }
         }
         if over {
             self.stats.lost += 1;
@@ -447,6 +462,7 @@ impl World {
                 self.rest(c, t);
             }
         }
+        Ok(())
     }
 
     /// Looks at all futures of a client. Whether the core has something to do because of it.
@@ -577,12 +593,16 @@ impl World {
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
                 let until = self.now + hold;
                 let name = op.name;
+                let store = self.checks.updates.entry(name.clone()).or_default();
+                let read = store.read(lease.token().as_u64());
+                self.stats.fenced_off += u64::from(read.is_none());
                 self.clients[c].tasks[t].stage = Stage::Holding {
                     lease,
                     id,
                     until,
                     name,
                     must,
+                    read,
                 };
                 let wait = self.dice.range(MS, 60 * MS).min(hold);
                 self.set_timer(c, t, wait);

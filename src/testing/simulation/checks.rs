@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::invariants::{
     Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, support::Support,
-    uniqueness::Uniqueness,
+    uniqueness::Uniqueness, updates::Updates,
 };
 use crate::LeaseWatch;
 
@@ -24,6 +24,8 @@ pub(crate) struct Lease {
 pub(crate) struct Checks {
     pub(crate) leases: Vec<Lease>,
     pub(crate) gates: BTreeMap<String, Gate>,
+    /// What stands in a store that checks tokens.
+    pub(crate) updates: BTreeMap<String, Updates>,
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     apps::Task,
-    clocks::{Drifting, MOST_PPM},
+    clocks::Drifting,
     invariants::{Held, eviction, livelock},
     network::Down,
     profile::{MS, SECOND, US},
@@ -58,7 +58,7 @@ impl World {
     pub(crate) fn new_client(&mut self, index: usize, incarnation: u64) -> Client {
         let plan = self.plan.clients[index].clone();
         let clock = Arc::new(ManualClock::default());
-        let ppm = self.dice.signed(-MOST_PPM, MOST_PPM);
+        let ppm = self.dice.signed(-self.plan.ppm, self.plan.ppm);
         let mono = Drifting::new(self.now, self.dice.range(SECOND, 1000 * SECOND), ppm);
         let wall = self.dice.signed(plan.wall.0, plan.wall.1) * 1000;
         clock.set(Tick::from_nanos(mono.read(self.now)), self.wall(wall));
@@ -390,13 +390,18 @@ impl World {
             .filter(|l| l.op.name == name)
             .map(|l| l.op.client)
             .collect();
-        if holders.len() < 2 || !self.plan.exclusion {
+        if holders.len() < 2 || !(self.plan.exclusion || just.is_some()) {
             return Ok(());
         }
         for c in holders {
             self.set_clock(c);
         }
-        self.checks.exclusive(self.now, name, just)
+        let held = self.checks.exclusive(self.now, name, just);
+        if self.plan.exclusion {
+            return held;
+        }
+        self.stats.overlaps += u64::from(held.is_err());
+        Ok(())
     }
 
     /// Its process stands still until then.

@@ -107,6 +107,7 @@ impl World {
                 self.pass(by)?;
             }
             Fault::StepBack => self.step_back(s),
+            Fault::Step => self.step(s),
         }
         Ok(())
     }
@@ -339,6 +340,13 @@ impl World {
         };
         server.wrong += by;
         server.clock.step(now, by);
+    }
+
+    fn step(&mut self, s: usize) {
+        let by = self.dice.signed(-3_000, 3_000) * 1_000_000;
+        let server = &mut self.servers[s];
+        server.wrong += by;
+        server.clock.step(self.now, by);
     }
 
     /// The faults are over.

@@ -68,6 +68,12 @@ pub struct Stats {
     pub evicted: u64,
     /// Bootstraps that succeeded.
     pub bootstrapped: u64,
+    /// Grants of a name that somebody else held, where exclusion is not promised.
+    pub overlaps: u64,
+    /// Writes that a store took, where tokens are checked.
+    pub written: u64,
+    /// Reads and writes that such a store refused.
+    pub fenced_off: u64,
 }
 
 impl Stats {
@@ -94,6 +100,9 @@ impl Stats {
             withdrawn,
             evicted,
             bootstrapped,
+            overlaps,
+            written,
+            fenced_off,
         } = other;
         self.schedules += schedules;
         self.events += events;
@@ -115,6 +124,9 @@ impl Stats {
         self.withdrawn += withdrawn;
         self.evicted += evicted;
         self.bootstrapped += bootstrapped;
+        self.overlaps += overlaps;
+        self.written += written;
+        self.fenced_off += fenced_off;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
+use super::{clocks::MOST_PPM, dice::Dice};
 
 /// A kind of schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,9 @@ pub enum Profile {
     OtherFleet,
     /// One server evicts keys.
     Evicting,
+    /// Clocks beyond what exclusion assumes: they slew by up to a fifth, and nodes' clocks are stepped
+    /// under living leases. Exclusion is not checked; that fenced updates are never lost is.
+    OutOfBounds,
     /// Operators free names under their holders.
     Operator,
     /// Operators raise counters under a holder.
@@ -55,7 +58,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -73,6 +76,7 @@ impl Profile {
         Self::TwoAddresses,
         Self::OtherFleet,
         Self::Evicting,
+        Self::OutOfBounds,
         Self::Operator,
         Self::Bumped,
         Self::Shortened,
@@ -142,6 +146,8 @@ pub(crate) enum Fault {
     Days,
     /// A node's clock goes back by 2 s while no lease lives on it.
     StepBack,
+    /// A node's clock is set, whatever lives on it.
+    Step,
 }
 
 /// How the fleet begins.
@@ -216,6 +222,8 @@ pub(crate) struct Plan {
     pub(crate) exclusion: bool,
     pub(crate) support: bool,
     pub(crate) evicting: Option<usize>,
+    /// Clocks slew by so many millionths at most.
+    pub(crate) ppm: i64,
 }
 
 const NETWORK: [(u64, Fault); 4] = [
@@ -277,6 +285,7 @@ impl Plan {
             exclusion: true,
             support: false,
             evicting: None,
+            ppm: MOST_PPM,
         }
     }
 
@@ -479,6 +488,14 @@ impl Plan {
             Profile::Evicting => {
                 let mut plan = Self::base(dice, 3).and(&[(30, Fault::Evict)]);
                 plan.evicting = Some(dice.index(3));
+                plan
+            }
+            Profile::OutOfBounds => {
+                let servers = [3, 5][dice.index(2)];
+                let mut plan = Self::base(dice, servers).and(&[(12, Fault::Step)]);
+                plan.ppm = 200_000;
+                plan.exclusion = false;
+                plan.hold = 3000;
                 plan
             }
             Profile::Operator => {

@@ -9,7 +9,7 @@ use super::{
     Stats,
     checks::Checks,
     clients::Client,
-    clocks::{Drifting, MOST_PPM},
+    clocks::Drifting,
     dice::Dice,
     invariants::{Held, keys, tidy},
     network::{Connection, at},
@@ -145,7 +145,7 @@ impl World {
         for s in 0..plan.servers {
             let off = self.dice.signed(-10, 10) * 1_000_000;
             let time = (plan.base_wall_us * 1000).saturating_add_signed(off);
-            let clock = Drifting::new(0, time, self.dice.signed(-MOST_PPM, MOST_PPM));
+            let clock = Drifting::new(0, time, self.dice.signed(-self.plan.ppm, self.plan.ppm));
             let eviction = if plan.evicting == Some(s) {
                 "allkeys-lru"
             } else {
@@ -284,7 +284,7 @@ impl World {
         for server in &mut self.servers {
             let right = (base + now).saturating_add_signed(server.wrong);
             let off = i128::from(server.clock.read(now)) - i128::from(right);
-            let ppm = self.dice.signed(0, MOST_PPM);
+            let ppm = self.dice.signed(0, self.plan.ppm);
             let ppm = match off {
                 5_000_000.. => -ppm,
                 i128::MIN..=-5_000_000 => ppm,
@@ -294,7 +294,7 @@ impl World {
             server.clock.slew(now, ppm);
         }
         for c in 0..self.clients.len() {
-            let ppm = self.dice.signed(-MOST_PPM, MOST_PPM);
+            let ppm = self.dice.signed(-self.plan.ppm, self.plan.ppm);
             self.clients[c].mono.slew(now, ppm);
         }
         self.at(now + SECOND, What::Slew);

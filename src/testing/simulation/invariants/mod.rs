@@ -16,6 +16,7 @@ pub(crate) mod strangers;
 pub(crate) mod support;
 pub(crate) mod tidy;
 pub(crate) mod uniqueness;
+pub(crate) mod updates;
 
 use std::fmt;
 
