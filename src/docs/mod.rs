@@ -6,6 +6,7 @@
 //! | [`fencing`] | how the thing behind the lock checks a token |
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
 //! | [`operations`] | first start, states of nodes, changing the fleet, rights, settings of the servers |
+//! | [`testing`] | how it is tested, and how to torture your own servers |
 //! | [`protocol`] | what stands on a node and what client and node say to each other |
 //! | [`architecture`] | the rooms of this crate, and the way of a request through them |
 
@@ -26,3 +27,6 @@ pub mod operations {}
 
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}

@@ -1,0 +1,52 @@
+//! A client: locks, reads, writes, releases. It hands its token to the store and checks nothing itself.
+
+use std::error::Error;
+
+use quorate::{Lease, Quorum, Renewal};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Masters, TTL, store::Store};
+
+pub struct Client {
+    quorum: Quorum,
+    runtime: Runtime,
+}
+
+impl Client {
+    pub fn connect(masters: &Masters) -> Result<Self, Box<dyn Error>> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let builder = match masters {
+            Masters::InProcess(nodes) => Quorum::builder().nodes(nodes),
+            Masters::Servers(urls) => Quorum::builder().nodes(urls.clone()),
+        };
+        let quorum = runtime.block_on(builder.connect())?;
+        Ok(Self { quorum, runtime })
+    }
+
+    /// Brand-new masters do not vote at once. Refused, and rightly, where they are in use.
+    pub fn admit_new_masters(&self) {
+        if let Err(error) = self.runtime.block_on(self.quorum.bootstrap()) {
+            eprintln!("not bootstrapped: {error}");
+        }
+    }
+
+    /// Waits. Without renewal, so that the lease ends though the second client's thread is the same
+    /// as the main one's; a paused client could not renew either.
+    pub fn lock(&mut self) -> Lease {
+        let mutex = self.quorum.mutex("account:42").ttl(TTL).renewal(Renewal::off());
+        self.runtime.block_on(mutex.lock()).expect("a majority of masters")
+    }
+
+    pub fn read(&mut self, store: &Store, lease: &Lease) -> Result<i64, Box<dyn Error>> {
+        self.runtime.block_on(store.read(lease.token()))
+    }
+
+    pub fn write(&mut self, store: &Store, lease: &Lease, balance: i64) -> Result<(), Box<dyn Error>> {
+        self.runtime.block_on(store.write(balance, lease.token()))
+    }
+
+    pub fn release(&mut self, lease: Lease) {
+        // An error here means that the lease was over already.
+        let _ = self.runtime.block_on(lease.release());
+    }
+}

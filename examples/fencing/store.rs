@@ -1,0 +1,148 @@
+//! The store with the balance, once with the check of tokens and once without, in this process, in
+//! Redis or in Postgres.
+
+use std::{
+    error::Error,
+    sync::{Arc, Mutex},
+};
+
+use quorate::{
+    FencingToken,
+    fence::{self, Gate},
+    redis,
+};
+use tokio::runtime::Builder;
+
+const ACCOUNT: &str = "account:42";
+
+#[derive(Clone)]
+pub struct Store {
+    kind: Kind,
+    checks: bool,
+}
+
+#[derive(Clone)]
+enum Kind {
+    /// The lock around the balance is kept over the check and the write: nothing comes between.
+    InProcess(Arc<Mutex<i64>>, Arc<Gate>),
+    Redis(redis::Client),
+    #[cfg(feature = "postgres")]
+    Postgres(String),
+}
+
+impl Store {
+    pub fn open(url: &str, checks: bool) -> Result<Self, Box<dyn Error>> {
+        let kind = match url.split_once(':') {
+            None => Kind::InProcess(Arc::default(), Arc::default()),
+            Some(("redis" | "rediss" | "unix", _)) => Kind::Redis(redis::Client::open(url)?),
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => Kind::Postgres(url.to_owned()),
+            Some(_) => return Err(format!("{url}: redis://.., or postgres://.. with --features postgres").into()),
+        };
+        Ok(Self { kind, checks })
+    }
+
+    pub fn checks(&self) -> bool {
+        self.checks
+    }
+
+    /// The balance, for a holder that will write one that follows from it: so the read is checked too.
+    pub async fn read(&self, token: FencingToken) -> Result<i64, Box<dyn Error>> {
+        match &self.kind {
+            Kind::InProcess(balance, gate) => {
+                let balance = balance.lock().expect("nobody panics with it");
+                if self.checks {
+                    gate.admit(ACCOUNT, token)?;
+                }
+                Ok(*balance)
+            }
+            Kind::Redis(client) => {
+                let mut conn = client.get_multiplexed_async_connection().await?;
+                match self.checks {
+                    true => Ok(fence::redis::get(&mut conn, ACCOUNT, token).await?),
+                    false => Ok(redis::cmd("GET").arg(ACCOUNT).query_async(&mut conn).await?),
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(url) => {
+                let mut client = postgres::connect(url).await?;
+                let transaction = client.transaction().await?;
+                if self.checks {
+                    fence::postgres::admit(&transaction, ACCOUNT, token).await?;
+                }
+                let balance = transaction.query_one(postgres::READ, &[&ACCOUNT]).await?.get(0);
+                transaction.commit().await?;
+                Ok(balance)
+            }
+        }
+    }
+
+    pub async fn write(&self, new: i64, token: FencingToken) -> Result<(), Box<dyn Error>> {
+        match &self.kind {
+            Kind::InProcess(balance, gate) => {
+                let mut balance = balance.lock().expect("nobody panics with it");
+                if self.checks {
+                    gate.admit(ACCOUNT, token)?;
+                }
+                *balance = new;
+                Ok(())
+            }
+            Kind::Redis(client) => {
+                let mut conn = client.get_multiplexed_async_connection().await?;
+                match self.checks {
+                    true => Ok(fence::redis::set(&mut conn, ACCOUNT, new, token).await?),
+                    false => Ok(redis::cmd("SET").arg(ACCOUNT).arg(new).query_async(&mut conn).await?),
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(url) => {
+                let mut client = postgres::connect(url).await?;
+                let transaction = client.transaction().await?;
+                if self.checks {
+                    // Refused: the transaction is dropped, and with it whatever it did.
+                    fence::postgres::admit(&transaction, ACCOUNT, token).await?;
+                }
+                transaction.execute(postgres::WRITE, &[&ACCOUNT, &new]).await?;
+                Ok(transaction.commit().await?)
+            }
+        }
+    }
+
+    /// A new account, for the story's beginning.
+    pub fn deposit(&self, amount: i64) -> Result<(), Box<dyn Error>> {
+        let unchecked = Self { checks: false, ..self.clone() };
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            #[cfg(feature = "postgres")]
+            if let Kind::Postgres(url) = &self.kind {
+                postgres::connect(url).await?.batch_execute(postgres::SCHEMA).await?;
+            }
+            unchecked.write(amount, FencingToken::try_from(0)?).await
+        })
+    }
+
+    /// The balance, for nobody who would write.
+    pub fn balance(&self) -> Result<i64, Box<dyn Error>> {
+        let unchecked = Self { checks: false, ..self.clone() };
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(unchecked.read(FencingToken::try_from(0)?))
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use quorate::fence;
+    use tokio_postgres::{Client, Error, NoTls};
+
+    pub const READ: &str = "SELECT amount FROM balance WHERE account = $1";
+    pub const WRITE: &str = "INSERT INTO balance (account, amount) VALUES ($1, $2)
+        ON CONFLICT (account) DO UPDATE SET amount = excluded.amount";
+    pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS balance (account text PRIMARY KEY, amount bigint NOT NULL);";
+
+    pub async fn connect(url: &str) -> Result<Client, Error> {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        client.batch_execute(fence::postgres::SCHEMA).await?;
+        Ok(client)
+    }
+}

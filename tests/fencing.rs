@@ -1,0 +1,304 @@
+//! The end to end of fencing: holders that are stopped for longer than their lease, on real masters,
+//! and write late, to a real Redis and a real Postgres. Where tokens are checked no late write is
+//! accepted; where they are not, all of them are.
+//!
+//! The holders are processes of their own: this test program, started again as a worker.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use quorate::fence::{postgres, redis as fence};
+use quorate::{FencingToken, Lease, Quorum, Renewal, redis};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Fleet, Kind, Postgres, Server};
+
+const WORK: &str = "QUORATE_FENCING_WORK";
+const URLS: &str = "QUORATE_FENCING_URLS";
+const STORE: &str = "QUORATE_FENCING_STORE";
+const DATABASE: &str = "QUORATE_FENCING_DATABASE";
+
+const TTL: Duration = Duration::from_millis(200);
+/// Longer than any lease.
+const PAUSE: Duration = Duration::from_millis(350);
+/// Each worker holds so many locks at once, each a round of its own.
+const NAMES: usize = 50;
+const WORKERS: usize = 4;
+/// 4 × 50 × 5 = 1,000 rounds.
+const TIMES: usize = 5;
+
+/// What came of the late writes of one worker: accepted with the check and without, for each store.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Late {
+    redis_checked: usize,
+    redis_plain: usize,
+    postgres_checked: usize,
+    postgres_plain: usize,
+}
+
+fn quorum_of(urls: &str) -> quorate::Builder {
+    let urls: Vec<String> = urls.split(',').map(str::to_owned).collect();
+    Quorum::builder().nodes(urls).max_ttl(Duration::from_secs(2))
+}
+
+/// Both stores, as one client sees them.
+struct Stores {
+    redis: redis::aio::MultiplexedConnection,
+    database: tokio_postgres::Client,
+}
+
+impl Stores {
+    async fn connect(url: &str, database: &str) -> Self {
+        let client = redis::Client::open(url).unwrap();
+        let (postgres, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        Self {
+            redis: client.get_multiplexed_async_connection().await.unwrap(),
+            database: postgres,
+        }
+    }
+
+    /// Reads both, through the check: what is written later depends on it.
+    async fn read(&mut self, name: &str, token: FencingToken) {
+        let _: Option<u64> = fence::get(&mut self.redis, name, token).await.expect("nobody newer");
+        let transaction = self.database.transaction().await.unwrap();
+        postgres::admit(&transaction, name, token).await.expect("nobody newer");
+        transaction.commit().await.unwrap();
+    }
+
+    /// Writes everywhere, with the check and without; which writes were accepted.
+    async fn write(&mut self, name: &str, token: FencingToken) -> Late {
+        let mut late = Late::default();
+        let number = token.as_u64();
+        match fence::set(&mut self.redis, name, number, token).await {
+            Ok(()) => late.redis_checked = 1,
+            Err(fence::Error::Stale(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let plain = redis::cmd("SET").arg(format!("plain:{name}")).arg(number).query_async(&mut self.redis).await;
+        let () = plain.unwrap();
+        late.redis_plain = 1;
+
+        let mine = i64::try_from(number).unwrap();
+        let transaction = self.database.transaction().await.unwrap();
+        let update = "UPDATE balance SET last = $2 WHERE name = $1";
+        // As in the documentation: sent along with the admission, undone where that is refused.
+        let done = tokio::try_join!(
+            biased;
+            postgres::admit(&transaction, name, token),
+            async { Ok(transaction.execute(update, &[&name, &mine]).await?) },
+        );
+        match done {
+            Ok(((), rows)) => {
+                assert_eq!(rows, 1);
+                transaction.commit().await.unwrap();
+                late.postgres_checked = 1;
+            }
+            Err(postgres::Error::Stale(_)) => drop(transaction),
+            Err(error) => panic!("{error}"),
+        }
+        let plain = "UPDATE plain SET last = $2 WHERE name = $1";
+        assert_eq!(self.database.execute(plain, &[&name, &mine]).await.unwrap(), 1);
+        late.postgres_plain = 1;
+        late
+    }
+}
+
+async fn lock_all(quorum: &Quorum, names: &[String]) -> Vec<Lease> {
+    let locks = names.iter().map(|name| {
+        quorum.mutex(name).ttl(TTL).renewal(Renewal::off()).lock()
+    });
+    let locks = futures::future::try_join_all(locks).await;
+    locks.expect("the masters are well")
+}
+
+/// The worker: locks and reads, says so, is stopped, and then writes, whatever has become of its leases.
+fn worked() -> bool {
+    let Some(work) = std::env::var_os(WORK) else { return false };
+    let var = |name| std::env::var(name).unwrap();
+    let first: usize = work.to_str().unwrap().parse().unwrap();
+    let names = names_of(first);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let quorum = quorum_of(&var(URLS)).connect().await.unwrap();
+        let mut stores = Stores::connect(&var(STORE), &var(DATABASE)).await;
+        let mut orders = std::io::stdin().lines();
+        for _ in 0..TIMES {
+            orders.next();
+            let leases = lock_all(&quorum, &names).await;
+            for lease in &leases {
+                stores.read(lease.name(), lease.token()).await;
+            }
+            say("held");
+            // Stopped here; what it reads next was said after it was continued.
+            orders.next();
+            let mut late = Late::default();
+            for lease in &leases {
+                let done = stores.write(lease.name(), lease.token()).await;
+                late.redis_checked += done.redis_checked;
+                late.redis_plain += done.redis_plain;
+                late.postgres_checked += done.postgres_checked;
+                late.postgres_plain += done.postgres_plain;
+            }
+            drop(leases);
+            let Late { redis_checked, redis_plain, postgres_checked, postgres_plain } = late;
+            say(&format!("{redis_checked} {redis_plain} {postgres_checked} {postgres_plain}"));
+        }
+    });
+    true
+}
+
+/// Past the test harness, which has its own idea of standard output.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "@{line}").unwrap();
+    out.flush().unwrap();
+}
+
+fn names_of(first: usize) -> Vec<String> {
+    (first..first + NAMES).map(|i| format!("account:{i}")).collect()
+}
+
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    says: std::io::Lines<BufReader<ChildStdout>>,
+    names: Vec<String>,
+}
+
+impl Worker {
+    fn start(index: usize, urls: &str, store: &str, database: &str) -> Self {
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "a_thousand_paused_holders_write_late", "--nocapture"])
+            .env(WORK, (index * NAMES).to_string())
+            .env(URLS, urls)
+            .env(STORE, store)
+            .env(DATABASE, database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("setpriv (Debian: util-linux)");
+        Self {
+            orders: child.stdin.take().unwrap(),
+            says: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+            names: names_of(index * NAMES),
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.orders.write_all(b"\n").unwrap();
+    }
+
+    fn said(&mut self) -> String {
+        loop {
+            let line = self.says.next().expect("the worker lives").unwrap();
+            // The test harness has begun a line of its own.
+            if let Some((_, said)) = line.split_once('@') {
+                return said.to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_thousand_paused_holders_write_late() {
+    if worked() {
+        return;
+    }
+    let fleet = Fleet::start(3, Kind::Redis);
+    let store = Server::start(Kind::Valkey);
+    let database = Postgres::start();
+    let urls = fleet.urls().join(",");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (quorum, mut stores) = runtime.block_on(async {
+        let quorum = quorum_of(&urls).connect().await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let stores = Stores::connect(&store.url(), &database.url()).await;
+        stores.database.batch_execute(postgres::SCHEMA).await.unwrap();
+        for table in ["balance", "plain"] {
+            let names = NAMES * WORKERS;
+            let schema = format!(
+                "CREATE TABLE {table} (name text PRIMARY KEY, last bigint NOT NULL);
+                 INSERT INTO {table} SELECT 'account:' || i, 0 FROM generate_series(0, {names}) i"
+            );
+            stores.database.batch_execute(&schema).await.unwrap();
+        }
+        (quorum, stores)
+    });
+    let mut workers: Vec<Worker> =
+        (0..WORKERS).map(|i| Worker::start(i, &urls, &store.url(), &database.url())).collect();
+    let (mut rounds, mut late) = (0, Late::default());
+    for _ in 0..TIMES {
+        for worker in &mut workers {
+            worker.go_on();
+        }
+        for worker in &mut workers {
+            assert_eq!(worker.said(), "held");
+            worker.signal(Signal::STOP);
+        }
+        std::thread::sleep(PAUSE);
+        // Others take over, and write.
+        let mut newest = Vec::new();
+        for worker in &workers {
+            runtime.block_on(async {
+                for lease in lock_all(&quorum, &worker.names).await {
+                    stores.read(lease.name(), lease.token()).await;
+                    let written = stores.write(lease.name(), lease.token()).await;
+                    assert_eq!((written.redis_checked, written.postgres_checked), (1, 1));
+                    newest.push((lease.name().to_owned(), lease.token()));
+                    let _ = lease.release().await;
+                }
+            });
+        }
+        for worker in &mut workers {
+            worker.signal(Signal::CONT);
+            worker.go_on();
+        }
+        for worker in &mut workers {
+            let said = worker.said();
+            let mut numbers = said.split(' ').map(|number| number.parse::<usize>().unwrap());
+            let mut next = || numbers.next().unwrap();
+            late.redis_checked += next();
+            late.redis_plain += next();
+            late.postgres_checked += next();
+            late.postgres_plain += next();
+            rounds += worker.names.len();
+        }
+        // What the newest holder wrote still stands.
+        runtime.block_on(async {
+            for (name, token) in &newest {
+                let value: u64 = redis::cmd("GET").arg(name).query_async(&mut stores.redis).await.unwrap();
+                assert_eq!(value, token.as_u64());
+                let row = stores.database.query_one("SELECT last FROM balance WHERE name = $1", &[name]).await;
+                assert_eq!(row.unwrap().get::<_, i64>(0), i64::try_from(token.as_u64()).unwrap());
+            }
+        });
+    }
+    println!("{rounds} paused holders wrote late; accepted: {late:?}");
+    assert_eq!(rounds, 1_000);
+    assert_eq!((late.redis_checked, late.postgres_checked), (0, 0));
+    assert_eq!((late.redis_plain, late.postgres_plain), (rounds, rounds));
+}
