@@ -190,7 +190,7 @@ async fn run(
         answers.committed, answers.rolled_back, answers.stale, answers.again
     );
     // None of the counts is 0 by chance: the load does what it is for.
-    assert!(answers.committed > transactions / 20, "few were committed");
+    assert!(answers.committed > transactions / 50, "few were committed");
     assert!(answers.rolled_back > 0 && answers.stale > 0);
     if late == 0 {
         let marks = match fence {

@@ -9,14 +9,20 @@ use super::{
 };
 use crate::support::Postgres;
 
-/// Whether the resource's row is there before, or inserted by the first of the two.
-async fn start_with(row: bool) -> (Postgres, [Client; 3]) {
-    let (server, mut client) = start().await;
-    if row {
-        admit_alone(&mut client, "a", 1).await.unwrap();
-    }
+/// One who watches, and two holders.
+async fn start_three() -> (Postgres, [Client; 3]) {
+    let (server, client) = start().await;
     let others = (connect(&server).await, connect(&server).await);
     (server, [client, others.0, others.1])
+}
+
+/// From the beginning; whether the resource's row is there, or inserted by the first of the two.
+async fn start_over(client: &mut Client, row: bool) {
+    let truncate = "TRUNCATE quorate_fence, log";
+    client.batch_execute(truncate).await.unwrap();
+    if row {
+        admit_alone(client, "a", 1).await.unwrap();
+    }
 }
 
 /// Admits in `second` while `first`, which was admitted, has not ended; then ends `first`.
@@ -40,8 +46,9 @@ async fn meet(
 
 #[tokio::test]
 async fn a_newer_one_waits_for_an_older_one_that_is_half_way_and_sees_its_write() {
+    let (_server, [mut watch, mut older, mut newer]) = start_three().await;
     for row in [false, true] {
-        let (_server, [watch, mut older, mut newer]) = start_with(row).await;
+        start_over(&mut watch, row).await;
         let first = older.transaction().await.unwrap();
         admit(&first, "a", token(5)).await.unwrap();
         first.execute(WRITE, &[&5_i64]).await.unwrap();
@@ -62,9 +69,10 @@ async fn a_newer_one_waits_for_an_older_one_that_is_half_way_and_sees_its_write(
 
 #[tokio::test]
 async fn an_older_one_waits_too_and_is_refused_only_if_the_newer_one_commits() {
+    let (_server, [mut watch, mut newer, mut older]) = start_three().await;
     for row in [false, true] {
         for commit in [false, true] {
-            let (_server, [watch, mut newer, mut older]) = start_with(row).await;
+            start_over(&mut watch, row).await;
             let first = newer.transaction().await.unwrap();
             admit(&first, "a", token(8)).await.unwrap();
             let second = older.transaction().await.unwrap();
@@ -83,7 +91,7 @@ async fn an_older_one_waits_too_and_is_refused_only_if_the_newer_one_commits() {
 /// From the refusal to the rollback the row is locked: who waits does not slip in between.
 #[tokio::test]
 async fn a_refused_one_holds_the_row_until_it_is_rolled_back() {
-    let (_server, [watch, mut older, mut newer]) = start_with(false).await;
+    let (_server, [watch, mut older, mut newer]) = start_three().await;
     admit_alone(&mut newer, "a", 8).await.unwrap();
     let first = older.transaction().await.unwrap();
     stale(admit(&first, "a", token(7)).await);
@@ -93,10 +101,11 @@ async fn a_refused_one_holds_the_row_until_it_is_rolled_back() {
 
 #[tokio::test]
 async fn stricter_isolation_ends_the_second_of_two() {
+    let (_server, [mut watch, mut first, mut second]) = start_three().await;
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         for row in [false, true] {
             for (one, two) in [(5, 8), (8, 5), (5, 5)] {
-                let (_server, [watch, mut first, mut second]) = start_with(row).await;
+                start_over(&mut watch, row).await;
                 let first = first.build_transaction().isolation_level(isolation);
                 let first = first.start().await.unwrap();
                 admit(&first, "a", token(one)).await.unwrap();
@@ -112,8 +121,9 @@ async fn stricter_isolation_ends_the_second_of_two() {
 /// What it has read may be old: so it may not go on, newer token or not.
 #[tokio::test]
 async fn stricter_isolation_ends_one_that_read_before() {
+    let (_server, [mut watch, mut reader, mut other]) = start_three().await;
     for number in [5, 8, 9] {
-        let (_server, [_, mut reader, mut other]) = start_with(true).await;
+        start_over(&mut watch, true).await;
         let transaction = reader.build_transaction();
         let transaction = transaction.isolation_level(IsolationLevel::RepeatableRead);
         let transaction = transaction.start().await.unwrap();
@@ -136,7 +146,7 @@ async fn stricter_isolation_ends_one_that_read_before() {
 /// Under READ COMMITTED nothing ends it: admission has to come first.
 #[tokio::test]
 async fn a_read_before_the_admission_may_be_old() {
-    let (_server, [_, mut reader, mut other]) = start_with(true).await;
+    let (_server, [_, mut reader, mut other]) = start_three().await;
     let transaction = reader.transaction().await.unwrap();
     let before = transaction
         .query("SELECT token FROM log", &[])
@@ -156,7 +166,7 @@ async fn a_read_before_the_admission_may_be_old() {
 
 #[tokio::test]
 async fn two_resources_in_opposite_order_are_a_deadlock_that_postgres_ends() {
-    let (server, [watch, mut one, mut two]) = start_with(false).await;
+    let (server, [watch, mut one, mut two]) = start_three().await;
     let first = one.transaction().await.unwrap();
     admit(&first, "a", token(5)).await.unwrap();
     let second = two.transaction().await.unwrap();
