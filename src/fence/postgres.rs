@@ -18,9 +18,8 @@
 //! A name is the key of an index, which refuses one of more than some 2,700 bytes (54000), and no text
 //! of Postgres holds a NUL (22021). Everybody has to find the same table by the `search_path`.
 //!
-//! It is as durable as the
-//! commit: with `synchronous_commit = off`, or after a failover to a replica that had not got it, the
-//! newest token may be lost together with the newest data.
+//! It is as durable as the commit: with `synchronous_commit = off`, or after a failover to a replica that
+//! had not got it, the newest token may be lost together with the newest data.
 //!
 //! Where what is protected is one row, a column in it does the same without a table:
 //!
@@ -111,7 +110,8 @@ RETURNING token";
     /// Lets `token` through to `resource` for this transaction, unless a newer one was there before.
     /// An equal one passes. The table is [`SCHEMA`](super::SCHEMA)'s.
     ///
-    /// One statement and one round trip, refused or not; none of its own if the next statement is sent along:
+    /// One statement and one round trip, refused or not; none of its own if the next statement is sent
+    /// along:
     ///
     /// ```no_run
     /// # async fn example(client: &mut tokio_postgres::Client, lease: quorate::Lease) -> Result<(), quorate::fence::postgres::Error> {
