@@ -1,7 +1,12 @@
 //! `cargo bench --bench fence --all-features`: what the check of a token costs, beside the same write
 //! without it. Interleaved rounds on one machine, medians over the rounds; only ratios travel.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -28,7 +33,10 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 fn main() {
     gate();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     for kind in [Kind::Redis, Kind::Valkey] {
         runtime.block_on(on_redis(kind));
     }
@@ -55,7 +63,10 @@ fn gate() {
             }
             rounds.push(started.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES));
         }
-        println!("Gate, {resources:>6} resources: {:.0} ns per admit", median(rounds));
+        println!(
+            "Gate, {resources:>6} resources: {:.0} ns per admit",
+            median(rounds)
+        );
     }
 }
 
@@ -76,7 +87,12 @@ async fn on_redis(kind: Kind) {
     let value = "x".repeat(100);
     let value = value.as_str();
     let bare = async |conn: &mut MultiplexedConnection| {
-        cmd("SET").arg("a").arg(value).query_async::<()>(conn).await.unwrap();
+        cmd("SET")
+            .arg("a")
+            .arg(value)
+            .query_async::<()>(conn)
+            .await
+            .unwrap();
     };
     let mut number = 0;
     let (mut floor, mut same, mut new) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,7 +100,12 @@ async fn on_redis(kind: Kind) {
         floor.push(timed(TIMES, async |_| bare(conn).await).await);
         number += 1;
         // One holder that writes again and again, and a new holder for every write.
-        same.push(timed(TIMES, async |_| fence::set(conn, "a", value, token(number)).await.unwrap()).await);
+        same.push(
+            timed(TIMES, async |_| {
+                fence::set(conn, "a", value, token(number)).await.unwrap()
+            })
+            .await,
+        );
         new.push(
             timed(TIMES, async |_| {
                 number += 1;
@@ -104,10 +125,17 @@ async fn on_redis(kind: Kind) {
 async fn on_postgres() {
     const TIMES: u64 = 200;
     let server = Postgres::start();
-    let (mut client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    let (mut client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
     tokio::spawn(connection);
     client.batch_execute(postgres::SCHEMA).await.unwrap();
-    client.batch_execute("CREATE TABLE a (id bigint PRIMARY KEY, v bigint); INSERT INTO a VALUES (1, 0)").await.unwrap();
+    client
+        .batch_execute(
+            "CREATE TABLE a (id bigint PRIMARY KEY, v bigint); INSERT INTO a VALUES (1, 0)",
+        )
+        .await
+        .unwrap();
     let update = "UPDATE a SET v = $1 WHERE id = 1";
     let mut number = 0_i64;
     let (mut floor, mut pipelined, mut apart) = (Vec::new(), Vec::new(), Vec::new());
@@ -116,7 +144,10 @@ async fn on_postgres() {
             timed(TIMES, async |_| {
                 number += 1;
                 let transaction = client.transaction().await.unwrap();
-                transaction.execute_typed(update, &[(&number, Type::INT8)]).await.unwrap();
+                transaction
+                    .execute_typed(update, &[(&number, Type::INT8)])
+                    .await
+                    .unwrap();
                 transaction.commit().await.unwrap();
             })
             .await,
@@ -140,8 +171,13 @@ async fn on_postgres() {
             timed(TIMES, async |_| {
                 number += 1;
                 let transaction = client.transaction().await.unwrap();
-                postgres::admit(&transaction, "a", token(number.unsigned_abs())).await.unwrap();
-                transaction.execute_typed(update, &[(&number, Type::INT8)]).await.unwrap();
+                postgres::admit(&transaction, "a", token(number.unsigned_abs()))
+                    .await
+                    .unwrap();
+                transaction
+                    .execute_typed(update, &[(&number, Type::INT8)])
+                    .await
+                    .unwrap();
                 transaction.commit().await.unwrap();
             })
             .await,

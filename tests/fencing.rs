@@ -47,7 +47,9 @@ struct Late {
 
 fn quorum_of(urls: &str) -> quorate::Builder {
     let urls: Vec<String> = urls.split(',').map(str::to_owned).collect();
-    Quorum::builder().nodes(urls).max_ttl(Duration::from_secs(2))
+    Quorum::builder()
+        .nodes(urls)
+        .max_ttl(Duration::from_secs(2))
 }
 
 /// Both stores, as one client sees them.
@@ -59,7 +61,9 @@ struct Stores {
 impl Stores {
     async fn connect(url: &str, database: &str) -> Self {
         let client = redis::Client::open(url).unwrap();
-        let (postgres, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
+        let (postgres, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls)
+            .await
+            .unwrap();
         tokio::spawn(connection);
         Self {
             redis: client.get_multiplexed_async_connection().await.unwrap(),
@@ -69,9 +73,13 @@ impl Stores {
 
     /// Reads both, through the check: what is written later depends on it.
     async fn read(&mut self, name: &str, token: FencingToken) {
-        let _: Option<u64> = fence::get(&mut self.redis, name, token).await.expect("nobody newer");
+        let _: Option<u64> = fence::get(&mut self.redis, name, token)
+            .await
+            .expect("nobody newer");
         let transaction = self.database.transaction().await.unwrap();
-        postgres::admit(&transaction, name, token).await.expect("nobody newer");
+        postgres::admit(&transaction, name, token)
+            .await
+            .expect("nobody newer");
         transaction.commit().await.unwrap();
     }
 
@@ -84,7 +92,11 @@ impl Stores {
             Err(fence::Error::Stale(_)) => {}
             Err(error) => panic!("{error}"),
         }
-        let plain = redis::cmd("SET").arg(format!("plain:{name}")).arg(number).query_async(&mut self.redis).await;
+        let plain = redis::cmd("SET")
+            .arg(format!("plain:{name}"))
+            .arg(number)
+            .query_async(&mut self.redis)
+            .await;
         let () = plain.unwrap();
         late.redis_plain = 1;
 
@@ -107,27 +119,35 @@ impl Stores {
             Err(error) => panic!("{error}"),
         }
         let plain = "UPDATE plain SET last = $2 WHERE name = $1";
-        assert_eq!(self.database.execute(plain, &[&name, &mine]).await.unwrap(), 1);
+        assert_eq!(
+            self.database.execute(plain, &[&name, &mine]).await.unwrap(),
+            1
+        );
         late.postgres_plain = 1;
         late
     }
 }
 
 async fn lock_all(quorum: &Quorum, names: &[String]) -> Vec<Lease> {
-    let locks = names.iter().map(|name| {
-        quorum.mutex(name).ttl(TTL).renewal(Renewal::off()).lock()
-    });
+    let locks = names
+        .iter()
+        .map(|name| quorum.mutex(name).ttl(TTL).renewal(Renewal::off()).lock());
     let locks = futures::future::try_join_all(locks).await;
     locks.expect("the masters are well")
 }
 
 /// The worker: locks and reads, says so, is stopped, and then writes, whatever has become of its leases.
 fn worked() -> bool {
-    let Some(work) = std::env::var_os(WORK) else { return false };
+    let Some(work) = std::env::var_os(WORK) else {
+        return false;
+    };
     let var = |name| std::env::var(name).unwrap();
     let first: usize = work.to_str().unwrap().parse().unwrap();
     let names = names_of(first);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let quorum = quorum_of(&var(URLS)).connect().await.unwrap();
         let mut stores = Stores::connect(&var(STORE), &var(DATABASE)).await;
@@ -150,8 +170,15 @@ fn worked() -> bool {
                 late.postgres_plain += done.postgres_plain;
             }
             drop(leases);
-            let Late { redis_checked, redis_plain, postgres_checked, postgres_plain } = late;
-            say(&format!("{redis_checked} {redis_plain} {postgres_checked} {postgres_plain}"));
+            let Late {
+                redis_checked,
+                redis_plain,
+                postgres_checked,
+                postgres_plain,
+            } = late;
+            say(&format!(
+                "{redis_checked} {redis_plain} {postgres_checked} {postgres_plain}"
+            ));
         }
     });
     true
@@ -165,7 +192,9 @@ fn say(line: &str) {
 }
 
 fn names_of(first: usize) -> Vec<String> {
-    (first..first + NAMES).map(|i| format!("account:{i}")).collect()
+    (first..first + NAMES)
+        .map(|i| format!("account:{i}"))
+        .collect()
 }
 
 struct Worker {
@@ -180,7 +209,11 @@ impl Worker {
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "a_thousand_paused_holders_write_late", "--nocapture"])
+            .args([
+                "--exact",
+                "a_thousand_paused_holders_write_late",
+                "--nocapture",
+            ])
             .env(WORK, (index * NAMES).to_string())
             .env(URLS, urls)
             .env(STORE, store)
@@ -237,7 +270,11 @@ fn a_thousand_paused_holders_write_late() {
         let quorum = quorum_of(&urls).connect().await.unwrap();
         quorum.bootstrap().await.unwrap();
         let stores = Stores::connect(&store.url(), &database.url()).await;
-        stores.database.batch_execute(postgres::SCHEMA).await.unwrap();
+        stores
+            .database
+            .batch_execute(postgres::SCHEMA)
+            .await
+            .unwrap();
         for table in ["balance", "plain"] {
             let names = NAMES * WORKERS;
             let schema = format!(
@@ -248,8 +285,9 @@ fn a_thousand_paused_holders_write_late() {
         }
         (quorum, stores)
     });
-    let mut workers: Vec<Worker> =
-        (0..WORKERS).map(|i| Worker::start(i, &urls, &store.url(), &database.url())).collect();
+    let mut workers: Vec<Worker> = (0..WORKERS)
+        .map(|i| Worker::start(i, &urls, &store.url(), &database.url()))
+        .collect();
     let (mut rounds, mut late) = (0, Late::default());
     for _ in 0..TIMES {
         for worker in &mut workers {
@@ -279,7 +317,9 @@ fn a_thousand_paused_holders_write_late() {
         }
         for worker in &mut workers {
             let said = worker.said();
-            let mut numbers = said.split(' ').map(|number| number.parse::<usize>().unwrap());
+            let mut numbers = said
+                .split(' ')
+                .map(|number| number.parse::<usize>().unwrap());
             let mut next = || numbers.next().unwrap();
             late.redis_checked += next();
             late.redis_plain += next();
@@ -290,10 +330,20 @@ fn a_thousand_paused_holders_write_late() {
         // What the newest holder wrote still stands.
         runtime.block_on(async {
             for (name, token) in &newest {
-                let value: u64 = redis::cmd("GET").arg(name).query_async(&mut stores.redis).await.unwrap();
+                let value: u64 = redis::cmd("GET")
+                    .arg(name)
+                    .query_async(&mut stores.redis)
+                    .await
+                    .unwrap();
                 assert_eq!(value, token.as_u64());
-                let row = stores.database.query_one("SELECT last FROM balance WHERE name = $1", &[name]).await;
-                assert_eq!(row.unwrap().get::<_, i64>(0), i64::try_from(token.as_u64()).unwrap());
+                let row = stores
+                    .database
+                    .query_one("SELECT last FROM balance WHERE name = $1", &[name])
+                    .await;
+                assert_eq!(
+                    row.unwrap().get::<_, i64>(0),
+                    i64::try_from(token.as_u64()).unwrap()
+                );
             }
         });
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the two real servers that the tests start into target/servers/: redis-server (>= 7.0) and valkey-server (9).
-# Run as often as you like: when all is there it only asks both for their version. It never skips in silence: what it
-# cannot get, it names, says how to get it, and fails.
+# Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9) and, as
+# postgresql-bin, the directory of a Postgres (>= 14). Run as often as you like: when all is there it only asks them for
+# their version. It never skips in silence: what it cannot get, it names, says how to get it, and fails.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,26 +20,28 @@ die() {
   exit 1
 }
 
-# Is the program at $1 there, and is its version at least major $2? ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …")
+# Is the program at $1 there, and is its version at least major $2?
+# ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …", "postgres (PostgreSQL) 15.18 (Debian …")
 at_least() {
   local version
   version=$("$1" --version 2>/dev/null) || return 1
-  [[ $version =~ v=([0-9]+)\. ]] && ((BASH_REMATCH[1] >= $2))
+  [[ $version =~ [=\ ]([0-9]+) ]] && ((BASH_REMATCH[1] >= $2))
 }
 
 all_there() {
-  at_least $servers/redis-server 7 && at_least $servers/valkey-server 9 && command -v openssl >/dev/null
+  at_least $servers/redis-server 7 && at_least $servers/valkey-server 9 && is_postgres $servers/postgresql-bin &&
+    command -v openssl >/dev/null
+}
+
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo "$@"; fi
 }
 
 apt_install() {
-  local sudo=()
-  if ((EUID != 0)); then
-    command -v sudo >/dev/null || die "must install '$*': run as root: apt-get install $*"
-    sudo=(sudo)
-  fi
+  ((EUID == 0)) || command -v sudo >/dev/null || die "must install '$*': run as root: apt-get install $*"
   command -v apt-get >/dev/null || die "missing here: $*. No apt-get on this machine: install them with its own package manager"
-  "${sudo[@]}" apt-get update -qq
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" ||
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" ||
     die "apt-get could not install: $*"
 }
 
@@ -90,11 +92,52 @@ install_valkey() {
       "copy any valkey-server >= 9 to $servers/valkey-server, then run this again"
 }
 
+# Is $1 the directory of a Postgres that can make a cluster and serve it?
+is_postgres() {
+  at_least "$1/postgres" 14 && at_least "$1/initdb" 14
+}
+
+# The first in PATH, else Debian's newest: that one is not in PATH.
+find_postgres() {
+  local initdb directory
+  if initdb=$(command -v initdb) && directory=$(dirname "$(readlink -f "$initdb")") && is_postgres "$directory"; then
+    echo "$directory"
+    return
+  fi
+  for directory in $(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV); do
+    if is_postgres "$directory"; then
+      echo "$directory"
+      return
+    fi
+  done
+  return 1
+}
+
+# Debian's package would make a cluster at once, and a service with it on port 5432. For as long as this installs, it is
+# told not to.
+apt_install_postgres() {
+  conf=/etc/postgresql-common/createcluster.conf
+  apt_install postgresql-common
+  as_root sh -c "echo 'create_main_cluster = false # quorate' >>$conf" || die "cannot write to $conf"
+  trap 'as_root sed -i "/= false # quorate$/d" $conf' EXIT
+  apt_install postgresql
+}
+
+install_postgres() {
+  local found
+  # In a shell of its own, for its trap; what apt-get prints is not the answer.
+  found=$(find_postgres) || { (apt_install_postgres) && found=$(find_postgres); } ||
+    die "no Postgres >= 14 in PATH, nor in /usr/lib/postgresql: put its initdb first in PATH, then run this again"
+  ln -sfn "$found" $servers/postgresql-bin
+}
+
 all_there && exit 0
 mkdir -p $servers
 at_least $servers/redis-server 7 || install_redis
 at_least $servers/valkey-server 9 || install_valkey
+is_postgres $servers/postgresql-bin || install_postgres
 command -v openssl >/dev/null || apt_install openssl # the TLS tests make their certificates with it
 all_there || die "something is still missing in $servers, or openssl is"
 $servers/redis-server --version
 $servers/valkey-server --version
+$servers/postgresql-bin/postgres --version

@@ -33,15 +33,26 @@ impl Client {
     /// Waits. Without renewal, so that the lease ends though the second client's thread is the same
     /// as the main one's; a paused client could not renew either.
     pub fn lock(&mut self) -> Lease {
-        let mutex = self.quorum.mutex("account:42").ttl(TTL).renewal(Renewal::off());
-        self.runtime.block_on(mutex.lock()).expect("a majority of masters")
+        let mutex = self
+            .quorum
+            .mutex("account:42")
+            .ttl(TTL)
+            .renewal(Renewal::off());
+        self.runtime
+            .block_on(mutex.lock())
+            .expect("a majority of masters")
     }
 
     pub fn read(&mut self, store: &Store, lease: &Lease) -> Result<i64, Box<dyn Error>> {
         self.runtime.block_on(store.read(lease.token()))
     }
 
-    pub fn write(&mut self, store: &Store, lease: &Lease, balance: i64) -> Result<(), Box<dyn Error>> {
+    pub fn write(
+        &mut self,
+        store: &Store,
+        lease: &Lease,
+        balance: i64,
+    ) -> Result<(), Box<dyn Error>> {
         self.runtime.block_on(store.write(balance, lease.token()))
     }
 

@@ -36,7 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Client::connect(&masters)?.admit_new_masters();
     for checks in [false, true] {
         let store = Store::open(&store, checks)?;
-        println!("\n-- The store {}", if checks { "checks tokens" } else { "takes whatever comes" });
+        println!(
+            "\n-- The store {}",
+            if checks {
+                "checks tokens"
+            } else {
+                "takes whatever comes"
+            }
+        );
         story(&masters, store)?;
     }
     Ok(())
@@ -53,13 +60,21 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
         move || -> Result<(), String> {
             let mut client = Client::connect(&masters).map_err(|error| error.to_string())?;
             let lease = client.lock();
-            let balance = client.read(&store, &lease).map_err(|error| error.to_string())?;
-            println!("first   locks, token {}, and reads a balance of {balance}", lease.token());
+            let balance = client
+                .read(&store, &lease)
+                .map_err(|error| error.to_string())?;
+            println!(
+                "first   locks, token {}, and reads a balance of {balance}",
+                lease.token()
+            );
             let _ = locked.send(());
             // Nothing of this client runs meanwhile: no renewal, no timer.
             thread::sleep(PAUSE);
             let _ = when_taken_over.recv();
-            println!("first   wakes. Its lease is over, and it has not looked: {balance} - 30 = {}", balance - 30);
+            println!(
+                "first   wakes. Its lease is over, and it has not looked: {balance} - 30 = {}",
+                balance - 30
+            );
             match client.write(&store, &lease, balance - 30) {
                 Ok(()) => println!("first   writes {}", balance - 30),
                 Err(refused) => println!("first   is refused: {refused}"),
@@ -73,7 +88,10 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
     let mut client = Client::connect(masters)?;
     let lease = client.lock();
     let balance = client.read(&store, &lease)?;
-    println!("second  locks, token {}, and reads a balance of {balance}", lease.token());
+    println!(
+        "second  locks, token {}, and reads a balance of {balance}",
+        lease.token()
+    );
     client.write(&store, &lease, balance - 50)?;
     println!("second  writes {balance} - 50 = {}", balance - 50);
     client.release(lease);
@@ -82,8 +100,12 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
 
     let end = store.balance()?;
     match end {
-        50 => println!("The balance is 50: only the second one's payment was made, and the first one knows."),
-        70 => println!("The balance is 70: the second one's payment of 50 is lost, and nobody knows."),
+        50 => println!(
+            "The balance is 50: only the second one's payment was made, and the first one knows."
+        ),
+        70 => {
+            println!("The balance is 70: the second one's payment of 50 is lost, and nobody knows.")
+        }
         other => println!("The balance is {other}"),
     }
     let right = if store.checks() { 50 } else { 70 };
@@ -98,9 +120,15 @@ fn arguments() -> Result<(Masters, String), String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
-            "--nodes" => masters = Masters::Servers(value()?.split(',').map(str::to_owned).collect()),
+            "--nodes" => {
+                masters = Masters::Servers(value()?.split(',').map(str::to_owned).collect())
+            }
             "--store" => store = value()?,
-            _ => return Err(format!("{word}: there are --nodes URL,URL,.. and --store URL")),
+            _ => {
+                return Err(format!(
+                    "{word}: there are --nodes URL,URL,.. and --store URL"
+                ));
+            }
         }
     }
     Ok((masters, store))

@@ -37,7 +37,11 @@ impl Store {
             Some(("redis" | "rediss" | "unix", _)) => Kind::Redis(redis::Client::open(url)?),
             #[cfg(feature = "postgres")]
             Some(("postgres" | "postgresql", _)) => Kind::Postgres(url.to_owned()),
-            Some(_) => return Err(format!("{url}: redis://.., or postgres://.. with --features postgres").into()),
+            Some(_) => {
+                return Err(
+                    format!("{url}: redis://.., or postgres://.. with --features postgres").into(),
+                );
+            }
         };
         Ok(Self { kind, checks })
     }
@@ -60,7 +64,10 @@ impl Store {
                 let mut conn = client.get_multiplexed_async_connection().await?;
                 match self.checks {
                     true => Ok(fence::redis::get(&mut conn, ACCOUNT, token).await?),
-                    false => Ok(redis::cmd("GET").arg(ACCOUNT).query_async(&mut conn).await?),
+                    false => Ok(redis::cmd("GET")
+                        .arg(ACCOUNT)
+                        .query_async(&mut conn)
+                        .await?),
                 }
             }
             #[cfg(feature = "postgres")]
@@ -70,7 +77,10 @@ impl Store {
                 if self.checks {
                     fence::postgres::admit(&transaction, ACCOUNT, token).await?;
                 }
-                let balance = transaction.query_one(postgres::READ, &[&ACCOUNT]).await?.get(0);
+                let balance = transaction
+                    .query_one(postgres::READ, &[&ACCOUNT])
+                    .await?
+                    .get(0);
                 transaction.commit().await?;
                 Ok(balance)
             }
@@ -91,7 +101,11 @@ impl Store {
                 let mut conn = client.get_multiplexed_async_connection().await?;
                 match self.checks {
                     true => Ok(fence::redis::set(&mut conn, ACCOUNT, new, token).await?),
-                    false => Ok(redis::cmd("SET").arg(ACCOUNT).arg(new).query_async(&mut conn).await?),
+                    false => Ok(redis::cmd("SET")
+                        .arg(ACCOUNT)
+                        .arg(new)
+                        .query_async(&mut conn)
+                        .await?),
                 }
             }
             #[cfg(feature = "postgres")]
@@ -102,7 +116,9 @@ impl Store {
                     // Refused: the transaction is dropped, and with it whatever it did.
                     fence::postgres::admit(&transaction, ACCOUNT, token).await?;
                 }
-                transaction.execute(postgres::WRITE, &[&ACCOUNT, &new]).await?;
+                transaction
+                    .execute(postgres::WRITE, &[&ACCOUNT, &new])
+                    .await?;
                 Ok(transaction.commit().await?)
             }
         }
@@ -110,12 +126,18 @@ impl Store {
 
     /// A new account, for the story's beginning.
     pub fn deposit(&self, amount: i64) -> Result<(), Box<dyn Error>> {
-        let unchecked = Self { checks: false, ..self.clone() };
+        let unchecked = Self {
+            checks: false,
+            ..self.clone()
+        };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             #[cfg(feature = "postgres")]
             if let Kind::Postgres(url) = &self.kind {
-                postgres::connect(url).await?.batch_execute(postgres::SCHEMA).await?;
+                postgres::connect(url)
+                    .await?
+                    .batch_execute(postgres::SCHEMA)
+                    .await?;
             }
             unchecked.write(amount, FencingToken::try_from(0)?).await
         })
@@ -123,7 +145,10 @@ impl Store {
 
     /// The balance, for nobody who would write.
     pub fn balance(&self) -> Result<i64, Box<dyn Error>> {
-        let unchecked = Self { checks: false, ..self.clone() };
+        let unchecked = Self {
+            checks: false,
+            ..self.clone()
+        };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(unchecked.read(FencingToken::try_from(0)?))
     }
@@ -137,7 +162,8 @@ mod postgres {
     pub const READ: &str = "SELECT amount FROM balance WHERE account = $1";
     pub const WRITE: &str = "INSERT INTO balance (account, amount) VALUES ($1, $2)
         ON CONFLICT (account) DO UPDATE SET amount = excluded.amount";
-    pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS balance (account text PRIMARY KEY, amount bigint NOT NULL);";
+    pub const SCHEMA: &str =
+        "CREATE TABLE IF NOT EXISTS balance (account text PRIMARY KEY, amount bigint NOT NULL);";
 
     pub async fn connect(url: &str) -> Result<Client, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;

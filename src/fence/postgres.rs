@@ -11,9 +11,15 @@
 //! Under REPEATABLE READ and SERIALIZABLE a concurrent admission ends one of the two transactions with
 //! a serialization failure (40001); do the whole transaction again.
 //!
-//! Let it be the first statement, before any read that a write depends on. It is as durable as the
-//! commit: with `synchronous_commit = off`, or after a failover to a replica that had not got it, the
-//! newest token may be lost together with the newest data.
+//! Let it be the first statement, before any read that a write depends on, and not in a savepoint, which
+//! takes it along when it is rolled back. A transaction that is admitted to several resources asks in a fixed
+//! order: two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
+//!
+//! A name is the key of an index, which refuses one of more than some 2,700 bytes (54000), and no text
+//! of Postgres holds a NUL (22021). Everybody has to find the same table by the `search_path`.
+//!
+//! It is as durable as the commit: with `synchronous_commit = off`, or after a failover to a replica that
+//! had not got it, the newest token may be lost together with the newest data.
 //!
 //! Where what is protected is one row, a column in it does the same without a table:
 //!
@@ -44,14 +50,18 @@ pub use with_tokio_postgres::{Error, admit};
 
 #[cfg(feature = "postgres")]
 mod with_tokio_postgres {
-    use std::fmt;
+    use std::{error::Error as _, fmt};
 
     use tokio_postgres::{Transaction, types::Type};
 
-    use super::ADMIT_SQL;
     use crate::{FencingToken, fence::StaleToken};
 
-    const NEWEST_SQL: &str = "SELECT token FROM quorate_fence WHERE resource = $1";
+    /// As `ADMIT_SQL`, but it answers with the newest token whoever is asking: to ask for that after a
+    /// refusal would be another round trip, and fail where a statement sent along has failed.
+    const NEWEST_SQL: &str = "\
+INSERT INTO quorate_fence AS mark (resource, token) VALUES ($1, $2)
+ON CONFLICT (resource) DO UPDATE SET token = greatest(mark.token, excluded.token)
+RETURNING token";
 
     /// Why the transaction may not go on.
     #[non_exhaustive]
@@ -67,7 +77,11 @@ mod with_tokio_postgres {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Stale(stale) => stale.fmt(f),
-                Self::Postgres(error) => error.fmt(f),
+                // By itself it says no more than "db error".
+                Self::Postgres(error) => match error.source() {
+                    Some(cause) => write!(f, "{error}: {cause}"),
+                    None => error.fmt(f),
+                },
             }
         }
     }
@@ -96,7 +110,8 @@ mod with_tokio_postgres {
     /// Lets `token` through to `resource` for this transaction, unless a newer one was there before.
     /// An equal one passes. The table is [`SCHEMA`](super::SCHEMA)'s.
     ///
-    /// One statement and one round trip; none of its own if the next statement is sent along:
+    /// One statement and one round trip, refused or not; none of its own if the next statement is sent
+    /// along:
     ///
     /// ```no_run
     /// # async fn example(client: &mut tokio_postgres::Client, lease: quorate::Lease) -> Result<(), quorate::fence::postgres::Error> {
@@ -106,7 +121,7 @@ mod with_tokio_postgres {
     /// let transaction = client.transaction().await?;
     /// let paid = transaction.execute_typed("UPDATE invoice SET paid = true WHERE id = $1", &[(&42_i64, Type::INT8)]);
     /// tokio::try_join!(
-    ///     biased; // in this order: the admission is sent first
+    ///     biased; // in this order
     ///     admit(&transaction, "invoice:42", lease.token()),
     ///     async { paid.await.map_err(Error::from) },
     /// )?; // stale: the transaction is dropped here, and all of it rolled back
@@ -118,25 +133,27 @@ mod with_tokio_postgres {
     /// [`Error::Stale`]: roll back. [`Error::Postgres`]: nothing is known; do not commit.
     ///
     /// # Cancel safety
-    /// A dropped future may have been admitted: that takes effect only if the transaction commits.
+    /// A dropped future takes the answer with it: do not commit. A commit would keep an admission,
+    /// and the writes of a stale holder too.
     pub async fn admit(
         transaction: &Transaction<'_>,
         resource: &str,
         token: FencingToken,
     ) -> Result<(), Error> {
         let number = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
-        let admitted = transaction
-            .execute_typed(ADMIT_SQL, &[(&resource, Type::TEXT), (&number, Type::INT8)])
-            .await?;
-        if admitted > 0 {
+        let newest: i64 = transaction
+            .query_typed_one(
+                NEWEST_SQL,
+                &[(&resource, Type::TEXT), (&number, Type::INT8)],
+            )
+            .await?
+            .try_get(0)?;
+        if newest <= number {
             return Ok(());
         }
-        let newest = transaction
-            .query_typed_one(NEWEST_SQL, &[(&resource, Type::TEXT)])
-            .await?
-            .try_get::<_, i64>(0)?;
-        let newest = u64::try_from(newest).ok();
-        let newest = newest.and_then(|newest| FencingToken::try_from(newest).ok());
-        Err(StaleToken::new(resource, token, newest.unwrap_or(token), false).into())
+        // Above all tokens is what quorate has not written; the greatest is the nearest to it.
+        let newest = newest.unsigned_abs().min(FencingToken::MAX);
+        let newest = FencingToken::from_counter(newest);
+        Err(StaleToken::new(resource, token, newest, false).into())
     }
 }

@@ -6,6 +6,7 @@
 //! | `server` | one Redis or Valkey process: started, killed, stopped, restarted with and without its memory |
 //! | `fleet` | several of them, and the question what locks were left behind |
 //! | `proxy` | a network between a client and one server that can be slow, cut or silent |
+//! | `postgres` | one Postgres |
 //! | `tls` | throw-away certificates |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
 
@@ -25,10 +26,12 @@
 mod fleet;
 mod keeper;
 mod port;
+mod postgres;
 pub mod proxy;
 mod server;
 pub mod tls;
 
 pub use fleet::Fleet;
+pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
