@@ -244,7 +244,8 @@ fn template() -> PathBuf {
         servers_user().map_or(geteuid().as_raw(), |(uid, _)| uid)
     );
     let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let template = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let shelf = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
+    let template = shelf.join(name);
     if !template.exists() {
         let made = tempdir();
         let mut initdb = Command::new(program("initdb"));
@@ -258,7 +259,8 @@ fn template() -> PathBuf {
         run(&mut initdb);
         // Beside its place first, then renamed: nobody sees half of it. Of two that made one at the
         // same time the first is taken.
-        let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("our own directory");
+        fs::create_dir_all(&shelf).expect("our own directory");
+        let beside = tempfile::tempdir_in(&shelf).expect("our own directory");
         copy(&made.path().join("data"), &beside.path().join("data"));
         if let Err(error) = fs::rename(beside.path().join("data"), &template) {
             assert!(template.exists(), "{}: {error}", template.display());
