@@ -60,6 +60,10 @@ enum Event {
 type Ended = Arc<OnceLock<Instant>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    if env::args().nth(1).as_deref() == Some("--version") {
+        println!("links {}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
     let links: Vec<Link> = env::args()
         .skip(1)
         .map(|word| parse(&word))
