@@ -44,6 +44,7 @@ pub struct Builder {
     prefix: String,
     label: Option<String>,
     allow_eviction: bool,
+    rules: Rules,
 }
 
 enum Given {
@@ -73,6 +74,7 @@ impl Builder {
             prefix: "quorate".into(),
             label: None,
             allow_eviction: false,
+            rules: Rules::ALL,
         }
     }
 
@@ -158,6 +160,14 @@ impl Builder {
     /// two: only for servers that never reach `maxmemory`.
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
+        self
+    }
+
+    /// Switches rules of the protocol off, to see that a test finds what they stand against. What
+    /// a client decides follows them on every kind of node, what is in the scripts does not.
+    #[cfg(feature = "test-util")]
+    pub fn rules(mut self, rules: crate::testing::simulation::Rules) -> Self {
+        self.rules = rules;
         self
     }
 
@@ -269,8 +279,12 @@ impl Builder {
         // Whole milliseconds travel to the nodes.
         let max_ttl =
             Duration::from_millis(u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX));
-        let (node_timeout, margin, allow_eviction) =
-            (self.node_timeout, self.margin, self.allow_eviction);
+        let (node_timeout, margin, allow_eviction, rules) = (
+            self.node_timeout,
+            self.margin,
+            self.allow_eviction,
+            self.rules,
+        );
         Ok(move |nodes: Vec<Arc<str>>| {
             if let Some(twice) = nodes
                 .iter()
@@ -282,7 +296,6 @@ impl Builder {
                     twice.1
                 )));
             }
-            let rules = Rules::ALL;
             Ok(Settings {
                 nodes,
                 node_timeout,

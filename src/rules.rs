@@ -26,6 +26,8 @@ pub enum Rule {
     NeverRecreate,
     /// A node that may not vote obeys no extension: the guard in every script.
     Guard,
+    /// A memory does not vote before it was watched for a whole quarantine.
+    Quarantine,
     /// Restart is told by run and record, not by "is it empty".
     RunAndRecord,
     /// The quarantine is counted by clients' clocks, not by the node's.
@@ -65,7 +67,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 25] = [
+    pub const EVERY: [Self; 26] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -74,6 +76,7 @@ impl Rule {
         Self::NeverShorten,
         Self::NeverRecreate,
         Self::Guard,
+        Self::Quarantine,
         Self::RunAndRecord,
         Self::WitnessedByClients,
         Self::HandshakeFirst,

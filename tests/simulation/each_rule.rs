@@ -60,6 +60,7 @@ each_rule! {
     a_shorter_extension_takes_nothing_away: NeverShorten, Shortened, ["mutual exclusion"];
     what_is_gone_stays_gone: NeverRecreate, Lasting, ["no key left", "progress"];
     a_quarantined_node_extends_nothing: Guard, Split, ["mutual exclusion"];
+    a_memory_is_watched_before_it_votes: Quarantine, Split, ["mutual exclusion", "token order"];
     an_old_snapshot_does_not_vote: RunAndRecord, Reboot, ["mutual exclusion", "token order"];
     a_stepped_clock_ends_no_quarantine: WitnessedByClients, Split, ["mutual exclusion"];
     nothing_travels_before_the_handshake: HandshakeFirst, Reboot, ["mutual exclusion"];

@@ -1,6 +1,6 @@
 //! The command line. Its help is written for somebody who has never seen it.
 
-use std::{ffi::OsString, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, Subcommand, error::ErrorKind};
 use quorate::{Builder, Quorum};
@@ -31,11 +31,13 @@ Examples:
   quorate inspect nightly                         who holds it, on which nodes
   quorate evict nightly --yes                     free it, whoever holds it
   quorate nodes                                   which servers vote, and why not
+  quorate torture                                 does it hold under load and faults?
 
 Environment:
   QUORATE_NODES         the servers, separated by commas (--node)
   QUORATE_KEY_PREFIX    --key-prefix      QUORATE_MAX_TTL    --max-ttl
   QUORATE_NODE_TIMEOUT  --node-timeout    QUORATE_LABEL      --label
+  QUORATE_RESTART_MARGIN  --restart-margin
 
 Exit status:
   0     done                        69   no majority of nodes, or too slow
@@ -128,6 +130,41 @@ write is refused. Takes about ten seconds; faster where nobody watches (no termi
 
 --json: one object per line: {who, says}";
 
+const TORTURE: &str = "\
+Holds locks under load, records every operation, and judges what was promised.
+
+Tasks in several processes take locks with a short ttl, read a counter in a store, sleep, and write
+it back one higher: once with the store's check of the fencing token, once without. Whatever happens
+is recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
+
+  - no two sections of one name at once while their leases were valid
+  - tokens never twice, and growing in the order of the grants
+  - no update lost in the store that checks tokens; one lost in the other only by a holder that the
+    first one refused
+  - no lock left on any server
+  - every name granted again after the last fault
+
+Sections go on and write when their lease is lost: that is what a careless program does, and what the
+token is for. The locks are those of an own prefix if --key-prefix says so, else of yours, with names
+that begin with `torture-`.";
+
+const TORTURE_AFTER: &str = "\
+Examples:
+  quorate torture                                          30 s, without a store
+  quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
+  quorate torture judge /var/tmp/history                   once more, from what was recorded
+
+On several machines: `torture run --history DIR` on each, `torture look` once at the end, all files
+into one folder, `torture judge` there. The clocks of several machines cannot be compared: histories
+of one machine (or of containers on it) only.
+
+Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority at the start.
+--json: {scenario, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
+
+The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
+process, invoked, granted, failed, begun, ended, lost, released; looked, left, stored; and, from
+whoever brings the faults, scenario, fault, healed, stopping. The crate's docs::testing says more.";
+
 /// What was asked for.
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, about = "Quorum locks over independent Redis or Valkey masters.",
@@ -174,6 +211,12 @@ pub(crate) struct Fleet {
           value_parser = duration)]
     max_ttl: Option<Duration>,
 
+    /// Added to the time that a restarted server is kept out; the same in every client of these
+    /// servers [default: 5s]
+    #[arg(long, value_name = "DURATION", global = true, env = "QUORATE_RESTART_MARGIN", hide_env = true,
+          value_parser = duration)]
+    restart_margin: Option<Duration>,
+
     /// How long to wait for one server's answer [default: 500ms]
     #[arg(long, value_name = "DURATION", global = true, env = "QUORATE_NODE_TIMEOUT", hide_env = true,
           value_parser = duration)]
@@ -210,6 +253,9 @@ pub(crate) enum Command {
     /// Tell the whole story on in-process nodes, no server needed
     #[command(long_about = DEMO)]
     Demo,
+    /// Hold locks under load, record every operation, and judge what was promised
+    #[command(long_about = TORTURE, after_long_help = TORTURE_AFTER)]
+    Torture(Box<Torture>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -262,6 +308,104 @@ pub(crate) struct Bootstrap {
     pub(crate) force: bool,
 }
 
+/// `torture` alone does all of it; its steps are for histories of several machines.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Torture {
+    #[command(subcommand)]
+    pub(crate) step: Option<TortureStep>,
+
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TortureStep {
+    /// Only record: nothing is looked at or judged at the end
+    Run(Load),
+    /// Only look at what is left on the servers and in the store, and add it to a history
+    Look(Look),
+    /// Only judge histories, a folder each
+    Judge(Judge),
+}
+
+/// Who does what how often.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+pub(crate) struct Load {
+    /// Processes of their own
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) processes: u32,
+
+    /// Tasks in each process, each at one name
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) tasks: u32,
+
+    #[command(flatten)]
+    pub(crate) names: Names,
+
+    /// How long a grant lasts unless renewed [default: 2s, or --max-ttl if that is less]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// How long a section takes on average: anything from nothing to twice this. One in 200 takes a
+    /// ttl and a half, so that leases are renewed as well
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20ms")]
+    pub(crate) section: Duration,
+
+    /// How long all of it takes [default: 30s, or until --stop-file appears]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Ends when this file is there, for whoever cannot send a signal
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stop_file: Option<PathBuf>,
+
+    /// Where the history goes, a new file for each process [default: a temporary folder, kept when
+    /// something did not hold]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
+
+    /// Switch a rule of the protocol off: the judge has to find what it stands against
+    #[cfg(feature = "test-util")]
+    #[arg(long, value_name = "RULE", value_parser = ["quarantine", "release-everywhere"])]
+    pub(crate) without_rule: Option<String>,
+
+    /// Which of the processes this is
+    #[arg(long, hide = true)]
+    pub(crate) worker: Option<u32>,
+}
+
+/// What is fought for. The same wherever one history is made.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Names {
+    /// How many names are fought for: torture-0, torture-1, ..
+    #[arg(long = "names", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) count: u32,
+
+    /// A Redis or Valkey that the sections write to, once with a check of tokens and once without;
+    /// none of the lock servers. Without it lost updates are not looked for
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Look {
+    /// The history that it belongs to
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) names: Names,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Judge {
+    /// Folders of .jsonl files, each the history of one run
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) histories: Vec<PathBuf>,
+}
+
 /// Reads the command line; an exit status where there is nothing more to do.
 pub(crate) fn parse() -> Result<Args, u8> {
     Args::try_parse().map_err(|error| match error.kind() {
@@ -310,6 +454,9 @@ impl Fleet {
         if let Some(d) = self.max_ttl {
             builder = builder.max_ttl(d);
         }
+        if let Some(d) = self.restart_margin {
+            builder = builder.restart_margin(d);
+        }
         if let Some(d) = self.node_timeout {
             builder = builder.node_timeout(d);
         }
@@ -323,6 +470,16 @@ impl Fleet {
 
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or(Duration::from_millis(500))
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        self.key_prefix.as_deref().unwrap_or("quorate")
+    }
+
+    /// As the library's own default would have it.
+    pub(crate) fn label(&self) -> String {
+        let given = self.label.clone();
+        given.unwrap_or_else(|| format!("torture:{}", std::process::id()))
     }
 
     pub(crate) fn max_ttl(&self) -> Duration {

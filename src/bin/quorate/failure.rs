@@ -58,6 +58,10 @@ impl Failure {
         )
     }
 
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

@@ -4,11 +4,22 @@
 //! | --- | --- |
 //! | `args` | the command line and its help |
 //! | `lock` `inspect` `evict` `bootstrap` `nodes` `demo` | one command each |
+//! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
 //! | `signals` | which signals are heard |
 //! | `failure` | what can end a command early, with the exit status and the text of each |
 //! | `survey` | reaching the nodes, and what they are, for the commands that only ask |
 //! | `output` | text, tables, JSON and the log |
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
 
 #[cfg(not(unix))]
 compile_error!("the `quorate` command needs Unix: processes, signals, terminals");
@@ -25,6 +36,7 @@ mod nodes;
 mod output;
 mod signals;
 mod survey;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -72,5 +84,6 @@ async fn run(args: &Args) -> Result<u8, Failure> {
         Command::Nodes(nodes) => nodes::run(args, nodes).await,
         Command::Bootstrap(bootstrap) => bootstrap::run(args, bootstrap).await,
         Command::Demo => demo::run(args).await,
+        Command::Torture(torture) => torture::run(args, torture).await,
     }
 }

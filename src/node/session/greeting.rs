@@ -57,6 +57,10 @@ pub(super) fn handshake(
         w.witnessed.saturating_add(since)
     });
     let wanted = step.settings.max_ttl;
+    let counted = match step.settings.rules.hold(Rule::Quarantine) {
+        true => counted,
+        false => quarantine(step.fleet.max_ttl().max(wanted), step.settings.margin),
+    };
     Ok(Handshake {
         fleet: step.settings.total() as u64,
         // A client that asks for more than the fleet knows is refused, and does not teach its own
@@ -154,6 +158,9 @@ pub(super) fn judge(
         Standing::Changed
     } else if record.witnessed >= z && meeting.open {
         Standing::Voting
+    } else if !step.settings.rules.hold(Rule::Quarantine) {
+        // Met again at once, and then it votes.
+        Standing::Changed
     } else {
         let left = Duration::from_millis(z.saturating_sub(record.witnessed));
         Standing::Quarantined(step.now.plus(left))

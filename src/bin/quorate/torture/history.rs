@@ -1,0 +1,337 @@
+//! The history: what happened, one JSON object per line, in one file per process. A line is written
+//! by one system call before its task goes on, so that a process that is killed leaves a history
+//! that ends where it did.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// When, in ns of the clock that [`now`] reads, and what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Line {
+    pub(super) at: u64,
+    #[serde(flatten)]
+    pub(super) event: Event,
+}
+
+/// What can happen. `op` counts the operations of one process; an operation is one wish for a lock
+/// and all that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event {
+    /// A process begins: the first line of its file.
+    Process {
+        label: String,
+        /// Whose clock `at` is: only histories of one clock can be compared.
+        clock: String,
+        ttl_ms: u64,
+    },
+    Invoked {
+        op: u64,
+        name: String,
+    },
+    /// The lease is in hand, and was valid for so long then.
+    Granted {
+        op: u64,
+        token: u64,
+        valid_ns: u64,
+    },
+    /// There will be no lease.
+    Failed {
+        op: u64,
+        why: String,
+    },
+    /// The section has read the store.
+    Begun {
+        op: u64,
+        fenced: Access,
+        plain: Access,
+    },
+    /// The lease was lost, as far as its holder was told.
+    Lost {
+        op: u64,
+        reason: String,
+    },
+    /// The section has written to the store. `valid_until`: the latest end of validity it knew of.
+    Ended {
+        op: u64,
+        fenced: Access,
+        plain: Access,
+        valid_until: u64,
+    },
+    Released {
+        op: u64,
+        outcome: String,
+    },
+
+    /// What whoever brings the faults expects; without it what is always promised.
+    Scenario(Scenario),
+    /// Something was broken. `stops`: no process whose label begins so (`*`: none at all) can be
+    /// granted anything from one second after this until the next `healed`.
+    Fault {
+        what: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stops: Option<String>,
+    },
+    Healed {
+        what: String,
+    },
+    /// A process is told to end: from now on its tasks wish for nothing.
+    Stopping,
+
+    /// At the end, every node was asked for every name; or why one did not answer.
+    Looked {
+        node: String,
+        silent: Option<String>,
+    },
+    /// A lock was left there.
+    Left {
+        node: String,
+        name: String,
+        label: String,
+        remaining_ms: Option<u64>,
+        token: Option<u64>,
+    },
+    /// The counters in the store, at the end.
+    Stored {
+        name: String,
+        fenced: u64,
+        plain: u64,
+    },
+}
+
+/// What the store answered: the value read or written, or a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Access {
+    Value(u64),
+    Without(Word),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// A newer token was seen.
+    Refused,
+    /// It may have happened or not: there was no answer.
+    Unknown,
+    /// There is no store.
+    NoStore,
+}
+
+impl Access {
+    pub(super) const REFUSED: Self = Self::Without(Word::Refused);
+    pub(super) const UNKNOWN: Self = Self::Without(Word::Unknown);
+    pub(super) const NO_STORE: Self = Self::Without(Word::NoStore);
+
+    pub(super) fn value(self) -> Option<u64> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Without(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Scenario {
+    pub(super) name: String,
+    pub(super) does: String,
+    /// The longest time without a grant of any name that the design promises.
+    pub(super) gap_ms: Option<u64>,
+    /// At least so many sections, or the run says nothing.
+    pub(super) at_least: u64,
+    /// What the fault must have shown.
+    pub(super) must_see: Vec<Sight>,
+    /// What is not promised here.
+    pub(super) may_break: Vec<Kind>,
+    /// A rule was switched off: this has to be found, or the judge is blind.
+    pub(super) must_find: Vec<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sight {
+    /// The store refused a stale holder.
+    Refusal,
+    /// A holder was told that its lease is lost.
+    Loss,
+}
+
+/// What can be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// Two sections of one name at once, both leases valid.
+    Exclusion,
+    /// A token twice, or one that went back.
+    Token,
+    /// An update was lost that the token should have saved.
+    LostUpdate,
+    /// The store refused a holder whose lease was valid.
+    Fence,
+    /// A lock left on a node, or a node that could not be looked at.
+    Leftover,
+    /// A name that nobody got for longer than was promised, or ever again.
+    Progress,
+    /// The run did not show what it was made for.
+    Vacuous,
+}
+
+/// `CLOCK_BOOTTIME` in ns: the clock of leases, one for all processes and containers of a machine.
+pub(super) fn now() -> u64 {
+    #[cfg(target_os = "linux")]
+    const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
+    let Ok(t) = CLOCK.now() else { return 0 };
+    let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
+    let nanos = u64::try_from(t.tv_nsec()).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+/// Which clock that is: it starts anew with every boot.
+pub(super) fn clock() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| "this machine".to_owned(), |id| id.trim().to_owned())
+}
+
+/// One process's part of a history, being written.
+pub(super) struct Recorder {
+    file: File,
+    ops: AtomicU64,
+}
+
+impl Recorder {
+    /// A new file that no other run or process writes to.
+    pub(super) fn create(dir: &Path, label: &str) -> io::Result<Self> {
+        let path = dir.join(format!("{label}.{}.jsonl", now()));
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)?;
+        Ok(Self {
+            file,
+            ops: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn next_op(&self) -> u64 {
+        self.ops.fetch_add(1, Relaxed) + 1
+    }
+
+    /// What happens now.
+    pub(super) fn write(&self, event: Event) -> io::Result<()> {
+        self.write_at(now(), event)
+    }
+
+    pub(super) fn write_at(&self, at: u64, event: Event) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&Line { at, event })?;
+        line.push(b'\n');
+        (&self.file).write_all(&line)
+    }
+}
+
+/// A file as it was read: its lines with their numbers.
+pub(super) struct Part {
+    pub(super) file: String,
+    pub(super) lines: Vec<(usize, Line)>,
+}
+
+/// All `.jsonl` files of a folder.
+pub(super) fn read(dir: &Path) -> Result<Vec<Part>, String> {
+    let wrong = |error: io::Error| format!("cannot read {}: {error}", dir.display());
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)
+        .map_err(wrong)?
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(wrong)?
+        .into_iter()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "jsonl"))
+        .collect();
+    if files.is_empty() {
+        return Err(format!("no .jsonl file in {}", dir.display()));
+    }
+    files.sort();
+    files.iter().map(|path| read_file(path)).collect()
+}
+
+fn read_file(path: &Path) -> Result<Part, String> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let text = fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    parse(&file, &text)
+}
+
+/// A last line that was broken off belongs to a process that was killed while it wrote.
+pub(super) fn parse(file: &str, text: &str) -> Result<Part, String> {
+    let whole = text
+        .rfind('\n')
+        .map_or("", |end| text.get(..end).unwrap_or(""));
+    let lines = whole
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty());
+    let lines = lines.map(|(i, line)| match serde_json::from_str(line) {
+        Ok(line) => Ok((i + 1, line)),
+        Err(error) => Err(format!("{file}, line {}: {error}", i + 1)),
+    });
+    Ok(Part {
+        file: file.to_owned(),
+        lines: lines.collect::<Result<_, _>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reads_as_it_was_written() {
+        let events = [
+            Event::Granted {
+                op: 3,
+                token: 7,
+                valid_ns: 5,
+            },
+            Event::Begun {
+                op: 3,
+                fenced: Access::REFUSED,
+                plain: Access::Value(41),
+            },
+            Event::Stopping,
+            Event::Fault {
+                what: "node1 killed".into(),
+                stops: None,
+            },
+            Event::Scenario(Scenario {
+                name: "calm".into(),
+                must_see: vec![Sight::Refusal],
+                ..Scenario::default()
+            }),
+        ];
+        for event in events {
+            let line = Line { at: 12, event };
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+        }
+        let text = r#"{"at":1,"event":"scenario","name":"x","gap_ms":null}"#;
+        assert!(serde_json::from_str::<Line>(text).is_ok());
+    }
+
+    #[test]
+    fn only_a_last_line_may_be_broken_off() {
+        let good = r#"{"at":1,"event":"stopping"}"#;
+        let part = parse("a", &format!("{good}\n{good}\n{{\"at\":2,\"ev")).unwrap();
+        assert_eq!(part.lines.len(), 2);
+        let wrong = parse("a", &format!("{good}\n{{\"at\":2,\"ev\n{good}\n"))
+            .err()
+            .unwrap();
+        assert!(wrong.starts_with("a, line 2: "), "{wrong}");
+    }
+}

@@ -1,0 +1,57 @@
+//! No lock is left on a node once every holder released and every wish was given up.
+
+use super::{
+    Finding,
+    operations::{History, Left, Op},
+};
+use crate::torture::history::Kind;
+
+pub(super) fn check(history: &History) -> Vec<Finding> {
+    let left = history.left.iter().map(|left| {
+        let remaining = left
+            .remaining_ms
+            .map_or("no end".to_owned(), |ms| format!("{ms} ms"));
+        let by = left_by(history, left).map_or_else(
+            || "no operation in this history is its holder's".to_owned(),
+            |op| {
+                format!(
+                    "the last of its holder's operations on it is {}",
+                    history.tell(op)
+                )
+            },
+        );
+        format!(
+            "a lock was left on {}: at {} {:?} stood there, of {}, for {remaining} more; {by}",
+            left.node,
+            history.time(left.at),
+            left.name,
+            left.label
+        )
+    });
+    let unseen = history
+        .unseen
+        .iter()
+        .map(|(node, why)| format!("{node} could not be looked at: {why}"));
+    left.chain(unseen)
+        .map(|text| Finding {
+            kind: Kind::Leftover,
+            text,
+        })
+        .collect()
+}
+
+/// The operation with that token; if none has it, the last one of that process on that name.
+fn left_by<'a>(history: &'a History, left: &Left) -> Option<&'a Op> {
+    let its = history.ops.iter().filter(|op| {
+        let process = history.processes.get(op.process);
+        op.name == left.name && process.is_some_and(|process| process.label == left.label)
+    });
+    let its: Vec<&Op> = its.collect();
+    let by_token = its.iter().find(|op| {
+        op.granted
+            .is_some_and(|grant| Some(grant.token) == left.token)
+    });
+    by_token
+        .or_else(|| its.iter().max_by_key(|op| op.invoked))
+        .copied()
+}

@@ -1,0 +1,138 @@
+//! What of the promise held. Pure: a history in, findings out; one file for each thing promised.
+//!
+//! | file | promised |
+//! | --- | --- |
+//! | `exclusion` | no two sections of one name at once while their leases are valid |
+//! | `tokens` | never twice, and growing in the order of the grants |
+//! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder |
+//! | `leftovers` | no lock is left on a node |
+//! | `progress` | a grant of every name, soon enough, and again after the last fault |
+
+mod exclusion;
+mod leftovers;
+mod operations;
+mod progress;
+mod tokens;
+mod updates;
+
+#[cfg(test)]
+mod tests;
+
+use self::operations::History;
+use super::history::{Kind, Part, Scenario, Sight};
+
+/// Something that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) kind: Kind,
+    /// With the operations that it is about.
+    pub(super) text: String,
+}
+
+/// What came out of one history.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Summary {
+    pub(super) scenario: Scenario,
+    pub(super) sections: usize,
+    pub(super) grants: usize,
+    pub(super) faults: usize,
+    /// Holders that were told of the loss.
+    pub(super) losses: usize,
+    /// Sections that the store refused.
+    pub(super) refused: usize,
+    /// Updates lost where tokens are checked, and where they are not.
+    pub(super) lost_fenced: u64,
+    pub(super) lost_plain: u64,
+    pub(super) left: usize,
+    /// The longest time without a grant of any one name, in ns.
+    pub(super) longest_gap: Option<u64>,
+    /// Whether there was a store to lose updates in.
+    pub(super) with_store: bool,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Summary {
+    /// Whether it came out as it should.
+    pub(super) fn held(&self) -> bool {
+        let found = |kind: &Kind| self.findings.iter().any(|finding| finding.kind == *kind);
+        match self.scenario.must_find.is_empty() {
+            true => self.breaches().next().is_none(),
+            false => self.scenario.must_find.iter().all(found),
+        }
+    }
+
+    /// The findings that are none of those that this scenario does not promise.
+    pub(super) fn breaches(&self) -> impl Iterator<Item = &Finding> {
+        let allowed = &self.scenario.may_break;
+        self.findings
+            .iter()
+            .filter(|finding| !allowed.contains(&finding.kind))
+    }
+}
+
+/// `name`: what the history is called where it does not say itself. An error where it cannot be read
+/// as one history.
+pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
+    let history = History::new(parts)?;
+    let mut scenario = history.scenario.clone();
+    if scenario.name.is_empty() {
+        name.clone_into(&mut scenario.name);
+    }
+    let mut findings = exclusion::check(&history);
+    findings.extend(tokens::check(&history));
+    let updates = updates::check(&history);
+    findings.extend(updates.findings);
+    findings.extend(leftovers::check(&history));
+    let progress = progress::check(&history);
+    findings.extend(progress.findings);
+    let mut summary = Summary {
+        sections: history.ops.iter().filter(|op| op.ended.is_some()).count(),
+        grants: history.ops.iter().filter(|op| op.granted.is_some()).count(),
+        faults: history.faults.len(),
+        losses: history.ops.iter().filter(|op| op.lost.is_some()).count(),
+        refused: updates.refused,
+        lost_fenced: updates.lost_fenced,
+        lost_plain: updates.lost_plain,
+        with_store: updates.with_store,
+        left: history.left.len(),
+        longest_gap: progress.longest_gap,
+        scenario,
+        findings,
+    };
+    let unseen = vacuous(&summary);
+    summary.findings.extend(unseen);
+    Ok(summary)
+}
+
+/// A run that shows nothing is no proof.
+fn vacuous(summary: &Summary) -> Vec<Finding> {
+    let mut missing = Vec::new();
+    let least = summary.scenario.at_least.max(1);
+    if (summary.sections as u64) < least {
+        missing.push(format!(
+            "only {} sections, and {least} were wanted",
+            summary.sections
+        ));
+    }
+    for sight in &summary.scenario.must_see {
+        match sight {
+            Sight::Refusal if summary.refused == 0 => {
+                missing.push(
+                    "no stale holder was refused by the store, and the fault should have made one"
+                        .to_owned(),
+                );
+            }
+            Sight::Loss if summary.losses == 0 => {
+                missing.push(
+                    "no holder lost its lease, and the fault should have made one".to_owned(),
+                );
+            }
+            _ => {}
+        }
+    }
+    let finding = |text| Finding {
+        kind: Kind::Vacuous,
+        text,
+    };
+    missing.into_iter().map(finding).collect()
+}

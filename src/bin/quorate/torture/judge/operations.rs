@@ -1,0 +1,326 @@
+//! A history put together: one [`Op`] for each operation, wherever its lines stand.
+
+use std::collections::HashMap;
+
+use super::super::history::{Access, Event, Line, Part, Scenario};
+
+/// A wish for a lock, and all that followed from it. Instants are ns of the history's clock.
+#[derive(Clone, Debug)]
+pub(super) struct Op {
+    /// Its process, as an index.
+    pub(super) process: usize,
+    pub(super) number: u64,
+    /// Where it was invoked: the line in the process's file.
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) invoked: u64,
+    pub(super) granted: Option<Grant>,
+    pub(super) read: Option<Accesses>,
+    pub(super) lost: Option<u64>,
+    pub(super) ended: Option<End>,
+    /// It failed, or was released.
+    pub(super) over: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) at: u64,
+    pub(super) token: u64,
+    pub(super) valid_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accesses {
+    pub(super) fenced: Access,
+    pub(super) plain: Access,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) at: u64,
+    pub(super) wrote: Accesses,
+    pub(super) valid_until: u64,
+}
+
+/// One process of the load.
+pub(super) struct Process {
+    pub(super) label: String,
+    file: String,
+    /// When its last line was written: so long it lived at least.
+    last: u64,
+}
+
+/// Something was broken, or mended.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) at: u64,
+    pub(super) what: String,
+    /// Of a fault: whom it stops.
+    pub(super) stops: Option<String>,
+}
+
+/// A lock that was found at the end.
+pub(super) struct Left {
+    pub(super) at: u64,
+    pub(super) node: String,
+    pub(super) name: String,
+    pub(super) label: String,
+    pub(super) remaining_ms: Option<u64>,
+    pub(super) token: Option<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) scenario: Scenario,
+    pub(super) processes: Vec<Process>,
+    pub(super) ops: Vec<Op>,
+    pub(super) faults: Vec<Change>,
+    pub(super) healed: Vec<Change>,
+    pub(super) stopping: Vec<u64>,
+    pub(super) left: Vec<Left>,
+    /// Nodes that could not be looked at, and why.
+    pub(super) unseen: Vec<(String, String)>,
+    /// (name, fenced, plain)
+    pub(super) stored: Vec<(String, u64, u64)>,
+    /// Where times are counted from.
+    pub(super) start: u64,
+    /// Of the last line of all.
+    pub(super) end: u64,
+}
+
+impl History {
+    pub(super) fn new(parts: &[Part]) -> Result<Self, String> {
+        let mut history = Self::default();
+        let mut clocks: Vec<(&str, &str)> = Vec::new();
+        let times = || {
+            parts
+                .iter()
+                .flat_map(|part| &part.lines)
+                .map(|(_, line)| line.at)
+        };
+        history.start = times().min().unwrap_or(0);
+        history.end = times().max().unwrap_or(0);
+        for part in parts {
+            if let Some((
+                _,
+                Line {
+                    event: Event::Process { clock, .. },
+                    ..
+                },
+            )) = part.lines.first()
+            {
+                clocks.push((&part.file, clock));
+            }
+            history.take(part)?;
+        }
+        if let Some((first, others)) = clocks.split_first()
+            && let Some(other) = others.iter().find(|other| other.1 != first.1)
+        {
+            return Err(format!(
+                "{} and {} were recorded by different clocks (another machine, or a reboot between \
+                 them): what was first cannot be told",
+                first.0, other.0
+            ));
+        }
+        Ok(history)
+    }
+
+    fn take(&mut self, part: &Part) -> Result<(), String> {
+        let mut process = None;
+        let mut open: HashMap<u64, Op> = HashMap::new();
+        for (number, Line { at, event }) in &part.lines {
+            let at = *at;
+            let here = || format!("{}, line {number}", part.file);
+            if let Some(process) = process
+                && let Some(process) = self.processes.get_mut::<usize>(process)
+            {
+                process.last = process.last.max(at);
+            }
+            match event.clone() {
+                Event::Process { label, .. } => {
+                    process = Some(self.processes.len());
+                    self.processes.push(Process {
+                        label,
+                        file: part.file.clone(),
+                        last: at,
+                    });
+                }
+                Event::Invoked { op, name } => {
+                    let process =
+                        process.ok_or_else(|| format!("{}: no process line before it", here()))?;
+                    let new = Op {
+                        process,
+                        number: op,
+                        line: *number,
+                        name,
+                        invoked: at,
+                        granted: None,
+                        read: None,
+                        lost: None,
+                        ended: None,
+                        over: None,
+                    };
+                    if open.insert(op, new).is_some() {
+                        return Err(format!("{}: operation {op} is invoked twice", here()));
+                    }
+                }
+                Event::Scenario(scenario) => self.scenario = scenario,
+                Event::Fault { what, stops } => self.faults.push(Change { at, what, stops }),
+                Event::Healed { what } => self.healed.push(Change {
+                    at,
+                    what,
+                    stops: None,
+                }),
+                Event::Stopping => self.stopping.push(at),
+                Event::Looked { node, silent } => self.unseen.extend(silent.map(|why| (node, why))),
+                Event::Left {
+                    node,
+                    name,
+                    label,
+                    remaining_ms,
+                    token,
+                } => {
+                    self.left.push(Left {
+                        at,
+                        node,
+                        name,
+                        label,
+                        remaining_ms,
+                        token,
+                    });
+                }
+                Event::Stored {
+                    name,
+                    fenced,
+                    plain,
+                } => self.stored.push((name, fenced, plain)),
+                of_an_op => {
+                    let number = op_of(&of_an_op);
+                    let op = number.and_then(|number| open.get_mut(&number));
+                    let op =
+                        op.ok_or_else(|| format!("{}: its operation was never invoked", here()))?;
+                    op.happen(at, of_an_op);
+                }
+            }
+        }
+        let mut ops: Vec<Op> = open.into_values().collect();
+        ops.sort_by_key(|op| op.line);
+        self.ops.extend(ops);
+        Ok(())
+    }
+
+    /// From when to when the operation held the lock for certain: it had been granted, its section
+    /// went on, its lease was valid and it had not been told otherwise. None where its lease was over
+    /// before it could be looked at.
+    pub(super) fn held(&self, op: &Op) -> Option<(u64, u64)> {
+        let granted = op.granted.filter(|granted| granted.valid_ns > 0)?;
+        let valid_until = granted.at.saturating_add(granted.valid_ns);
+        let end = match op.ended {
+            Some(end) => end.at.min(end.valid_until.max(valid_until)),
+            // Killed: it held while it lived.
+            None => self.processes.get(op.process)?.last.min(valid_until),
+        };
+        let end = op.lost.map_or(end, |lost| end.min(lost));
+        Some((granted.at, end.max(granted.at)))
+    }
+
+    /// The granted operations of each name, in the order of their grants.
+    pub(super) fn grants_by_name(&self) -> Vec<(&str, Vec<(&Op, Grant)>)> {
+        let mut names: HashMap<&str, Vec<(&Op, Grant)>> = HashMap::new();
+        for op in &self.ops {
+            let grants = names.entry(&op.name).or_default();
+            grants.extend(op.granted.map(|grant| (op, grant)));
+        }
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_by_key(|(name, _)| *name);
+        for (_, grants) in &mut names {
+            grants.sort_by_key(|(_, grant)| grant.at);
+        }
+        names
+    }
+
+    /// `dc1.0's operation 17 on "a" (dc1.0.jsonl, line 45: invoked at 1.200 s, granted token 9 at ..)`
+    pub(super) fn tell(&self, op: &Op) -> String {
+        let (label, file) = self
+            .processes
+            .get(op.process)
+            .map_or(("?", "?"), |process| (&process.label, &process.file));
+        let mut story = format!("invoked at {}", self.time(op.invoked));
+        match op.granted {
+            Some(grant) => story.push_str(&format!(
+                ", granted token {} at {}",
+                grant.token,
+                self.time(grant.at)
+            )),
+            None if op.over.is_some() => story.push_str(", not granted"),
+            None => story.push_str(", never answered"),
+        }
+        if let Some(lost) = op.lost {
+            story.push_str(&format!(", told of its loss at {}", self.time(lost)));
+        }
+        match op.ended {
+            Some(end) => story.push_str(&format!(
+                ", ended at {}, valid until {}",
+                self.time(end.at),
+                self.time(end.valid_until)
+            )),
+            None if op.granted.is_some() => story.push_str(", never ended"),
+            None => {}
+        }
+        format!(
+            "{label}'s operation {} on {:?} ({file}, line {}: {story})",
+            op.number, op.name, op.line
+        )
+    }
+
+    /// Since the history began.
+    pub(super) fn time(&self, at: u64) -> String {
+        let micros = at.saturating_sub(self.start) / 1_000;
+        format!("{}.{:06} s", micros / 1_000_000, micros % 1_000_000)
+    }
+}
+
+impl Op {
+    fn happen(&mut self, at: u64, event: Event) {
+        match event {
+            Event::Granted {
+                token, valid_ns, ..
+            } => {
+                self.granted = Some(Grant {
+                    at,
+                    token,
+                    valid_ns,
+                })
+            }
+            Event::Begun { fenced, plain, .. } => self.read = Some(Accesses { fenced, plain }),
+            Event::Lost { .. } => self.lost = Some(at),
+            Event::Ended {
+                fenced,
+                plain,
+                valid_until,
+                ..
+            } => {
+                self.ended = Some(End {
+                    at,
+                    wrote: Accesses { fenced, plain },
+                    valid_until,
+                });
+            }
+            Event::Failed { .. } | Event::Released { .. } => self.over = Some(at),
+            _ => {}
+        }
+    }
+}
+
+/// Which operation a line is about, where it is about one that was invoked before.
+fn op_of(event: &Event) -> Option<u64> {
+    match event {
+        Event::Granted { op, .. }
+        | Event::Failed { op, .. }
+        | Event::Begun { op, .. }
+        | Event::Lost { op, .. }
+        | Event::Ended { op, .. }
+        | Event::Released { op, .. } => Some(*op),
+        _ => None,
+    }
+}

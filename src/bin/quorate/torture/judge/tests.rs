@@ -1,0 +1,632 @@
+//! Histories with one thing planted in each: the judge refuses every one, by its kind, and names the
+//! operations. The sound one beside them is not refused.
+
+use super::*;
+use crate::torture::history::{Access, Event, Line, parse};
+
+const MS: u64 = 1_000_000;
+
+/// A history in which tests plant things. Times in ms.
+struct Told {
+    files: Vec<(&'static str, Vec<Line>)>,
+}
+
+impl Told {
+    fn by(labels: &[&'static str]) -> Self {
+        let process = |label: &str| Event::Process {
+            label: label.into(),
+            clock: "this boot".into(),
+            ttl_ms: 2_000,
+        };
+        let files = labels.iter().map(|label| {
+            (
+                *label,
+                vec![Line {
+                    at: 0,
+                    event: process(label),
+                }],
+            )
+        });
+        Self {
+            files: files.collect(),
+        }
+    }
+
+    fn say(&mut self, label: &str, at: u64, event: Event) -> &mut Self {
+        let file = self.files.iter_mut().find(|file| file.0 == label).unwrap();
+        file.1.push(Line { at: at * MS, event });
+        self
+    }
+
+    fn granted(&mut self, label: &str, op: u64, at: u64, token: u64) -> &mut Self {
+        self.say(
+            label,
+            at - 5,
+            Event::Invoked {
+                op,
+                name: "a".into(),
+            },
+        );
+        self.say(
+            label,
+            at,
+            Event::Granted {
+                op,
+                token,
+                valid_ns: 1_900 * MS,
+            },
+        )
+    }
+
+    /// A section that reads and writes `fenced` and `plain`, from `at` to `end`.
+    fn section(
+        &mut self,
+        label: &str,
+        op: u64,
+        (at, end): (u64, u64),
+        token: u64,
+        wrote: (Access, Access),
+    ) -> &mut Self {
+        let read = |access: Access| {
+            access
+                .value()
+                .map_or(access, |value| Access::Value(value - 1))
+        };
+        let valid_until = (at + 1_900) * MS;
+        self.granted(label, op, at, token);
+        self.say(
+            label,
+            at,
+            Event::Begun {
+                op,
+                fenced: read(wrote.0),
+                plain: read(wrote.1),
+            },
+        );
+        self.say(
+            label,
+            end,
+            Event::Ended {
+                op,
+                fenced: wrote.0,
+                plain: wrote.1,
+                valid_until,
+            },
+        );
+        self.say(
+            label,
+            end,
+            Event::Released {
+                op,
+                outcome: "confirmed".into(),
+            },
+        )
+    }
+
+    /// As it would be read from disk.
+    fn judge(&self) -> Summary {
+        let parts = self.files.iter().map(|(label, lines)| {
+            let lines = lines
+                .iter()
+                .map(|line| serde_json::to_string(line).unwrap() + "\n");
+            parse(&format!("{label}.jsonl"), &lines.collect::<String>()).unwrap()
+        });
+        judge("test", &parts.collect::<Vec<_>>()).unwrap()
+    }
+}
+
+fn both(value: u64) -> (Access, Access) {
+    (Access::Value(value), Access::Value(value))
+}
+
+/// Exactly one thing is found, of this kind, and its text names all of these.
+#[track_caller]
+fn finds(told: &Told, kind: Kind, names: &[&str]) {
+    let summary = told.judge();
+    assert!(!summary.held());
+    let [finding] = summary.findings.as_slice() else {
+        panic!("{:#?}", summary.findings)
+    };
+    assert_eq!(finding.kind, kind, "{}", finding.text);
+    for name in names {
+        assert!(
+            finding.text.contains(name),
+            "no {name:?} in {}",
+            finding.text
+        );
+    }
+}
+
+/// Two clients in turn, and the store at the end.
+fn sound() -> Told {
+    let mut told = Told::by(&["p", "q", "look"]);
+    told.section("p", 1, (10, 20), 100, both(1));
+    told.section("q", 1, (30, 40), 101, both(2));
+    told.section("p", 2, (50, 60), 102, both(3));
+    told.say(
+        "look",
+        100,
+        Event::Stored {
+            name: "a".into(),
+            fenced: 3,
+            plain: 3,
+        },
+    );
+    told
+}
+
+#[test]
+fn a_sound_history_holds() {
+    let summary = sound().judge();
+    assert!(summary.held(), "{:#?}", summary.findings);
+    assert_eq!(
+        (summary.sections, summary.grants, summary.lost_plain),
+        (3, 3, 0)
+    );
+    assert_eq!(summary.scenario.name, "test");
+}
+
+#[test]
+fn two_holders_at_once() {
+    let mut told = sound();
+    told.section("q", 2, (55, 70), 103, both(4));
+    told.files[2].1.pop();
+    finds(
+        &told,
+        Kind::Exclusion,
+        &[
+            "p's operation 2 on \"a\" (p.jsonl, line 7",
+            "q's operation 2 on \"a\" (q.jsonl, line 7",
+            "for 5.000 ms",
+        ],
+    );
+}
+
+#[test]
+fn a_holder_whose_validity_is_over_holds_no_more() {
+    let mut told = sound();
+    // Frozen from 70 to 9,000: others take over meanwhile, and the store refuses it.
+    told.granted("q", 2, 70, 103);
+    told.say(
+        "q",
+        71,
+        Event::Begun {
+            op: 2,
+            fenced: Access::Value(3),
+            plain: Access::Value(3),
+        },
+    );
+    told.section("p", 3, (2_100, 2_200), 104, both(4));
+    let refused = Event::Ended {
+        op: 2,
+        fenced: Access::REFUSED,
+        plain: Access::Value(4),
+        valid_until: 1_970 * MS,
+    };
+    told.say("p", 2_250, Event::Stopping);
+    told.say("q", 9_000, refused);
+    told.files[2].1.pop();
+    told.say(
+        "look",
+        9_500,
+        Event::Stored {
+            name: "a".into(),
+            fenced: 4,
+            plain: 4,
+        },
+    );
+    let summary = told.judge();
+    // One update is lost where nobody checks tokens, and the refusal explains it.
+    assert!(summary.held(), "{:#?}", summary.findings);
+    assert_eq!(
+        (summary.refused, summary.lost_plain, summary.lost_fenced),
+        (1, 1, 0)
+    );
+    assert_eq!(summary.longest_gap, Some(2_100 * MS - 70 * MS));
+}
+
+#[test]
+fn who_was_told_of_the_loss_holds_no_more() {
+    let mut told = Told::by(&["p", "q"]);
+    told.granted("p", 1, 10, 100);
+    told.say(
+        "p",
+        50,
+        Event::Lost {
+            op: 1,
+            reason: "evicted".into(),
+        },
+    );
+    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    let none = Access::NO_STORE;
+    told.say(
+        "p",
+        90,
+        Event::Ended {
+            op: 1,
+            fenced: none,
+            plain: none,
+            valid_until: 1_910 * MS,
+        },
+    );
+    assert!(told.judge().held());
+}
+
+#[test]
+fn a_killed_holder_held_while_it_lived() {
+    let mut told = Told::by(&["p", "q"]);
+    told.granted("p", 1, 10, 100);
+    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    assert!(told.judge().held(), "nothing was heard of p after 10");
+    told.say(
+        "p",
+        65,
+        Event::Invoked {
+            op: 2,
+            name: "b".into(),
+        },
+    );
+    finds(
+        &told,
+        Kind::Exclusion,
+        &["p's operation 1", "q's operation 1"],
+    );
+}
+
+#[test]
+fn a_token_that_goes_back() {
+    let mut told = sound();
+    told.section("q", 2, (80, 90), 99, both(4));
+    told.files[2].1.pop();
+    let found = told.judge().findings;
+    assert!(
+        found.iter().all(|finding| finding.kind == Kind::Token),
+        "{found:#?}"
+    );
+    let text = &found[0].text;
+    assert!(
+        text.contains("from 102 to 99")
+            && text.contains("p's operation 2")
+            && text.contains("q's operation 2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_token_given_twice() {
+    let mut told = sound();
+    told.section("q", 2, (80, 90), 102, both(4));
+    told.files[2].1.pop();
+    finds(
+        &told,
+        Kind::Token,
+        &[
+            "token 102 was given twice",
+            "p's operation 2",
+            "q's operation 2",
+        ],
+    );
+}
+
+#[test]
+fn a_grant_recorded_late_says_nothing_of_the_order() {
+    let mut told = Told::by(&["p", "q"]);
+    // p was granted at some time between 5 and 9,000, and its lease was over when it looked.
+    told.say(
+        "p",
+        5,
+        Event::Invoked {
+            op: 1,
+            name: "a".into(),
+        },
+    );
+    told.section(
+        "q",
+        1,
+        (6_000, 6_010),
+        101,
+        (Access::NO_STORE, Access::NO_STORE),
+    );
+    told.say(
+        "p",
+        9_000,
+        Event::Granted {
+            op: 1,
+            token: 100,
+            valid_ns: 0,
+        },
+    );
+    let found = told.judge().findings;
+    assert!(found.is_empty(), "{found:#?}");
+    // But if it was wished for after q had been granted, the order is certain.
+    let mut told = Told::by(&["p", "q"]);
+    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    told.say(
+        "p",
+        80,
+        Event::Invoked {
+            op: 1,
+            name: "a".into(),
+        },
+    );
+    told.say(
+        "p",
+        9_000,
+        Event::Granted {
+            op: 1,
+            token: 100,
+            valid_ns: 0,
+        },
+    );
+    finds(&told, Kind::Token, &["from 101 to 100"]);
+}
+
+#[test]
+fn a_lost_update_where_tokens_are_checked() {
+    let mut told = sound();
+    told.section("q", 2, (80, 90), 103, (Access::Value(3), Access::Value(4)));
+    told.files[2].1.pop();
+    finds(
+        &told,
+        Kind::LostUpdate,
+        &[
+            "the store that checks tokens",
+            "both wrote 3",
+            "p's operation 2",
+            "q's operation 2",
+        ],
+    );
+}
+
+#[test]
+fn a_lost_update_elsewhere_needs_a_refusal() {
+    let mut told = sound();
+    told.section("q", 2, (80, 90), 103, (Access::Value(4), Access::Value(3)));
+    told.files[2].1.pop();
+    finds(
+        &told,
+        Kind::LostUpdate,
+        &[
+            "without a check",
+            "both wrote 3",
+            "neither was refused",
+            "p's operation 2",
+            "q's operation 2",
+        ],
+    );
+}
+
+#[test]
+fn updates_that_are_missing_at_the_end() {
+    let mut told = sound();
+    told.files[2].1.pop();
+    told.say(
+        "look",
+        100,
+        Event::Stored {
+            name: "a".into(),
+            fenced: 2,
+            plain: 3,
+        },
+    );
+    finds(
+        &told,
+        Kind::LostUpdate,
+        &[
+            "1 updates of \"a\" are missing",
+            "it began with 0, 3 were written",
+        ],
+    );
+}
+
+#[test]
+fn a_valid_holder_that_is_refused() {
+    let mut told = sound();
+    told.section("q", 2, (80, 90), 103, (Access::REFUSED, Access::Value(4)));
+    told.files[2].1.pop();
+    finds(
+        &told,
+        Kind::Fence,
+        &["q's operation 2", "nobody that was recorded"],
+    );
+}
+
+#[test]
+fn a_lock_left_on_a_node() {
+    let mut told = sound();
+    let left = |label: &str, token| Event::Left {
+        node: "node4:6379".into(),
+        name: "a".into(),
+        label: label.into(),
+        remaining_ms: Some(1_234),
+        token,
+    };
+    told.say("look", 110, left("p", Some(100)));
+    finds(
+        &told,
+        Kind::Leftover,
+        &[
+            "left on node4:6379",
+            "\"a\" stood there, of p, for 1234 ms more",
+            "p's operation 1",
+        ],
+    );
+    told.files[2].1.pop();
+    // Of a wish that was never granted there is no token.
+    told.say("look", 110, left("p", Some(77)));
+    finds(&told, Kind::Leftover, &["p's operation 2"]);
+    told.files[2].1.pop();
+    told.say(
+        "look",
+        110,
+        Event::Looked {
+            node: "node4:6379".into(),
+            silent: Some("stalled".into()),
+        },
+    );
+    finds(
+        &told,
+        Kind::Leftover,
+        &["node4:6379 could not be looked at: stalled"],
+    );
+}
+
+#[test]
+fn nobody_goes_on_after_the_last_fault() {
+    let mut told = sound();
+    told.say(
+        "look",
+        55,
+        Event::Fault {
+            what: "node1 killed".into(),
+            stops: None,
+        },
+    );
+    told.say(
+        "look",
+        61,
+        Event::Healed {
+            what: "node1 started".into(),
+        },
+    );
+    finds(
+        &told,
+        Kind::Progress,
+        &[
+            "after the last fault (node1 started, at 0.061000 s)",
+            "p's operation 2",
+        ],
+    );
+}
+
+#[test]
+fn a_wait_longer_than_promised() {
+    let scenario = |gap_ms| {
+        Event::Scenario(Scenario {
+            gap_ms: Some(gap_ms),
+            ..Scenario::default()
+        })
+    };
+    let mut told = sound();
+    // From the last section to the end of the history.
+    told.say("look", 100, scenario(39));
+    finds(
+        &told,
+        Kind::Progress,
+        &["\"a\" for 40 ms", "39 ms is promised"],
+    );
+    told.say("look", 100, scenario(40));
+    assert!(told.judge().held());
+    // The load pauses: nobody waits.
+    told.say("look", 100, scenario(25));
+    told.say("look", 75, Event::Stopping);
+    assert!(told.judge().held(), "{:#?}", told.judge().findings);
+    told.section("p", 3, (5_000, 5_010), 104, both(4));
+    told.files[2]
+        .1
+        .retain(|line| !matches!(line.event, Event::Stored { .. }));
+    told.say("q", 5_015, Event::Stopping);
+    assert!(told.judge().held(), "{:#?}", told.judge().findings);
+}
+
+#[test]
+fn a_fault_that_is_none() {
+    let mut told = sound();
+    told.files[2].1.clear();
+    told.say(
+        "look",
+        0,
+        Event::Fault {
+            what: "all paused".into(),
+            stops: Some("q".into()),
+        },
+    );
+    told.section("p", 3, (2_000, 2_010), 104, both(4));
+    told.say(
+        "look",
+        3_000,
+        Event::Healed {
+            what: "all resumed".into(),
+        },
+    );
+    told.section("p", 4, (3_010, 3_020), 105, both(5));
+    assert!(told.judge().held(), "{:#?}", told.judge().findings);
+    told.section("q", 2, (2_500, 2_510), 104, both(5));
+    let found = told.judge().findings;
+    let vacuous = found
+        .iter()
+        .find(|finding| finding.kind == Kind::Vacuous)
+        .unwrap();
+    assert!(
+        vacuous.text.contains("the fault was none (all paused")
+            && vacuous.text.contains("q's operation 2"),
+        "{vacuous:?}"
+    );
+}
+
+#[test]
+fn a_run_that_shows_nothing() {
+    let told = Told::by(&["p"]);
+    finds(
+        &told,
+        Kind::Vacuous,
+        &["only 0 sections, and 1 were wanted"],
+    );
+    let mut told = sound();
+    told.say(
+        "look",
+        100,
+        Event::Scenario(Scenario {
+            must_see: vec![Sight::Refusal],
+            ..Scenario::default()
+        }),
+    );
+    finds(&told, Kind::Vacuous, &["no stale holder was refused"]);
+}
+
+#[test]
+fn what_has_to_be_found_and_what_may_be() {
+    let planted = |scenario| {
+        let mut told = sound();
+        told.section("q", 2, (55, 70), 103, both(4));
+        told.files[2].1.pop();
+        told.say("look", 100, Event::Scenario(scenario));
+        told.judge().held()
+    };
+    let with = |may_break, must_find| Scenario {
+        may_break,
+        must_find,
+        ..Scenario::default()
+    };
+    assert!(planted(with(vec![Kind::Exclusion], vec![])));
+    assert!(!planted(with(vec![Kind::Token], vec![])));
+    assert!(planted(with(vec![], vec![Kind::Exclusion])));
+    assert!(!planted(with(
+        vec![],
+        vec![Kind::Exclusion, Kind::Leftover]
+    )));
+}
+
+#[test]
+fn histories_that_are_none() {
+    let wrong = |text: &str| judge("x", &[parse("f", text).unwrap()]).err().unwrap();
+    let process = r#"{"at":1,"event":"process","label":"p","clock":"c","ttl_ms":1}"#;
+    let invoked = r#"{"at":2,"event":"invoked","op":1,"name":"a"}"#;
+    let granted = r#"{"at":3,"event":"granted","op":2,"token":1,"valid_ns":1}"#;
+    assert_eq!(
+        wrong(&format!("{invoked}\n")),
+        "f, line 1: no process line before it"
+    );
+    assert_eq!(
+        wrong(&format!("{process}\n{invoked}\n{granted}\n")),
+        "f, line 3: its operation was never invoked"
+    );
+    assert_eq!(
+        wrong(&format!("{process}\n{invoked}\n{invoked}\n")),
+        "f, line 3: operation 1 is invoked twice"
+    );
+    let other = process.replace("\"c\"", "\"d\"");
+    let parts = [process, &other].map(|text| parse("f", &format!("{text}\n")).unwrap());
+    let wrong = judge("x", &parts).err().unwrap();
+    assert!(wrong.contains("different clocks"), "{wrong}");
+}

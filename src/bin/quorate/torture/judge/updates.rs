@@ -1,0 +1,170 @@
+//! Updates: every section writes one more than it read, so two that read the same and both wrote have
+//! lost one update. In the store that checks tokens there is none. In the other there is none but by
+//! a stale holder, whom the first store refused.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Finding,
+    operations::{Accesses, History, Op},
+};
+use crate::torture::history::{Access, Kind};
+
+#[derive(Default)]
+pub(super) struct Updates {
+    pub(super) findings: Vec<Finding>,
+    pub(super) refused: usize,
+    pub(super) lost_fenced: u64,
+    pub(super) lost_plain: u64,
+    pub(super) with_store: bool,
+}
+
+/// One of the two stores.
+struct Store {
+    what: &'static str,
+    of: fn(Accesses) -> Access,
+}
+
+const FENCED: Store = Store {
+    what: "the store that checks tokens",
+    of: |both| both.fenced,
+};
+const PLAIN: Store = Store {
+    what: "the store without a check",
+    of: |both| both.plain,
+};
+
+pub(super) fn check(history: &History) -> Updates {
+    let mut updates = Updates {
+        refused: history.ops.iter().filter(|op| refused(op)).count(),
+        with_store: history
+            .ops
+            .iter()
+            .any(|op| op.read.is_some_and(|read| read.plain != Access::NO_STORE)),
+        ..Updates::default()
+    };
+    for (first, second) in pairs(history, &FENCED) {
+        updates
+            .findings
+            .push(lost(history, &FENCED, first, second, ""));
+    }
+    for (first, second) in pairs(history, &PLAIN) {
+        if !refused(first) && !refused(second) {
+            let why = ", and neither was refused where tokens are checked";
+            updates
+                .findings
+                .push(lost(history, &PLAIN, first, second, why));
+        }
+    }
+    let ends = history.stored.iter();
+    let fenced: Ends = ends
+        .clone()
+        .map(|(name, fenced, _)| (name.as_str(), *fenced))
+        .collect();
+    let plain: Ends = ends
+        .map(|(name, _, plain)| (name.as_str(), *plain))
+        .collect();
+    updates.lost_plain = count(history, &PLAIN, &plain, &mut Vec::new());
+    updates.lost_fenced = count(history, &FENCED, &fenced, &mut updates.findings);
+    refused_while_valid(history, &mut updates.findings);
+    updates
+}
+
+fn refused(op: &Op) -> bool {
+    op.read.is_some_and(|read| read.fenced == Access::REFUSED)
+        || op
+            .ended
+            .is_some_and(|end| end.wrote.fenced == Access::REFUSED)
+}
+
+fn written(op: &Op, store: &Store) -> Option<u64> {
+    op.ended.and_then(|end| (store.of)(end.wrote).value())
+}
+
+fn lost(history: &History, store: &Store, first: &Op, second: &Op, why: &str) -> Finding {
+    let value = written(second, store).unwrap_or(0);
+    Finding {
+        kind: Kind::LostUpdate,
+        text: format!(
+            "an update was lost in {}: both wrote {value}{why}: {} and {}",
+            store.what,
+            history.tell(first),
+            history.tell(second)
+        ),
+    }
+}
+
+/// Two that wrote the same value to the same name.
+fn pairs<'a>(history: &'a History, store: &Store) -> Vec<(&'a Op, &'a Op)> {
+    let mut seen: HashMap<(&str, u64), &Op> = HashMap::new();
+    let mut pairs = Vec::new();
+    for op in &history.ops {
+        let Some(value) = written(op, store) else {
+            continue;
+        };
+        if let Some(other) = seen.insert((&op.name, value), op) {
+            pairs.push((other, op));
+        }
+    }
+    pairs
+}
+
+type Ends<'a> = BTreeMap<&'a str, u64>;
+
+/// How many updates are missing at the end. Each pair names two of them at most; this counts all,
+/// and sees also what was overwritten by a write that nobody heard the answer of.
+fn count(history: &History, store: &Store, ends: &Ends<'_>, findings: &mut Vec<Finding>) -> u64 {
+    let mut missing = 0;
+    for (name, end) in ends {
+        let ops = || history.ops.iter().filter(|op| op.name == **name);
+        let Some(first) = ops()
+            .filter_map(|op| op.read.and_then(|read| (store.of)(read).value()))
+            .min()
+        else {
+            continue;
+        };
+        let writes = ops().filter(|op| written(op, store).is_some()).count() as u64;
+        let short = first.saturating_add(writes).saturating_sub(*end);
+        if short > 0 {
+            findings.push(Finding {
+                kind: Kind::LostUpdate,
+                text: format!(
+                    "{short} updates of {name:?} are missing in {}: it began with {first}, {writes} were \
+                     written, and it ends with {end}",
+                    store.what
+                ),
+            });
+        }
+        missing += short;
+    }
+    missing
+}
+
+/// A refused holder has been overtaken by a newer token, so its lease was over.
+fn refused_while_valid(history: &History, findings: &mut Vec<Finding>) {
+    for op in history.ops.iter().filter(|op| refused(op)) {
+        let Some(end) = op.ended else { continue };
+        let in_time = op.lost.is_none() && end.at <= end.valid_until;
+        if !in_time {
+            continue;
+        }
+        let token = op.granted.map_or(0, |grant| grant.token);
+        let newer = history.ops.iter().find(|other| {
+            other.name == op.name
+                && other
+                    .granted
+                    .is_some_and(|grant| grant.token > token && grant.at <= end.at)
+        });
+        findings.push(Finding {
+            kind: Kind::Fence,
+            text: format!(
+                "the store refused a holder whose lease was valid: {}; a newer token had {}",
+                history.tell(op),
+                newer.map_or_else(
+                    || "nobody that was recorded".to_owned(),
+                    |newer| history.tell(newer)
+                )
+            ),
+        });
+    }
+}

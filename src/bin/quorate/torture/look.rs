@@ -1,0 +1,75 @@
+//! The look at the end: what is left on the nodes, and what stands in the store.
+
+use std::path::Path;
+
+use super::{
+    history::{Event, Recorder, clock},
+    store::Store,
+};
+use crate::{
+    args::{Args, Names},
+    failure::{Failure, UNAVAILABLE},
+    survey,
+};
+
+/// Adds a file to the history.
+pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<(), Failure> {
+    let failed = |error| super::cannot_record(history, &error);
+    let recorder = Recorder::create(history, "look").map_err(failed)?;
+    let process = Event::Process {
+        label: "look".into(),
+        clock: clock(),
+        ttl_ms: 0,
+    };
+    recorder.write(process).map_err(failed)?;
+    let quorum = survey::reach(args).await?;
+    let mut silent: Vec<(String, Option<String>)> = quorum
+        .nodes()
+        .iter()
+        .map(|node| (node.node.to_string(), None))
+        .collect();
+    for index in 0..u64::from(names.count) {
+        let seen = quorum.inspect(super::name(index)).await?;
+        for (node, (_, silent)) in seen.nodes.iter().zip(&mut silent) {
+            if let Some(why) = &node.silence {
+                silent.get_or_insert_with(|| why.to_string());
+            }
+            let Some(holder) = &node.holder else { continue };
+            let left = Event::Left {
+                node: node.node.to_string(),
+                name: seen.name.clone(),
+                label: holder.label.clone(),
+                remaining_ms: holder.remaining.map(crate::output::milliseconds),
+                token: node.token.map(|token| token.as_u64()),
+            };
+            recorder.write(left).map_err(failed)?;
+        }
+    }
+    for (node, silent) in silent {
+        recorder
+            .write(Event::Looked { node, silent })
+            .map_err(failed)?;
+    }
+    let Some(url) = &names.store else {
+        return Ok(());
+    };
+    let mut store = Store::new(url, args.fleet.prefix()).map_err(Failure::usage)?;
+    for index in 0..u64::from(names.count) {
+        let name = super::name(index);
+        let (fenced, plain) = store.look(&name).await.map_err(|error| {
+            Failure::new(
+                UNAVAILABLE,
+                "store",
+                format!("the store cannot be read: {error}"),
+            )
+        })?;
+        recorder
+            .write(Event::Stored {
+                name,
+                fenced,
+                plain,
+            })
+            .map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! `quorate torture`: load on real servers, the history of it, and what it proves.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `record` | a run: its processes, and the bar |
+//! | `worker` | one process: careless sections under locks |
+//! | `store` | what the sections write to, with a check of tokens and without |
+//! | `look` | at the end: what is left on the nodes, what stands in the store |
+//! | `history` | the form of the record, writing and reading |
+//! | `judge/` | what of the promise held; pure |
+//! | `table` | what is printed |
+
+mod history;
+mod judge;
+mod look;
+mod record;
+mod store;
+mod table;
+mod worker;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use quorate::Builder;
+
+use self::judge::{Summary, judge};
+use crate::{
+    args::{Args, Judge, Load, Look, Torture, TortureStep},
+    failure::{Failure, SOFTWARE, UNAVAILABLE},
+    output, survey,
+};
+
+const DURATION: Duration = Duration::from_secs(30);
+/// Something that is promised did not hold.
+const DID_NOT_HOLD: u8 = 1;
+
+pub(crate) async fn run(args: &Args, torture: &Torture) -> Result<u8, Failure> {
+    match &torture.step {
+        None => all(args, &torture.load).await,
+        Some(TortureStep::Run(load)) => {
+            let Some(history) = &load.history else {
+                return Err(Failure::usage(
+                    "`torture run` only records: say where, with --history DIR",
+                ));
+            };
+            record(args, load, history).await.map(|_| 0)
+        }
+        Some(TortureStep::Look(Look { history, names })) => {
+            look::run(args, names, history).await.map(|()| 0)
+        }
+        Some(TortureStep::Judge(Judge { histories })) => {
+            let mut summaries = Vec::new();
+            for history in histories {
+                summaries.push(read_and_judge(&name_of(history), history)?);
+            }
+            Ok(tell(args, &summaries))
+        }
+    }
+}
+
+/// Records, looks and judges. An interrupted run is judged all the same.
+async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
+    let kept = load.history.clone();
+    let history = kept.clone().unwrap_or_else(temporary);
+    let load = &Load {
+        duration: load
+            .duration
+            .or(load.stop_file.is_none().then_some(DURATION)),
+        ..load.clone()
+    };
+    if let Some(code) = record(args, load, &history).await? {
+        return Ok(code);
+    }
+    look::run(args, &load.names, &history).await?;
+    let name = kept.as_deref().map_or_else(|| "torture".into(), name_of);
+    let summary = read_and_judge(&name, &history)?;
+    let held = summary.held();
+    let code = tell(args, &[summary]);
+    match (kept, held) {
+        (None, true) => drop(fs::remove_dir_all(&history)),
+        (None, false) => output::complain(&format!("the history is in {}", history.display())),
+        (Some(_), _) => {}
+    }
+    Ok(code)
+}
+
+/// An exit status where this process is one of the load's.
+async fn record(args: &Args, load: &Load, history: &Path) -> Result<Option<u8>, Failure> {
+    if let Some(index) = load.worker {
+        return worker::run(args, load, index, history).await.map(Some);
+    }
+    check(args, load).await?;
+    fs::create_dir_all(history).map_err(|error| cannot_record(history, &error))?;
+    record::run(args, load, history).await?;
+    Ok(None)
+}
+
+/// What would spoil the run is said before it begins.
+async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
+    let quorum = survey::reach(args).await?;
+    let mutex = quorum.mutex(name(0)).ttl(ttl(args, load));
+    // Bad settings, and a fleet without a majority.
+    if let Some(lease) = mutex.try_lock().await? {
+        lease.release().await?;
+    }
+    let Some(url) = &load.names.store else {
+        return Ok(());
+    };
+    let mut store = store::Store::new(url, args.fleet.prefix()).map_err(Failure::usage)?;
+    store.look(&name(0)).await.map(drop).map_err(|error| {
+        Failure::new(
+            UNAVAILABLE,
+            "store",
+            format!("the store {url:?} does not answer: {error}"),
+        )
+    })
+}
+
+/// What a history is called that does not say it itself.
+fn name_of(history: &Path) -> String {
+    let name = history.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn read_and_judge(name: &str, history: &Path) -> Result<Summary, Failure> {
+    history::read(history)
+        .and_then(|parts| judge(name, &parts))
+        .map_err(Failure::usage)
+}
+
+fn tell(args: &Args, summaries: &[Summary]) -> u8 {
+    match args.json {
+        true => summaries
+            .iter()
+            .for_each(|summary| output::say(&table::as_json(summary).to_string())),
+        false => output::say(&table::as_text(summaries)),
+    }
+    match summaries.iter().all(Summary::held) {
+        true => 0,
+        false => DID_NOT_HOLD,
+    }
+}
+
+fn temporary() -> PathBuf {
+    std::env::temp_dir().join(format!(
+        "quorate-torture-{}-{}",
+        std::process::id(),
+        history::now()
+    ))
+}
+
+fn cannot_record(history: &Path, error: &io::Error) -> Failure {
+    Failure::new(
+        SOFTWARE,
+        "internal",
+        format!("cannot write to {}: {error}", history.display()),
+    )
+}
+
+/// What is fought for.
+fn name(index: u64) -> String {
+    format!("torture-{index}")
+}
+
+fn ttl(args: &Args, load: &Load) -> Duration {
+    load.ttl
+        .unwrap_or_else(|| Duration::from_secs(2).min(args.fleet.max_ttl()))
+}
+
+#[cfg(feature = "test-util")]
+fn without_rule(builder: Builder, load: &Load) -> Builder {
+    use quorate::testing::simulation::{Rule, Rules};
+    let rule = match load.without_rule.as_deref() {
+        Some("quarantine") => Rule::Quarantine,
+        Some("release-everywhere") => Rule::ReleaseEverywhere,
+        _ => return builder,
+    };
+    builder.rules(Rules::without(rule))
+}
+
+#[cfg(not(feature = "test-util"))]
+fn without_rule(builder: Builder, _: &Load) -> Builder {
+    builder
+}

@@ -1,0 +1,158 @@
+//! A run of the load: its processes, and a bar while they work.
+
+use std::{
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    sync::mpsc,
+    time,
+};
+
+use crate::{
+    args::{Args, Load},
+    failure::{Failure, SOFTWARE},
+    signals::Signals,
+};
+
+const LOOK: Duration = Duration::from_millis(50);
+/// On top of what a section and its lease may take.
+const LAST_WORDS: Duration = Duration::from_secs(15);
+
+/// What one process last said of itself: sections, refused, failed.
+type Counts = [u64; 3];
+
+/// Runs the load until its time is over, its file is there, or a signal asks for the end. Returns
+/// whether it was a signal.
+pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<bool, Failure> {
+    let broken = |error| {
+        Failure::new(
+            SOFTWARE,
+            "internal",
+            format!("cannot start the load: {error}"),
+        )
+    };
+    let mut signals = Signals::new().map_err(broken)?;
+    let (tell, mut news) = mpsc::channel(64);
+    let mut children = Vec::new();
+    for index in 0..load.processes {
+        let mut child = start(index, load, history).map_err(broken)?;
+        if let Some(out) = child.stdout.take() {
+            tokio::spawn(listen(index, BufReader::new(out).lines(), tell.clone()));
+        }
+        children.push(child);
+    }
+    drop(tell);
+
+    let bar = bar(load.duration);
+    let started = Instant::now();
+    let mut counts = vec![Counts::default(); children.len()];
+    let mut interrupted = false;
+    let mut looks = time::interval(LOOK);
+    // Ends early when all processes ended, or when one of them said no more.
+    loop {
+        tokio::select! {
+            biased;
+            _ = signals.end() => interrupted = true,
+            said = news.recv() => match said {
+                Some((index, said)) => if let Some(counts) = counts.get_mut(index as usize) {
+                    *counts = said;
+                },
+                None => break,
+            },
+            _ = looks.tick() => {}
+        }
+        show(&bar, &counts, started.elapsed());
+        let over = load.duration.is_some_and(|d| started.elapsed() >= d);
+        let file = load.stop_file.as_ref().is_some_and(|file| file.exists());
+        if interrupted || over || file {
+            break;
+        }
+    }
+    bar.set_message("ending");
+    // An end of standard input is the end of a process.
+    for child in &mut children {
+        drop(child.stdin.take());
+    }
+    let patience = super::ttl(args, load) * 2 + load.section * 2 + LAST_WORDS;
+    let mut outcome = Ok(interrupted);
+    for child in &mut children {
+        let ended = time::timeout(patience, child.wait()).await;
+        match ended {
+            Ok(Ok(status)) if status.success() => {}
+            Ok(Ok(status)) => outcome = Err(early(&format!("ended with {status}"))),
+            Ok(Err(error)) => outcome = Err(early(&error.to_string())),
+            Err(_) => outcome = Err(early(&format!("did not end within {patience:?}"))),
+        }
+    }
+    bar.finish_and_clear();
+    outcome
+}
+
+fn early(what: &str) -> Failure {
+    Failure::new(
+        SOFTWARE,
+        "internal",
+        format!("a process of the load {what}: its history is not whole"),
+    )
+}
+
+/// The same program with the same words, and which one it is.
+fn start(index: u32, load: &Load, history: &Path) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1));
+    if load.history.is_none() {
+        command.arg("--history").arg(history);
+    }
+    command
+        .arg("--worker")
+        .arg(index.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+async fn listen(
+    index: u32,
+    mut lines: Lines<BufReader<ChildStdout>>,
+    tell: mpsc::Sender<(u32, Counts)>,
+) {
+    while let Ok(Some(line)) = lines.next_line().await {
+        let mut numbers = line.split(' ').map(|number| number.parse().unwrap_or(0));
+        let counts = std::array::from_fn(|_| numbers.next().unwrap_or(0));
+        if tell.send((index, counts)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// On a terminal only.
+fn bar(duration: Option<Duration>) -> ProgressBar {
+    let style = |template| {
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    };
+    match duration {
+        Some(d) => ProgressBar::new(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+            .with_style(style("{elapsed_precise} {wide_bar} {msg}")),
+        None => ProgressBar::new_spinner().with_style(style("{elapsed_precise} {spinner} {msg}")),
+    }
+}
+
+fn show(bar: &ProgressBar, counts: &[Counts], elapsed: Duration) {
+    let [sections, refused, failed] = std::array::from_fn(|i| {
+        counts
+            .iter()
+            .filter_map(|counts| counts.get(i))
+            .sum::<u64>()
+    });
+    bar.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+    bar.set_message(format!(
+        "{sections} sections, {refused} stale writes refused, {failed} waits ran out"
+    ));
+}

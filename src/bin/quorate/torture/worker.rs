@@ -1,0 +1,325 @@
+//! One process of the load: tasks that each take one name again and again, read the store, sleep, and
+//! write. They are careless on purpose: a section whose lease is lost goes on and writes.
+//!
+//! It lives as long as its standard input is open, so it ends with whoever started it.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures::future::{Either, select};
+use quorate::{Error, Lease, LeaseWatch, Quorum};
+use tokio::{sync::watch, time};
+
+use super::{
+    history::{Access, Event, Recorder, clock, now},
+    store::Store,
+};
+use crate::{
+    args::{Args, Load},
+    failure::{Failure, SOFTWARE},
+    output,
+    signals::Signals,
+};
+
+/// One section in so many lasts longer than a ttl.
+const LONG_EVERY: u64 = 200;
+/// How often a section looks at its lease.
+const SLICE: Duration = Duration::from_millis(20);
+/// How often the parent is told.
+const NEWS: Duration = Duration::from_millis(200);
+/// Between two sections of a task: somebody else's turn.
+const REST_US: u64 = 5_000;
+
+/// What the parent adds up: a line of these numbers now and then.
+#[derive(Default)]
+struct Counts {
+    sections: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What all tasks of a process share.
+struct Shared {
+    recorder: Recorder,
+    counts: Counts,
+    section: Duration,
+    ttl: Duration,
+}
+
+pub(super) async fn run(
+    args: &Args,
+    load: &Load,
+    index: u32,
+    history: &Path,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::new().map_err(|error| internal(&error))?;
+    let label = format!("{}.{index}", args.fleet.label());
+    let ttl = super::ttl(args, load);
+    let recorder =
+        Recorder::create(history, &label).map_err(|error| super::cannot_record(history, &error))?;
+    let process = Event::Process {
+        label: label.clone(),
+        clock: clock(),
+        ttl_ms: output::milliseconds(ttl),
+    };
+    recorder
+        .write(process)
+        .map_err(|error| super::cannot_record(history, &error))?;
+    let store = match &load.names.store {
+        Some(url) => Some(Store::new(url, args.fleet.prefix()).map_err(Failure::usage)?),
+        None => None,
+    };
+    let builder = super::without_rule(args.fleet.builder()?, load);
+    let quorum = builder.label(label).connect_lazy()?;
+    let shared = Arc::new(Shared {
+        recorder,
+        counts: Counts::default(),
+        section: load.section,
+        ttl,
+    });
+    let (stop, stopped) = watch::channel(false);
+    watch_stdin(stop);
+    let mut stopping = stopped.clone();
+    let recording = Arc::clone(&shared);
+    tokio::spawn(async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+        // Where that fails the tasks fail too, and say so.
+        let _ = recording.recorder.write(Event::Stopping);
+    });
+    let tasks: Vec<_> = (0..load.tasks)
+        .map(|task| {
+            let turn = u64::from(index) * u64::from(load.tasks) + u64::from(task);
+            let name = super::name(turn % u64::from(load.names.count));
+            tokio::spawn(work(
+                Arc::clone(&shared),
+                quorum.clone(),
+                store.clone(),
+                name,
+                stopped.clone(),
+            ))
+        })
+        .collect();
+    let reports = tokio::spawn(report(Arc::clone(&shared)));
+    // The parent decides when it is over; a ^C reaches the whole group.
+    let ignore = tokio::spawn(async move {
+        loop {
+            signals.next().await;
+        }
+    });
+    let mut outcome = Ok(0);
+    for task in tasks {
+        match task.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => outcome = Err(super::cannot_record(history, &error)),
+            Err(error) => outcome = Err(internal(&error)),
+        }
+    }
+    quorum.shutdown().await;
+    reports.abort();
+    ignore.abort();
+    shared.report();
+    outcome
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        SOFTWARE,
+        "internal",
+        format!("a process of the load ended early: {error}"),
+    )
+}
+
+/// A thread, for a blocking read: the process ends without waiting for it.
+fn watch_stdin(stop: watch::Sender<bool>) {
+    std::thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        while stdin.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+        let _ = stop.send(true);
+    });
+}
+
+async fn report(shared: Arc<Shared>) {
+    loop {
+        time::sleep(NEWS).await;
+        shared.report();
+    }
+}
+
+impl Shared {
+    fn report(&self) {
+        let Counts {
+            sections,
+            refused,
+            failed,
+        } = &self.counts;
+        output::say(&format!(
+            "{} {} {}",
+            sections.load(Relaxed),
+            refused.load(Relaxed),
+            failed.load(Relaxed)
+        ));
+    }
+
+    /// Anything from nothing to twice the average; now and then longer than the lease.
+    fn section_time(&self) -> Duration {
+        if rand::random_range(0..LONG_EVERY) == 0 {
+            return self.ttl + self.ttl / 2;
+        }
+        self.section.mul_f64(rand::random_range(0.0..2.0))
+    }
+}
+
+/// One task's life.
+async fn work(
+    shared: Arc<Shared>,
+    quorum: Quorum,
+    mut store: Option<Store>,
+    name: String,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let recorder = &shared.recorder;
+    // Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
+    let mutex = quorum
+        .mutex(&name)
+        .ttl(shared.ttl)
+        .wait_timeout(shared.ttl * 2);
+    loop {
+        let op = recorder.next_op();
+        recorder.write(Event::Invoked {
+            op,
+            name: name.clone(),
+        })?;
+        let granted = tokio::select! {
+            biased;
+            // The future of `lock` is dropped then, wherever it is.
+            _ = stop.wait_for(|stop| *stop) => {
+                return recorder.write(Event::Failed { op, why: "stopped".into() });
+            }
+            granted = mutex.lock() => granted,
+        };
+        match granted {
+            Ok(lease) => section(&shared, op, &name, lease, store.as_mut()).await?,
+            Err(Error::Closed) => {
+                return recorder.write(Event::Failed {
+                    op,
+                    why: "closed".into(),
+                });
+            }
+            Err(error) => {
+                shared.counts.failed.fetch_add(1, Relaxed);
+                let why = Failure::from(error).kind().to_owned();
+                recorder.write(Event::Failed { op, why })?;
+            }
+        }
+        time::sleep(Duration::from_micros(rand::random_range(0..REST_US))).await;
+        if *stop.borrow() {
+            return Ok(());
+        }
+    }
+}
+
+async fn section(
+    shared: &Shared,
+    op: u64,
+    name: &str,
+    lease: Lease,
+    mut store: Option<&mut Store>,
+) -> io::Result<()> {
+    let recorder = &shared.recorder;
+    let token = lease.token().as_u64();
+    let mut held = Held::new(lease.watch());
+    let (at, left) = held.look();
+    let valid_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    recorder.write_at(
+        at,
+        Event::Granted {
+            op,
+            token,
+            valid_ns,
+        },
+    )?;
+
+    let mut read = (Access::NO_STORE, Access::NO_STORE);
+    if let Some(store) = &mut store {
+        read = store.read(name, token).await;
+    }
+    recorder.write(Event::Begun {
+        op,
+        fenced: read.0,
+        plain: read.1,
+    })?;
+
+    let end = time::Instant::now() + shared.section_time();
+    let mut lost = false;
+    while time::Instant::now() < end {
+        held.look();
+        let slice = std::pin::pin!(time::sleep_until(end.min(time::Instant::now() + SLICE)));
+        if lost {
+            slice.await;
+            continue;
+        }
+        if let Either::Left((reason, _)) = select(std::pin::pin!(held.watch.lost()), slice).await {
+            lost = true;
+            recorder.write(Event::Lost {
+                op,
+                reason: reason.to_string(),
+            })?;
+        }
+    }
+    held.look();
+
+    let mut wrote = (Access::NO_STORE, Access::NO_STORE);
+    if let Some(store) = &mut store {
+        wrote = store.write(name, token, read).await;
+    }
+    held.look();
+    let (fenced, plain) = wrote;
+    recorder.write(Event::Ended {
+        op,
+        fenced,
+        plain,
+        valid_until: held.valid_until,
+    })?;
+    shared.counts.sections.fetch_add(1, Relaxed);
+    if fenced == Access::REFUSED {
+        shared.counts.refused.fetch_add(1, Relaxed);
+    }
+    let outcome = match lease.release().await {
+        Ok(()) => "confirmed".to_owned(),
+        Err(error) => Failure::from(error).kind().to_owned(),
+    };
+    recorder.write(Event::Released { op, outcome })
+}
+
+/// A lease, and the latest end of its validity that was seen.
+struct Held {
+    watch: LeaseWatch,
+    valid_until: u64,
+}
+
+impl Held {
+    fn new(watch: LeaseWatch) -> Self {
+        Self {
+            watch,
+            valid_until: 0,
+        }
+    }
+
+    /// The clock is read first: what was left then is at least what is seen left after.
+    fn look(&mut self) -> (u64, Duration) {
+        let at = now();
+        let left = self.watch.validity();
+        if !left.is_zero() {
+            let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            self.valid_until = self.valid_until.max(at.saturating_add(nanos));
+        }
+        (at, left)
+    }
+}

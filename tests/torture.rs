@@ -1,0 +1,378 @@
+//! `quorate torture` on real servers: it records and judges what it should, sees what goes wrong when
+//! a rule is switched off, and leaves no process, no lock and no file behind.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{Fleet, Kind, Server};
+use tempfile::TempDir;
+
+const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+/// Short quarantines.
+const SETTINGS: [&str; 6] = [
+    "--max-ttl",
+    "2s",
+    "--restart-margin",
+    "500ms",
+    "--node-timeout",
+    "300ms",
+];
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A fleet that votes, a store, and room for a history.
+struct Field {
+    fleet: Fleet,
+    store: Server,
+    dir: TempDir,
+}
+
+impl Field {
+    fn new(n: usize) -> Self {
+        let field = Self {
+            fleet: Fleet::start(n, Kind::Redis),
+            store: Server::start(Kind::Redis),
+            dir: tempfile::tempdir().unwrap(),
+        };
+        assert!(field.quorate(&["bootstrap"]).status().unwrap().success());
+        field
+    }
+
+    fn history(&self) -> String {
+        self.dir.path().join("history").to_str().unwrap().to_owned()
+    }
+
+    fn quorate(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(QUORATE);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("QUORATE_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("QUORATE_NODES", self.fleet.urls().join(","));
+        // So that a test finds its own processes and nobody else's.
+        command.env("TMPDIR", self.dir.path());
+        command.args(args).args(SETTINGS);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// The load with a store, a history, and these words more.
+    fn torture(&self, words: &[&str]) -> Running {
+        let (store, history) = (self.store.url(), self.history());
+        let mut args = vec!["torture", "--store", &store, "--history", &history];
+        args.extend(words);
+        Running(Some(self.quorate(&args).spawn().unwrap()))
+    }
+
+    /// The processes of the load that are still there.
+    fn workers(&self) -> Vec<Pid> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let words =
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let history = self.history();
+        pids.filter(|pid| words(pid).contains(&history) && words(pid).contains("--worker"))
+            .filter_map(Pid::from_raw)
+            .collect()
+    }
+
+    #[track_caller]
+    fn no_worker_within(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while !self.workers().is_empty() {
+            assert!(Instant::now() < deadline, "{:?} live on", self.workers());
+            sleep(ms(20));
+        }
+    }
+}
+
+/// Killed at the end of the test.
+struct Running(Option<Child>);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.0.as_ref().unwrap()), signal).unwrap();
+    }
+
+    fn done(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The one object that it printed, if it ended so.
+#[track_caller]
+fn json(output: &Output, code: i32) -> Value {
+    assert_eq!(output.status.code(), Some(code), "{output:#?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
+}
+
+#[track_caller]
+fn complains(output: &Output, code: i32, text: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(text), "no {text:?} in {said}");
+}
+
+fn kinds(judgement: &Value) -> Vec<&str> {
+    let findings = judgement["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| finding["kind"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn what_happens_is_recorded_and_holds() {
+    let field = Field::new(3);
+    let load = field.torture(&["--duration", "3s", "--json"]);
+    sleep(ms(1_200));
+    field.fleet[0].kill9();
+    let judgement = json(&load.done(), 1);
+    // A dead node can hold nothing against us, but it could not be looked at: that is said.
+    assert_eq!(kinds(&judgement), ["leftover"], "{judgement:#}");
+    let text = judgement["findings"][0]["text"].as_str().unwrap();
+    assert!(text.contains("could not be looked at"), "{text}");
+    assert!(
+        judgement["sections"].as_u64().unwrap() > 50,
+        "{judgement:#}"
+    );
+    assert_eq!(
+        (&judgement["lost_fenced"], &judgement["left"]),
+        (&0.into(), &0.into())
+    );
+    assert!(
+        judgement["longest_gap_ms"].as_u64().unwrap() < 1_500,
+        "{judgement:#}"
+    );
+    // What was recorded says the same again, as a table.
+    let again = field
+        .quorate(&["torture", "judge", &field.history()])
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(said.contains("BROKEN: left over"), "{said}");
+    let first = fs::read_dir(field.history()).unwrap().count();
+    assert_eq!(first, 3, "two processes and the look");
+}
+
+#[test]
+fn a_frozen_holder_is_refused_where_tokens_are_checked() {
+    let field = Field::new(3);
+    let words = [
+        "--duration",
+        "7s",
+        "--section",
+        "200ms",
+        "--names",
+        "8",
+        "--json",
+    ];
+    let load = field.torture(&words);
+    sleep(ms(1_500));
+    let frozen = field.workers()[0];
+    kill_process(frozen, Signal::STOP).unwrap();
+    sleep(ms(3_500));
+    kill_process(frozen, Signal::CONT).unwrap();
+    let judgement = json(&load.done(), 0);
+    assert!(judgement["refused"].as_u64().unwrap() > 0, "{judgement:#}");
+    assert_eq!(judgement["lost_fenced"], 0);
+    println!("unfenced, {} updates were lost", judgement["lost_unfenced"]);
+}
+
+#[test]
+fn with_the_quarantine_off_two_holders_are_found() {
+    let field = Field::new(3);
+    let restart_all = || {
+        sleep(ms(1_500));
+        for server in field.fleet.iter() {
+            server.restart_empty();
+        }
+    };
+    let words = ["--duration", "5s", "--section", "800ms", "--json"];
+    let load = field.torture(&words);
+    restart_all();
+    assert_eq!(kinds(&json(&load.done(), 0)), [""; 0]);
+    fs::remove_dir_all(field.history()).unwrap();
+
+    let load = field.torture(&[words.as_slice(), &["--without-rule", "quarantine"]].concat());
+    restart_all();
+    let judgement = json(&load.done(), 1);
+    assert!(kinds(&judgement).contains(&"exclusion"), "{judgement:#}");
+}
+
+#[test]
+fn with_the_rollback_off_leftovers_are_found() {
+    let field = Field::new(3);
+    let words = ["--section", "100ms", "--json"];
+    // The load ends while two of three nodes are stopped; they go on before they are looked at.
+    let stopped_at_the_end = |more: &[&str]| {
+        let (store, history) = (field.store.url(), field.history());
+        let stop = field.dir.path().join("stop");
+        let mut args = vec!["torture", "run", "--store", &store, "--history", &history];
+        let file = stop.to_str().unwrap().to_owned();
+        args.extend(["--stop-file", &file]);
+        args.extend(words);
+        args.extend(more);
+        let load = Running(Some(field.quorate(&args).spawn().unwrap()));
+        sleep(ms(1_500));
+        for i in [0, 1] {
+            field.fleet[i].sigstop();
+        }
+        sleep(ms(200));
+        fs::write(&stop, "").unwrap();
+        assert!(load.done().status.success());
+        for i in [0, 1] {
+            field.fleet[i].sigcont();
+        }
+        fs::remove_file(&stop).unwrap();
+        let look = ["torture", "look", "--store", &store, "--history", &history];
+        assert!(field.quorate(&look).status().unwrap().success());
+        let judged = field
+            .quorate(&["torture", "judge", "--json", &history])
+            .output()
+            .unwrap();
+        let judgement: Value = serde_json::from_slice(&judged.stdout).unwrap();
+        fs::remove_dir_all(&history).unwrap();
+        judgement
+    };
+    let judgement = stopped_at_the_end(&[]);
+    assert_eq!(kinds(&judgement), [""; 0], "{judgement:#}");
+    let judgement = stopped_at_the_end(&["--without-rule", "release-everywhere"]);
+    assert!(kinds(&judgement).contains(&"leftover"), "{judgement:#}");
+}
+
+#[test]
+fn an_interrupted_run_is_judged_and_leaves_nothing() {
+    let field = Field::new(3);
+    let store = field.store.url();
+    let started = Instant::now();
+    let load = Running(Some(
+        field
+            .quorate(&["torture", "--store", &store, "--section", "5ms"])
+            .spawn()
+            .unwrap(),
+    ));
+    sleep(ms(1_500));
+    load.signal(Signal::INT);
+    let output = load.done();
+    assert_eq!(output.status.code(), Some(0), "{output:#?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.lines().count() == 2 && said.trim_end().ends_with("all"),
+        "{said}"
+    );
+    assert!(started.elapsed() < ms(12_000), "{:?}", started.elapsed());
+    let temporary: Vec<_> = fs::read_dir(field.dir.path()).unwrap().collect();
+    assert!(temporary.is_empty(), "{temporary:?}");
+    assert_eq!(field.fleet.leftover_locks("quorate"), Vec::<String>::new());
+}
+
+#[test]
+fn the_load_ends_with_whoever_started_it() {
+    let field = Field::new(3);
+    let load = field.torture(&["--duration", "60s"]);
+    let deadline = Instant::now() + ms(10_000);
+    while field.workers().len() < 2 {
+        assert!(Instant::now() < deadline);
+        sleep(ms(20));
+    }
+    sleep(ms(500));
+    load.signal(Signal::KILL);
+    load.done();
+    field.no_worker_within(ms(10_000));
+    assert_eq!(field.fleet.leftover_locks("quorate"), Vec::<String>::new());
+}
+
+#[test]
+fn a_process_that_is_killed_spoils_the_run_and_is_named() {
+    let field = Field::new(3);
+    let load = field.torture(&["--duration", "3s"]);
+    sleep(ms(1_000));
+    kill_process(field.workers()[0], Signal::KILL).unwrap();
+    complains(&load.done(), 70, "its history is not whole");
+    field.no_worker_within(ms(5_000));
+    // What it recorded can be judged all the same.
+    let judged = field
+        .quorate(&["torture", "judge", "--json", &field.history()])
+        .output()
+        .unwrap();
+    let judgement = json(&judged, 0);
+    assert!(judgement["sections"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn what_would_spoil_the_run_is_said_before_it() {
+    let field = Field::new(3);
+    let torture = |words: &[&str]| {
+        field
+            .quorate(&[&["torture"], words].concat())
+            .output()
+            .unwrap()
+    };
+    let dir = field.dir.path().to_str().unwrap();
+    complains(
+        &torture(&["--store", "redis://127.0.0.1:1"]),
+        69,
+        "the store \"redis://127.0.0.1:1\" does not answer",
+    );
+    complains(
+        &torture(&["--store", "nonsense"]),
+        64,
+        "the store \"nonsense\"",
+    );
+    complains(&torture(&["--ttl", "3s"]), 64, "max_ttl");
+    complains(&torture(&["--processes", "0"]), 64, "--processes");
+    complains(&torture(&["--section", "fast"]), 64, "is no duration");
+    complains(&torture(&["run"]), 64, "--history DIR");
+    complains(&torture(&["judge"]), 64, "<DIR>");
+    complains(&torture(&["judge", dir]), 64, "no .jsonl file in");
+    complains(&torture(&["judge", "/nowhere"]), 64, "cannot read /nowhere");
+    let broken = field.dir.path().join("broken");
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("a.jsonl"), "{\"at\":1}\n").unwrap();
+    complains(
+        &torture(&["judge", broken.to_str().unwrap()]),
+        64,
+        "a.jsonl, line 1:",
+    );
+    complains(
+        &torture(&["--history", "/proc/nowhere"]),
+        70,
+        "cannot write to /proc/nowhere",
+    );
+    for i in [0, 1] {
+        field.fleet[i].kill9();
+    }
+    complains(&torture(&["--duration", "1s"]), 69, "no majority");
+    assert!(!Path::new("/proc/nowhere").exists());
+}
