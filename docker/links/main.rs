@@ -15,7 +15,7 @@ use std::{
     env,
     error::Error,
     io::{self, ErrorKind, Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _},
     sync::{
         Arc, OnceLock,
         mpsc::{self, Receiver, SyncSender},
@@ -32,6 +32,9 @@ const ON_THE_WAY: usize = 1024;
 
 /// A node that does not answer a SYN for so long is cut off.
 const DIAL: Duration = Duration::from_secs(1);
+
+/// A name that docker's resolver knows takes it a millisecond; for the others it asks on and on.
+const LOOKUP: Duration = Duration::from_millis(200);
 
 /// How long one direction outlives the other without a byte. A kernel, too, gives up at last on a
 /// peer that never acknowledges the end.
@@ -155,15 +158,25 @@ fn carry(client: TcpStream, link: &Link) -> io::Result<()> {
 }
 
 fn dial(target: &str) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(ErrorKind::NotFound, "no address");
-    // Looked up every time: a container that is started again may have another address.
-    for address in target.to_socket_addrs()? {
+    let mut failure = io::Error::new(ErrorKind::NotFound, "its name is not known: it is away");
+    for address in look_up(target.to_owned())? {
         match TcpStream::connect_timeout(&address, DIAL) {
             Ok(node) => return Ok(node),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Every time: a container that is started again may have another address.
+fn look_up(target: String) -> io::Result<Vec<SocketAddr>> {
+    let (tell, told) = mpsc::channel();
+    spawn(move || {
+        let addresses = target.to_socket_addrs();
+        // Nobody waits any more: too late.
+        let _ = tell.send(addresses.map(Iterator::collect));
+    })?;
+    told.recv_timeout(LOOKUP).unwrap_or_else(|_| Ok(Vec::new()))
 }
 
 fn flow(from: TcpStream, to: TcpStream, delay: Duration, ended: Ended) -> io::Result<()> {
