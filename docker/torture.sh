@@ -79,9 +79,12 @@ get_images() {
   TORTURE_CLIENT_IMAGE=$project-client
   is_there "$QUORATE_IMAGE" || docker pull "$QUORATE_IMAGE" ||
     die "no image $QUORATE_IMAGE. Where no registry can be reached: make docker-test LOCAL=1"
-  # Only what they need, not all that was ever built here.
-  tar -c tests/install-servers.sh | docker build --tag $TORTURE_CLOCK_IMAGE --file - . ||
-    die "could not build the image with the clock that can be stepped"
+  for image in client clock; do
+    # All but what was ever built here.
+    tar --create --exclude=./target --exclude=./.git . |
+      docker build --tag "$project-$image" --file "docker/torture/$image.Dockerfile" - ||
+      die "could not build $project-$image. Where no registry can be reached: make docker-test LOCAL=1"
+  done
 }
 
 # Whatever carries our label: also what no compose file names any more, and what is paused.
@@ -211,8 +214,7 @@ stop_load() {
 }
 
 begin() {
-  local does=${does[$scenario]}
-  plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"$does\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find]"
+  plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"${does[$scenario]}\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find]"
   until_true bootstrap || die "not all masters answer: $(cat "$history/bootstrap.log")"
   run_load
   rest 2
