@@ -109,12 +109,16 @@ down() {
   ((${#ids[@]} + ${#networks[@]} == 0)) || die "something is left: docker ps --all --filter label=$label"
 }
 
+in_use() {
+  say "torture.sh: the containers of $project are there already: of another run, or of 'up'."
+  die "Wait for its end, or remove them: $me down (make docker-down)"
+}
+
 take_lock() {
   local error
   error=$(docker create --name $lock "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) && return
   [[ $error == *"already in use"* ]] || die "$error"
-  say "torture.sh: the containers of $project are there already: of another run, or of 'up'."
-  die "Wait for its end, or remove them: $me down (make docker-down)"
+  in_use
 }
 
 up() {
@@ -123,6 +127,10 @@ up() {
   TORTURE_USER=$(id -u):$(id -g)
   dir=$PWD/target/torture/$(date +%Y%m%d-%H%M%S)
   TORTURE_DIR=$dir
+  # At once, rather than after a build that takes the other run's processors.
+  if docker container inspect $lock >/dev/null 2>&1; then
+    in_use
+  fi
   get_images
   take_lock
   # From here on all or nothing: what a failed or interrupted run has made goes away again.
@@ -166,7 +174,7 @@ in_dc() {
   local dc=$1
   shift
   docker exec "${container[dc$dc]}" quorate --key-prefix "torture-$scenario" \
-    --max-ttl 2s --restart-margin 1s --node-timeout 300ms "$@"
+    --max-ttl "${lease}ms" --restart-margin 1s --node-timeout 300ms "$@"
 }
 
 bootstrap() {
@@ -183,8 +191,8 @@ votes() {
 
 run_load_in() {
   in_dc "$1" torture run --history "/history/$scenario" --store $store --names $names \
-    --label "dc$1" --stop-file "/history/$scenario/stop" --processes 2 --tasks 8 \
-    --ttl 2s "${load[@]}" >>"$history/dc$1.log" 2>&1 &
+    --label "dc$1" --stop-file "/history/$scenario/stop" --processes 2 --tasks "$tasks" \
+    --ttl "${lease}ms" --section "$section" "${load[@]}" >>"$history/dc$1.log" 2>&1 &
   loads+=("$1 $!")
 }
 
@@ -220,10 +228,10 @@ begin() {
   rest 2
 }
 
-# After the last fault: a majority votes again, and every name is somebody's again. One section in
-# 200 takes 3 s, and a client's back-off may be behind that of whoever asks here.
+# After the last fault: all vote again, and every name is somebody's again. One section in 200 takes
+# 3 s, and a client's back-off may be behind that of whoever asks here.
 recover() {
-  until_true votes 3
+  until_true votes 5
   rest 4
 }
 
@@ -246,7 +254,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null at_least=100 must_see='' may_break='' must_find='' load=() loads=() not_run=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() not_run=''
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"
