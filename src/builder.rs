@@ -166,7 +166,7 @@ impl Builder {
     /// Switches rules of the protocol off, to see that a test finds what they stand against. What
     /// a client decides follows them on every kind of node, what is in the scripts does not.
     #[cfg(feature = "test-util")]
-    pub fn rules(mut self, rules: crate::testing::simulation::Rules) -> Self {
+    pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }

@@ -1,12 +1,21 @@
 //! A fence in this process: the newest token of every resource, in memory.
 
 use std::{
-    collections::HashMap,
     fmt,
+    hash::{BuildHasher, RandomState},
     sync::{Mutex, PoisonError},
 };
 
+use hashbrown::HashTable;
+
 use crate::FencingToken;
+
+/// So many resources, unless asked otherwise.
+const ROOM: usize = 1 << 16;
+/// Threads that ask about different resources seldom meet.
+const SHARDS: usize = 16;
+/// A smaller gate is one piece: its room would be too little for any of several.
+const SMALL: usize = 1024;
 
 /// Remembers the newest token of every resource, and refuses an older one.
 ///
@@ -15,11 +24,18 @@ use crate::FencingToken;
 ///
 /// It promises that once a token was admitted for a resource, no smaller one ever is.
 ///
+/// Its memory is bounded: it knows at most [`room`](Self::with_room) resources (65,536 by default).
+/// When it is full it forgets those with the oldest tokens, and from then on refuses any token that
+/// is older than theirs for a resource that it does not know. Such a refusal may be one too many,
+/// never one too few. Tokens of all names follow the clock in µs, so it takes a holder that
+/// has held its lock since before all that the gate still knows. Tokens that were numbered otherwise
+/// (Consul's, or your own) belong into another gate, with room for all their resources.
+///
 /// It does not make the write: between [`admit`](Self::admit) and a write, a newer holder may be
 /// admitted and write first. Where that matters, keep one lock around both, or let the store itself
-/// compare tokens in the statement that writes. It does not reach beyond this process, it forgets
-/// everything with it, and it keeps every resource that it was ever asked about: not for an
-/// unbounded number of names.
+/// compare tokens in the statement that writes. It does not reach beyond this process, and it forgets
+/// everything with it: a token from before a restart passes until a newer one has been seen. Where
+/// that matters, keep the newest token beside what it protects.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,40 +54,110 @@ use crate::FencingToken;
 /// assert!(gate.admit("invoice:42", old).is_err(), "too late");
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Default)]
 pub struct Gate {
-    newest: Mutex<HashMap<String, FencingToken>>,
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    room: usize,
+}
+
+/// On a cache line of its own: its neighbours are other threads' locks.
+#[repr(align(64))]
+#[derive(Default)]
+struct Shard(Mutex<Marks>);
+
+#[derive(Default)]
+struct Marks {
+    newest: HashTable<Mark>,
+    /// The newest token of all that were forgotten.
+    floor: Option<FencingToken>,
+}
+
+struct Mark {
+    resource: Box<str>,
+    token: FencingToken,
 }
 
 impl Gate {
     /// A gate that has seen nothing: the first token of a resource always passes.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_room(ROOM)
+    }
+
+    /// A gate that knows at most so many resources at once; at least one.
+    pub fn with_room(resources: usize) -> Self {
+        let room = resources.max(1);
+        let shards = if room < SMALL { 1 } else { SHARDS };
+        Self {
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            hasher: RandomState::new(),
+            room,
+        }
     }
 
     /// Lets `token` through to `resource` unless a newer one was there before. An equal one passes.
     ///
     /// # Errors
     /// [`StaleToken`]: do not write. Whoever holds that token has lost its lock, and somebody else
-    /// has written since.
+    /// has written since; or the gate was full and cannot tell any more.
     pub fn admit(&self, resource: &str, token: FencingToken) -> Result<(), StaleToken> {
+        let hash = self.hasher.hash_one(resource);
+        // The table uses the hash's lowest and highest bits; these are from its middle.
+        let index = (hash >> 32) as usize % self.shards.len().max(1);
+        let Some(Shard(marks)) = self.shards.get(index) else {
+            return Ok(());
+        };
         // A panic elsewhere cannot leave a half-made entry behind: it is one insertion.
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        match newest.get_mut(resource) {
-            Some(newest) if token < *newest => Err(StaleToken {
-                resource: resource.to_owned(),
-                token,
-                newest: *newest,
-            }),
-            Some(newest) => {
-                *newest = token;
-                Ok(())
+        let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mark) = marks
+            .newest
+            .find_mut(hash, |mark| *mark.resource == *resource)
+        {
+            if token < mark.token {
+                return Err(StaleToken::new(resource, token, mark.token, false));
             }
-            None => {
-                newest.insert(resource.to_owned(), token);
-                Ok(())
-            }
+            mark.token = token;
+            return Ok(());
         }
+        if let Some(floor) = marks.floor.filter(|floor| token < *floor) {
+            return Err(StaleToken::new(resource, token, floor, true));
+        }
+        let share = self.room / self.shards.len().max(1);
+        if marks.newest.len() >= share {
+            marks.forget_the_oldest();
+        }
+        let mark = Mark {
+            resource: resource.into(),
+            token,
+        };
+        let hasher = |mark: &Mark| self.hasher.hash_one(&*mark.resource);
+        marks.newest.insert_unique(hash, mark, hasher);
+        Ok(())
+    }
+}
+
+impl Marks {
+    /// Makes room for an eighth of what is there, so that it is done seldom.
+    fn forget_the_oldest(&mut self) {
+        let mut tokens: Vec<FencingToken> = self.newest.iter().map(|mark| mark.token).collect();
+        let last = (tokens.len() / 8).min(tokens.len().saturating_sub(1));
+        let (_, newest_to_go, _) = tokens.select_nth_unstable(last);
+        let newest_to_go = *newest_to_go;
+        self.newest.retain(|mark| mark.token > newest_to_go);
+        self.floor = self.floor.max(Some(newest_to_go));
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("room", &self.room)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,8 +169,28 @@ pub struct StaleToken {
     pub resource: String,
     /// The token that was refused.
     pub token: FencingToken,
-    /// The newest token that the resource has seen.
+    /// The newest token that the resource has seen; where it was forgotten, the newest of all that
+    /// were.
     pub newest: FencingToken,
+    /// A full [`Gate`] has forgotten resources with newer tokens than this, and does not know whether
+    /// this one was among them.
+    pub forgotten: bool,
+}
+
+impl StaleToken {
+    pub(crate) fn new(
+        resource: impl Into<String>,
+        token: FencingToken,
+        newest: FencingToken,
+        forgotten: bool,
+    ) -> Self {
+        Self {
+            resource: resource.into(),
+            token,
+            newest,
+            forgotten,
+        }
+    }
 }
 
 impl fmt::Display for StaleToken {
@@ -93,11 +199,19 @@ impl fmt::Display for StaleToken {
             resource,
             token,
             newest,
+            forgotten,
         } = self;
-        write!(
-            f,
-            "token {token} is stale for {resource:?}: token {newest} was there already"
-        )
+        match forgotten {
+            false => write!(
+                f,
+                "token {token} is stale for {resource:?}: token {newest} was there already"
+            ),
+            true => write!(
+                f,
+                "token {token} may be stale for {resource:?}: the gate is full and has forgotten \
+                 resources with tokens up to {newest}; give it more room"
+            ),
+        }
     }
 }
 
@@ -176,6 +290,57 @@ mod tests {
         });
         assert!(gate.admit("a", token(3_998)).is_err());
         assert_eq!(gate.admit("a", token(3_999)), Ok(()));
+    }
+
+    #[test]
+    fn a_full_gate_forgets_the_oldest_and_lets_nothing_older_in() {
+        for room in [1, 8, 1000, 4096] {
+            let gate = Gate::with_room(room);
+            for number in 0..5 * room as u64 {
+                gate.admit(&format!("r{number}"), token(1000 + number))
+                    .unwrap();
+            }
+            let known: usize = gate
+                .shards
+                .iter()
+                .map(|shard| shard.0.lock().unwrap().newest.len())
+                .sum();
+            assert!(known <= room, "{known} of {room}");
+            let newest = 5 * room as u64 - 1;
+            let of_the_newest = format!("r{newest}");
+            assert!(gate.admit(&of_the_newest, token(999 + newest)).is_err());
+            assert_eq!(gate.admit(&of_the_newest, token(1000 + newest)), Ok(()));
+            // Forgotten: what is older than it is refused for whatever is not known.
+            let stale = gate.admit("r0", token(999)).unwrap_err();
+            assert!(
+                stale.forgotten && stale.to_string().contains("more room"),
+                "{stale}"
+            );
+            assert_eq!(gate.admit("new", token(10_000_000)), Ok(()));
+        }
+    }
+
+    /// Whatever was asked before, of whatever room: a token below one that was admitted for the
+    /// resource is refused; and where nothing was forgotten nothing else is.
+    #[test]
+    fn it_never_admits_what_a_boundless_one_refuses() {
+        use proptest::prelude::*;
+        let asked = proptest::collection::vec((0..12_u8, 0..40_u64), 0..200);
+        proptest!(|(asked in asked, room in 1..16_usize)| {
+            let gate = Gate::with_room(room);
+            let mut model = std::collections::HashMap::<u8, u64>::new();
+            for (resource, number) in asked {
+                let newest = model.get(&resource).copied().unwrap_or(0);
+                let admitted = gate.admit(&resource.to_string(), token(number));
+                match admitted {
+                    Ok(()) => {
+                        prop_assert!(number >= newest);
+                        model.insert(resource, number);
+                    }
+                    Err(stale) => prop_assert!(number < newest || stale.forgotten && room < 12),
+                }
+            }
+        });
     }
 
     #[test]

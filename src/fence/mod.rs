@@ -9,7 +9,14 @@
 //! | what is protected | use |
 //! | --- | --- |
 //! | something in this process: a cache, a file, a device, a service that receives tokens | [`Gate`] |
+//! | keys in a Redis or Valkey | [`redis`] (feature `fence-redis`, on by default) |
+//! | rows in Postgres | [`postgres`]: SQL for any driver, and `admit` (feature `postgres`) |
+//!
+//! Everything else, with examples: [`docs::fencing`](crate::docs::fencing).
 
 mod gate;
+pub mod postgres;
+#[cfg(feature = "fence-redis")]
+pub mod redis;
 
 pub use gate::{Gate, StaleToken};

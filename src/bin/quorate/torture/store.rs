@@ -1,36 +1,18 @@
 //! The store that the sections write to: for every name a counter with a check of the fencing token
-//! and one without.
+//! ([`quorate::fence::redis`]) and one without.
 
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, RedisError, Script, aio::MultiplexedConnection};
+use quorate::{
+    FencingToken,
+    fence::redis::{self as fence, Error},
+    redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection, cmd},
+};
 
 use super::history::Access;
 
 /// Longer than a client is frozen: what it then hears is the store's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Reads both counters. A read that a later write depends on has to pass the check too: a holder
-/// that only read would else be overtaken by an older one's write.
-/// KEYS mark, fenced, plain · ARGV token · RETURNS {fenced or nil where refused, plain}
-const READ: &str = "\
-local mark = tonumber(redis.call('GET', KEYS[1]) or '0')
-local fenced = false
-if tonumber(ARGV[1]) >= mark then
-  redis.call('SET', KEYS[1], ARGV[1])
-  fenced = tonumber(redis.call('GET', KEYS[2]) or '0')
-end
-return {fenced, tonumber(redis.call('GET', KEYS[3]) or '0')}";
-
-/// Writes both. ARGV token, fenced value or '' for none, plain value · RETURNS 1 or 0 where refused
-const WRITE: &str = "\
-redis.call('SET', KEYS[3], ARGV[3])
-if ARGV[2] == '' or tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or '0') then
-  return 0
-end
-redis.call('SET', KEYS[1], ARGV[1])
-redis.call('SET', KEYS[2], ARGV[2])
-return 1";
 
 /// A connection to the store, dialled anew after an error. Cheap to clone before its first use.
 #[derive(Clone)]
@@ -51,71 +33,67 @@ impl Store {
     }
 
     /// (fenced, plain)
-    pub(super) async fn read(&mut self, name: &str, token: u64) -> (Access, Access) {
-        let script = Script::new(READ);
-        let mut call = script.prepare_invoke();
-        for key in self.keys(name) {
-            call.key(key);
-        }
-        let mut connection = match self.connection().await {
-            Ok(connection) => connection,
-            Err(_) => return (Access::UNKNOWN, Access::UNKNOWN),
+    pub(super) async fn read(&mut self, name: &str, token: FencingToken) -> (Access, Access) {
+        let Ok(connection) = self.connection().await else {
+            return (Access::UNKNOWN, Access::UNKNOWN);
         };
-        match call.arg(token).invoke_async(&mut connection).await {
-            Ok((fenced, plain)) => {
-                let fenced: Option<u64> = fenced;
-                (
-                    fenced.map_or(Access::REFUSED, Access::Value),
-                    Access::Value(plain),
-                )
-            }
-            Err(_) => self.lost(),
-        }
+        let (mut one, mut other) = (connection.clone(), connection);
+        let [fenced, plain] = self.keys(name);
+        let (fenced, plain) =
+            tokio::join!(fence::get::<Option<u64>>(&mut one, fenced, token), async {
+                cmd("GET")
+                    .arg(plain)
+                    .query_async::<Option<u64>>(&mut other)
+                    .await
+            },);
+        let fenced = self.heard(fenced.map(|value| value.unwrap_or(0)));
+        let plain = self.heard(plain.map(|value| value.unwrap_or(0)).map_err(Error::from));
+        (fenced, plain)
     }
 
     /// Writes one more than was read, where something was. (fenced, plain)
     pub(super) async fn write(
         &mut self,
         name: &str,
-        token: u64,
+        token: FencingToken,
         read: (Access, Access),
     ) -> (Access, Access) {
-        let Some(plain) = read.1.value().map(|plain| plain + 1) else {
-            return read;
+        let Ok(connection) = self.connection().await else {
+            return (Access::UNKNOWN, Access::UNKNOWN);
         };
-        let fenced = read.0.value().map(|fenced| fenced + 1);
-        let script = Script::new(WRITE);
-        let mut call = script.prepare_invoke();
-        for key in self.keys(name) {
-            call.key(key);
-        }
-        call.arg(token)
-            .arg(fenced.map_or_else(String::new, |it| it.to_string()))
-            .arg(plain);
-        let mut connection = match self.connection().await {
-            Ok(connection) => connection,
-            Err(_) => return (Access::UNKNOWN, Access::UNKNOWN),
-        };
-        match call.invoke_async(&mut connection).await {
-            Ok(1) => (
-                fenced.map_or(Access::REFUSED, Access::Value),
-                Access::Value(plain),
-            ),
-            Ok::<u64, _>(_) => (Access::REFUSED, Access::Value(plain)),
-            Err(_) => self.lost(),
-        }
+        let (mut one, mut other) = (connection.clone(), connection);
+        let keys = self.keys(name);
+        let [fenced, plain] = keys;
+        let (fenced, plain) = tokio::join!(
+            async {
+                let next = read.0.value()? + 1;
+                Some(
+                    fence::set(&mut one, fenced, next, token)
+                        .await
+                        .map(|()| next),
+                )
+            },
+            async {
+                let next = read.1.value()? + 1;
+                let set = cmd("SET")
+                    .arg(plain)
+                    .arg(next)
+                    .query_async::<()>(&mut other)
+                    .await;
+                Some(set.map(|()| next).map_err(Error::from))
+            },
+        );
+        let fenced = fenced.map_or(read.0, |answer| self.heard(answer));
+        (fenced, plain.map_or(read.1, |answer| self.heard(answer)))
     }
 
     /// Both counters as they are, for nobody who would write.
     pub(super) async fn look(&mut self, name: &str) -> Result<(u64, u64), String> {
-        let [_, fenced, plain] = self.keys(name);
+        let keys = self.keys(name);
         let mut connection = self.connection().await.map_err(|error| error.to_string())?;
-        let read: Result<(Option<u64>, Option<u64>), _> = redis::cmd("MGET")
-            .arg(fenced)
-            .arg(plain)
-            .query_async(&mut connection)
-            .await;
-        let (fenced, plain) = read.map_err(|error| error.to_string())?;
+        let read = cmd("MGET").arg(&keys).query_async(&mut connection).await;
+        let (fenced, plain): (Option<u64>, Option<u64>) =
+            read.map_err(|error| error.to_string())?;
         Ok((fenced.unwrap_or(0), plain.unwrap_or(0)))
     }
 
@@ -133,12 +111,18 @@ impl Store {
         Ok(self.connection.insert(connection).clone())
     }
 
-    fn lost(&mut self) -> (Access, Access) {
-        self.connection = None;
-        (Access::UNKNOWN, Access::UNKNOWN)
+    fn heard(&mut self, answer: Result<u64, Error>) -> Access {
+        match answer {
+            Ok(value) => Access::Value(value),
+            Err(Error::Stale(_)) => Access::REFUSED,
+            Err(_) => {
+                self.connection = None;
+                Access::UNKNOWN
+            }
+        }
     }
 
-    fn keys(&self, name: &str) -> [String; 3] {
-        ["mark", "fenced", "plain"].map(|what| format!("{}:{what}:{name}", self.prefix))
+    fn keys(&self, name: &str) -> [String; 2] {
+        ["fenced", "plain"].map(|what| format!("{}:{what}:{name}", self.prefix))
     }
 }

@@ -233,7 +233,7 @@ async fn section(
     mut store: Option<&mut Store>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
-    let token = lease.token().as_u64();
+    let token = lease.token();
     let mut held = Held::new(lease.watch());
     let (at, left) = held.look();
     let valid_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
@@ -241,7 +241,7 @@ async fn section(
         at,
         Event::Granted {
             op,
-            token,
+            token: token.as_u64(),
             valid_ns,
         },
     )?;

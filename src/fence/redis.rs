@@ -1,0 +1,314 @@
+//! A fence in Redis or Valkey: a command is done only if the token is not older than the newest that
+//! its resource has seen, in one atomic step and one round trip.
+//!
+//! The data may live on any server; it need not be one of the masters that vote. Beside the key, at
+//! `<key>:fence`, stands the **mark**: the newest token seen. Whatever is done through this module
+//! compares with it and raises it; whatever goes past this module is not checked.
+//!
+//! ```no_run
+//! # async fn example(lease: quorate::Lease) -> Result<(), Box<dyn std::error::Error>> {
+//! use quorate::fence;
+//!
+//! let client = quorate::redis::Client::open("redis://10.0.9.1")?;
+//! let mut store = client.get_multiplexed_async_connection().await?;
+//!
+//! let total: Option<u64> = fence::redis::get(&mut store, "total:42", lease.token()).await?;
+//! fence::redis::set(&mut store, "total:42", total.unwrap_or(0) + 1, lease.token()).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | do | with |
+//! | --- | --- |
+//! | read what a later write depends on | [`get`], and [`Guard`] for other kinds |
+//! | write a string | [`set`], [`get_set`] |
+//! | write a field, append to a list or a stream | [`hset`], [`rpush`], [`xadd`] |
+//! | delete | [`del`]: the mark stays |
+//! | any commands, several at once, several keys under one resource | [`Guard`] |
+//!
+//! # The mark
+//!
+//! It is a plain string, and by default it never expires and is never deleted: not when the key is
+//! deleted, and not when the key expires. Whoever deletes it lets every old token in again. With
+//! names without bound marks fill the memory, one small key each; then let them expire
+//! ([`Guard::keep_mark`]). The rule for it: **longer than any holder can be paused and still come
+//! back**, counted from the last command that passed; a day is little, a week is what the masters
+//! keep their own counters for.
+//!
+//! The mark is as durable as the server makes it. A server that restarts with `appendonly yes` and
+//! `appendfsync always` remembers what it answered; one with a snapshot, with `everysec`, or a
+//! failover to a replica loses the latest marks together with the latest data, and FLUSHALL loses all
+//! of them: until the next holder's first command, an old token then passes. It has to run with
+//! `maxmemory-policy noeviction`, or marks may be evicted.
+//!
+//! In a cluster the mark has to live in the key's slot: give the key a hash tag (`{invoice:42}`).
+//!
+//! # Errors and cancellation
+//!
+//! [`Error::Stale`]: nothing was done. [`Error::Redis`]: the server said no, or nothing was heard; in the
+//! latter case it may have been done or not. Doing it again with the same token is right for `set`, `hset` and
+//! `del`, and may append twice with `rpush` and `xadd`. The same holds for a future that is dropped.
+
+use std::{fmt, sync::LazyLock, time::Duration};
+
+use redis::{
+    Cmd, FromRedisValue, Pipeline, RedisError, Script, ToRedisArgs, ToSingleRedisArg, Value,
+    aio::ConnectionLike, from_redis_value,
+};
+
+use super::StaleToken;
+use crate::FencingToken;
+
+/// The script behind everything here, for other clients: `EVAL GUARD <number of keys> <KEYS> <ARGV>`.
+///
+/// - KEYS: the mark (`<key>:fence`), then the keys that the commands touch.
+/// - ARGV: the token; for how many ms the mark is kept (0: for ever); then, for each command, how many
+///   words it has, and its words.
+/// - Returns: `{1, a reply for each command}`, or `{0, the newest token}` where the token is stale.
+///
+/// A command that fails ends the rest; what was done before it stays, and the mark is raised.
+pub const GUARD: &str = include_str!("redis/guard.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GUARD));
+
+/// Why it was not done, or is not known to have been.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// A newer holder was there. Nothing was done.
+    Stale(StaleToken),
+    /// The server's, or the connection's. It may have been done.
+    Redis(RedisError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale(stale) => stale.fmt(f),
+            Self::Redis(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            Self::Redis(error) => Some(error),
+        }
+    }
+}
+
+impl From<RedisError> for Error {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+impl From<StaleToken> for Error {
+    fn from(stale: StaleToken) -> Self {
+        Self::Stale(stale)
+    }
+}
+
+/// GET: a read that a later write depends on.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn get<T: FromRedisValue>(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    token: FencingToken,
+) -> Result<T, Error> {
+    let key = bytes(&key);
+    one(conn, &key, token, Cmd::get(&key)).await
+}
+
+/// SET. It removes a time to live that the key had, as SET does.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn set(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    value: impl ToSingleRedisArg,
+    token: FencingToken,
+) -> Result<(), Error> {
+    let key = bytes(&key);
+    one(conn, &key, token, Cmd::set(&key, value)).await
+}
+
+/// SET, and what was there before.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn get_set<T: FromRedisValue>(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    value: impl ToSingleRedisArg,
+    token: FencingToken,
+) -> Result<T, Error> {
+    let key = bytes(&key);
+    let mut cmd = Cmd::set(&key, value);
+    cmd.arg("GET");
+    one(conn, &key, token, cmd).await
+}
+
+/// HSET of one field.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn hset(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    field: impl ToSingleRedisArg,
+    value: impl ToSingleRedisArg,
+    token: FencingToken,
+) -> Result<(), Error> {
+    let key = bytes(&key);
+    let _: u64 = one(conn, &key, token, Cmd::hset(&key, field, value)).await?;
+    Ok(())
+}
+
+/// DEL: whether it was there. The mark stays, so that an older holder cannot bring it back.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn del(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    token: FencingToken,
+) -> Result<bool, Error> {
+    let key = bytes(&key);
+    one(conn, &key, token, Cmd::del(&key)).await
+}
+
+/// RPUSH: how long the list is then.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn rpush(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    value: impl ToRedisArgs,
+    token: FencingToken,
+) -> Result<u64, Error> {
+    let key = bytes(&key);
+    let mut cmd = redis::cmd("RPUSH");
+    cmd.arg(&key).arg(value);
+    one(conn, &key, token, cmd).await
+}
+
+/// XADD with an id of the server's: that id. `fields`: names and values in turn.
+///
+/// # Errors
+/// See [the module](self).
+pub async fn xadd(
+    conn: &mut impl ConnectionLike,
+    key: impl ToSingleRedisArg,
+    fields: impl ToRedisArgs,
+    token: FencingToken,
+) -> Result<String, Error> {
+    let key = bytes(&key);
+    let mut cmd = redis::cmd("XADD");
+    cmd.arg(&key).arg("*").arg(fields);
+    one(conn, &key, token, cmd).await
+}
+
+async fn one<T: FromRedisValue>(
+    conn: &mut impl ConnectionLike,
+    key: &[u8],
+    token: FencingToken,
+    cmd: Cmd,
+) -> Result<T, Error> {
+    let mut commands = Pipeline::with_capacity(1);
+    commands.add_command(cmd);
+    let (reply,) = Guard::new(key).run(conn, token, &commands).await?;
+    Ok(reply)
+}
+
+/// The generic form: any commands, done only if the token is not older than the newest that the
+/// resource has seen.
+///
+/// ```no_run
+/// # async fn example(lease: quorate::Lease, mut store: quorate::redis::aio::MultiplexedConnection) -> Result<(), quorate::fence::redis::Error> {
+/// use quorate::{fence::redis::Guard, redis::pipe};
+///
+/// let account = Guard::new("account:42");
+/// let (balance, _): (i64, u64) = account
+///     .run(&mut store, lease.token(), pipe().decr("account:42", 30).lpush("account:42:log", "-30"))
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Guard {
+    resource: Vec<u8>,
+    /// In ms; 0 for ever.
+    keep_mark: u64,
+}
+
+impl Guard {
+    /// `key`: what the mark belongs to; it stands at `<key>:fence`. The commands may touch other keys
+    /// too: what is one resource is for the caller to say, as long as everybody says the same.
+    pub fn new(key: impl ToSingleRedisArg) -> Self {
+        Self {
+            resource: bytes(&key),
+            keep_mark: 0,
+        }
+    }
+
+    /// Lets the mark expire so long after the last command that passed; at least a ms. Default: it
+    /// never does. See [the module](self) for how long is right: too short lets old tokens in.
+    pub fn keep_mark(mut self, d: Duration) -> Self {
+        self.keep_mark = u64::try_from(d.as_millis())
+            .unwrap_or(u64::MAX)
+            .clamp(1, 1 << 50);
+        self
+    }
+
+    /// Does the commands, in one atomic step, and returns all their replies in order; `ignore` and
+    /// `atomic` of the pipeline mean nothing here. A command that fails ends the rest, and what was
+    /// done before it stays.
+    ///
+    /// # Errors
+    /// See [the module](self).
+    pub async fn run<T: FromRedisValue>(
+        &self,
+        conn: &mut impl ConnectionLike,
+        token: FencingToken,
+        commands: &Pipeline,
+    ) -> Result<T, Error> {
+        let mark = [&self.resource, b":fence".as_slice()].concat();
+        let mut call = SCRIPT.key(mark);
+        call.key(self.resource.as_slice());
+        call.arg(token.as_u64()).arg(self.keep_mark);
+        for command in commands.cmd_iter() {
+            let words = command.args_iter();
+            call.arg(words.len());
+            for word in words {
+                match word {
+                    redis::Arg::Simple(word) => call.arg(word),
+                    // Where an iteration stands: at its start.
+                    _ => call.arg(0),
+                };
+            }
+        }
+        let mut replies: Vec<Value> = call.invoke_async(conn).await?;
+        let rest = replies.split_off(replies.len().min(1));
+        match replies.first() {
+            Some(Value::Int(1)) => {
+                Ok(from_redis_value(Value::Array(rest)).map_err(RedisError::from)?)
+            }
+            _ => {
+                let (newest,): (u64,) =
+                    from_redis_value(Value::Array(rest)).map_err(RedisError::from)?;
+                let newest = FencingToken::try_from(newest).unwrap_or(token);
+                let resource = String::from_utf8_lossy(&self.resource);
+                Err(StaleToken::new(resource, token, newest, false).into())
+            }
+        }
+    }
+}
+
+fn bytes(key: &impl ToSingleRedisArg) -> Vec<u8> {
+    key.to_redis_args().concat()
+}
