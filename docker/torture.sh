@@ -116,7 +116,7 @@ in_use() {
 
 take_lock() {
   local error
-  error=$(docker create --name $lock "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) && return
+  error=$(setsid --wait docker create --name $lock --label "$run" "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) && return
   [[ $error == *"already in use"* ]] || die "$error"
   in_use
 }
@@ -127,16 +127,15 @@ up() {
   TORTURE_USER=$(id -u):$(id -g)
   dir=$PWD/target/torture/$(date +%Y%m%d-%H%M%S)
   TORTURE_DIR=$dir
+  run=torture.run=$dir
   # At once, rather than after a build that takes the other run's processors.
   if docker container inspect $lock >/dev/null 2>&1; then
     in_use
   fi
   get_images
-  take_lock
   # From here on all or nothing: what a failed or interrupted run has made goes away again.
   trap 'on_exit $?' EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM HUP
+  take_lock
   # Before docker makes them, for root.
   mkdir -p "$dir"/{history,clock,node1,node2,node3,node4,node5}
   set_clock 0
@@ -154,8 +153,10 @@ on_exit() {
   # A second ^C does not stop the cleaning up.
   trap '' INT TERM HUP
   trap - EXIT
+  # Whoever did not get the lock has made nothing, and removes nothing of others.
+  [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
   if (($1)); then
-    say "torture.sh: ended early (status $1); removing all containers"
+    say "torture.sh: status $1; removing all containers"
   fi
   # shellcheck disable=SC2046 # several words
   kill $(jobs -p) 2>/dev/null || true
@@ -290,6 +291,10 @@ run_all() {
   say "$((${#histories[@]})) scenarios in $((SECONDS - started)) s"
   return $status
 }
+
+# Not left to bash: it goes on after a ^C that the program it waits for has taken for its own.
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 command=${1:-}
 shift || true
