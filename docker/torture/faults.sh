@@ -45,12 +45,12 @@ all() {
   return $failed
 }
 
-# until_true COMMAND...: asks again and again, for 20 s at most.
+# until_true COMMAND...: asks again and again, for a minute at most.
 until_true() {
-  local deadline=$((SECONDS + 20))
+  local deadline=$((SECONDS + 60))
   until "$@"; do
     if ((SECONDS > deadline)); then
-      say "in 20 s not: $*"
+      say "not within a minute: $*"
       return 1
     fi
     rest 0.1
