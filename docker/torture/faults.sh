@@ -154,8 +154,8 @@ make_replica() {
   d network connect --alias "node$1" "${project}_net$3" "${container[node$1]}"
   redis_cli "node$3" CONFIG SET repl-diskless-sync-delay 0 >/dev/null
   redis_cli "node$1" REPLICAOF "node$3" 6379 >/dev/null
-  until_true is_in_sync "node$1"
   fault "node$1 is a replica of node$3"
+  until_true is_in_sync "node$1"
 }
 
 # make_master 2 of 1: takes that back.
