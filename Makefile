@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image
+.PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
 ifeq ($(CI),true)
@@ -55,5 +55,14 @@ docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an imag
 docker-five-down: ## stops and removes them
 	docker/five.sh down
 
-docker-image: ## the image of LOCAL=1, made from this machine's redis-server
+docker-image: ## the image of docker-five-up LOCAL=1, made from this machine's redis-server
 	docker/image/build.sh
+
+docker-test: ## kills, pauses and cuts off masters in containers, and judges what held (LOCAL=1; SCENARIOS="calm kill-two")
+	docker/torture.sh test $(if $(LOCAL),--local) $(SCENARIOS)
+
+docker-up: ## only the containers of docker-test, to try things by hand (LOCAL=1)
+	docker/torture.sh up $(if $(LOCAL),--local)
+
+docker-down: ## removes them, and what a broken docker-test has left
+	docker/torture.sh down

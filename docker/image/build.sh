@@ -1,36 +1,96 @@
 #!/usr/bin/env bash
-# Makes the image quorate-local-redis out of this machine's own redis-server and redis-cli, for
-# machines that reach no registry. Needs them and docker, and no base image: it starts FROM scratch.
+# docker/image/build.sh [IMAGE...]   makes images out of this machine's own programs, for machines
+# that reach no registry. Needs docker and no base image: they start FROM scratch. IMAGE is one of
+#
+#   quorate-local-redis     redis-server and redis-cli (this one if none is named)
+#   quorate-local-valkey    valkey-server with libfaketime, and redis-cli
+#   quorate-local-torture   quorate and links, built here for release, and iptables
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")"
-image=quorate-local-redis
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 die() {
   echo "build.sh: $*" >&2
   exit 1
 }
 
-# Where tests/install-servers.sh links to, or else the one in PATH.
-server=$(readlink -f ../../target/servers/redis-server) && [[ -x $server ]] || server=$(command -v redis-server) ||
-  die "no redis-server on this machine: run tests/install-servers.sh"
-client=$(command -v redis-cli) || die "no redis-cli on this machine: install redis-tools"
+contexts=$(mktemp -d)
+trap 'rm -rf "$contexts"' EXIT
 
-context=$(mktemp -d)
-trap 'rm -rf "$context"' EXIT
-cp Dockerfile "$context"
-mkdir -p "$context/root/usr/bin"
-cp -L "$server" "$context/root/usr/bin/redis-server"
-cp -L "$client" "$context/root/usr/bin/redis-cli"
+# The program of that name: where tests/install-servers.sh puts it, or else the one in PATH (iptables
+# often is in none but root's).
+program() {
+  local found
+  found=target/servers/$1
+  [[ -x $found ]] || found=$(PATH=$PATH:/usr/sbin:/sbin type -P "$1") || die "no $1 on this machine: $2"
+  readlink -f "$found"
+}
 
-# Each library under the very path where the loader looks for it, the loader itself among them:
-# "libssl.so.3 => /lib/…/libssl.so.3 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
-libraries=$(ldd "$server" "$client" | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1 | sort -u)
-for library in $libraries; do
-  mkdir -p "$context/root${library%/*}"
-  cp -L "$library" "$context/root$library"
+# image NAME ENTRYPOINT [PATH-INSIDE=FILE-HERE ...]: these files, and the libraries they load.
+image() {
+  local name=$1 entrypoint=$2 context=$contexts/$1 pair file libraries=()
+  shift 2
+  # The server's working directory, for a dump: whoever it runs as may write there.
+  install -d -m 1777 "$context/root/data" "$context/root/tmp"
+  for pair in "$@"; do
+    file=${pair#*=}
+    install -D "$file" "$context/root${pair%%=*}"
+    # Each library under the very path where the loader looks for it, the loader itself among them:
+    # "libssl.so.3 => /lib/…/libssl.so.3 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
+    mapfile -t -O ${#libraries[@]} libraries < <(ldd "$file" | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1)
+  done
+  for file in "${libraries[@]}"; do
+    install -D "$file" "$context/root$file"
+  done
+  printf '%s\n' 'FROM scratch' 'COPY root/ /' 'WORKDIR /data' 'USER 65534:65534' \
+    "ENTRYPOINT [\"$entrypoint\"]" >"$context/Dockerfile"
+  docker build --tag "$name" "$context" >"$contexts/log" 2>&1 || {
+    cat "$contexts/log" >&2
+    die "could not build $name"
+  }
+  # A library that is missing would show only at the start of the fifth container.
+  for pair in "$@"; do
+    if [[ $pair == /usr/*bin/* ]]; then
+      docker run --rm --network none --entrypoint "${pair%%=*}" "$name" --version
+    fi
+  done
+}
+
+redis() {
+  image quorate-local-redis /usr/bin/redis-server \
+    "/usr/bin/redis-server=$(program redis-server 'run tests/install-servers.sh')" \
+    "/usr/bin/redis-cli=$(program redis-cli 'install redis-tools')"
+}
+
+# libfaketime steps this server's clock. The kind for several threads: a server has some.
+valkey() {
+  local faketime
+  faketime=$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null | head -n 1)
+  [[ -n $faketime ]] || die "no libfaketime on this machine: apt-get install faketime"
+  image quorate-local-valkey /usr/bin/valkey-server \
+    "/usr/bin/valkey-server=$(program valkey-server 'run tests/install-servers.sh')" \
+    "/usr/bin/redis-cli=$(program redis-cli 'install redis-tools')" \
+    "/usr/lib/libfaketime.so.1=$faketime"
+}
+
+torture() {
+  local iptables extensions target
+  cargo build --locked --release --features cli,test-util --bin quorate --example links >&2
+  target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  iptables=$(program iptables 'apt-get install iptables')
+  # iptables loads its targets from files; DROP is in the standard one.
+  extensions=$(find /usr/lib /lib -path '*/xtables/libxt_standard.so' 2>/dev/null | head -n 1)
+  [[ -n $extensions ]] || die "no xtables/libxt_standard.so on this machine: apt-get install iptables"
+  image quorate-local-torture /usr/bin/links \
+    "/usr/bin/links=$target/release/examples/links" \
+    "/usr/bin/quorate=$target/release/quorate" \
+    "/usr/sbin/iptables=$iptables" \
+    "$extensions=$extensions"
+}
+
+for name in "${@:-quorate-local-redis}"; do
+  case $name in
+    quorate-local-redis | quorate-local-valkey | quorate-local-torture) "${name##*-}" ;;
+    *) die "no image $name; see the head of $0" ;;
+  esac
 done
-
-docker build --tag "$image" "$context"
-# A library that is missing would show only at the start of the fifth container.
-docker run --rm --network none "$image" --version

@@ -1,0 +1,10 @@
+# A datacenter: `links` as its network, and `quorate` for `docker exec`.
+FROM rust:1 AS build
+WORKDIR /quorate
+COPY . .
+RUN cargo build --locked --release --features cli,test-util --bin quorate --example links
+
+FROM debian:stable-slim
+RUN apt-get update && apt-get install -y --no-install-recommends iptables
+COPY --from=build /quorate/target/release/quorate /quorate/target/release/examples/links /usr/bin/
+ENTRYPOINT ["/usr/bin/links"]

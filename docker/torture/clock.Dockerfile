@@ -1,0 +1,10 @@
+# The master whose clock can be stepped: the Valkey of the tests under libfaketime. Not valkey/valkey:
+# that is built with jemalloc, which asks for the time before libfaketime can tell it, and hangs.
+FROM python:3-slim
+COPY tests/install-servers.sh /quorate/tests/
+RUN /quorate/tests/install-servers.sh \
+  && apt-get update && apt-get install -y --no-install-recommends faketime \
+  && ln -s /quorate/target/servers/valkey-server /usr/bin/ \
+  && ln -s /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib/libfaketime.so.1
+WORKDIR /data
+ENTRYPOINT ["/usr/bin/valkey-server"]

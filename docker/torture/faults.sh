@@ -1,0 +1,295 @@
+# shellcheck shell=bash
+# What can go wrong, a function each. Sourced by docker/torture.sh, which sets project, dir, history
+# and the array container (service name -> id). The docker program itself, not compose, which takes a
+# second to start; what concerns several containers happens to all at once.
+#
+# Each says in the history what it did: a fault when it is done, `healed` when mending begins.
+
+# Nanoseconds of CLOCK_BOOTTIME, which is what /proc/uptime counts, in 10 ms: "828.91" of them.
+at() {
+  local seconds
+  read -r seconds _ </proc/uptime
+  echo "${seconds/./}0000000"
+}
+
+plan() {
+  printf '{"at":%s,"event":%s}\n' "$(at)" "$1" >>"$history/plan.jsonl"
+}
+
+# stops=LABEL before the call: clients whose label begins so can be granted nothing from one second
+# after it until something is healed. "*" means all of them.
+fault() {
+  plan "\"fault\",\"what\":\"$1\"${stops:+,\"stops\":\"$stops\"}"
+}
+
+healed() {
+  plan "\"healed\",\"what\":\"$1\""
+}
+
+# Whatever docker is asked, it must not hang: a paused container, for one, answers no exec.
+d() {
+  timeout --kill-after=5 30 docker "$@"
+}
+
+# all COMMAND ITEM...: for all items at once; fails if one of them did.
+all() {
+  local command=$1 item pid pids=() failed=0
+  shift
+  for item in "$@"; do
+    "$command" "$item" &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do
+    wait "$pid" || failed=1
+  done
+  return $failed
+}
+
+# until_true COMMAND...: asks again and again, for a minute at most.
+until_true() {
+  local deadline=$((SECONDS + 60))
+  until "$@"; do
+    if ((SECONDS > deadline)); then
+      say "not within a minute: $*"
+      return 1
+    fi
+    rest 0.1
+  done
+}
+
+# Interruptible, unlike a sleep in the foreground.
+rest() {
+  sleep "$1" &
+  wait $!
+}
+
+nodes() {
+  printf 'node%s ' "$@" | sed 's/ $//'
+}
+
+# The ids of these masters, into `ids`.
+pick() {
+  local n
+  ids=()
+  for n in "$@"; do
+    ids+=("${container[node$n]}")
+  done
+}
+
+# Without libfaketime, which node5 has in its environment: this program does not start with it.
+redis_cli() {
+  local node=$1
+  shift
+  d exec --env LD_PRELOAD= "${container[$node]}" redis-cli -e "$@"
+}
+
+# ---- masters ----
+
+# As by `kill -9`; returns when they are dead.
+kill_nodes() {
+  local ids
+  pick "$@"
+  d kill --signal KILL "${ids[@]}" >/dev/null
+  d wait "${ids[@]}" >/dev/null
+  fault "$(nodes "$@") killed"
+}
+
+start() {
+  d start "$1" >/dev/null
+}
+
+# Empty, unless `snapshot` was called before: then with the memory of that time.
+start_nodes() {
+  local ids
+  pick "$@"
+  healed "$(nodes "$@") started"
+  all start "${ids[@]}"
+}
+
+# Stopped, and their sockets go on taking what is sent.
+pause_nodes() {
+  local ids
+  pick "$@"
+  d pause "${ids[@]}" >/dev/null
+  fault "$(nodes "$@") paused"
+}
+
+resume_nodes() {
+  local ids
+  pick "$@"
+  healed "$(nodes "$@") resumed"
+  d unpause "${ids[@]}" >/dev/null
+}
+
+# Its memory is gone, and it goes on.
+flush_node() {
+  redis_cli "node$1" FLUSHALL >/dev/null
+}
+
+flush_nodes() {
+  all flush_node "$@"
+  fault "$(nodes "$@") flushed"
+}
+
+save_node() {
+  redis_cli "node$1" SAVE >/dev/null
+}
+
+# From now on these start with what they remember now.
+snapshot() {
+  all save_node "$@"
+  plan "\"fault\",\"what\":\"$(nodes "$@") saved\""
+}
+
+forget_snapshots() {
+  rm -f "$dir"/node?/dump.rdb
+}
+
+is_in_sync() {
+  redis_cli "$1" INFO replication | grep -q '^master_link_status:up'
+}
+
+# make_replica 2 of 1: on the other's network, and in sync with it.
+make_replica() {
+  d network connect --alias "node$1" "${project}_net$3" "${container[node$1]}"
+  redis_cli "node$3" CONFIG SET repl-diskless-sync-delay 0 >/dev/null
+  redis_cli "node$1" REPLICAOF "node$3" 6379 >/dev/null
+  fault "node$1 is a replica of node$3"
+  until_true is_in_sync "node$1"
+}
+
+# make_master 2 of 1: takes that back.
+make_master() {
+  healed "node$1 is a master again"
+  redis_cli "node$1" REPLICAOF NO ONE >/dev/null
+  d network disconnect "${project}_net$3" "${container[node$1]}"
+}
+
+# node5's clock, against the true one.
+set_clock() {
+  # Renamed into its place: the server reads the file at every look at its clock.
+  printf '%+d\n' "$1" >"$dir/clock/next"
+  mv "$dir/clock/next" "$dir/clock/offset"
+}
+
+step_clock() {
+  set_clock "$1"
+  fault "the clock of node5 stepped to $1 s off"
+}
+
+# ---- the network ----
+
+# Nothing reaches it, nothing comes back, and nobody is told.
+disconnect_node() {
+  d network disconnect "${project}_net$1" "${container[node$1]}"
+  fault "node$1 disconnected"
+}
+
+reconnect_node() {
+  healed "node$1 connected again"
+  d network connect --alias "node$1" "${project}_net$1" "${container[node$1]}"
+}
+
+# cut_dc 1 3 4 5: dc1 from masters 3, 4 and 5.
+cut_dc() {
+  local dc=dc$1 n
+  shift
+  for n in "$@"; do
+    d network disconnect "${project}_net$n" "${container[$dc]}"
+  done
+  fault "$dc cut off from $(nodes "$@")"
+}
+
+mend_dc() {
+  local dc=dc$1 n
+  shift
+  healed "$dc connected to $(nodes "$@") again"
+  for n in "$@"; do
+    d network connect --alias "$dc" "${project}_net$n" "${container[$dc]}"
+  done
+}
+
+iptables() {
+  local dc=$1
+  shift
+  d exec --user 0 "${container[$dc]}" iptables "$@"
+}
+
+can_cut_one_way() {
+  iptables dc1 --list-rules >/dev/null 2>&1
+}
+
+address() {
+  d inspect --format "{{(index .NetworkSettings.Networks \"${project}_net$1\").IPAddress}}" "${container[node$1]}"
+}
+
+drop() {
+  iptables "$1" --insert "$chain" "$direction" "$addresses" --jump DROP
+}
+
+# one_way CHAIN DIRECTION WORDS MASTER...: in every datacenter.
+one_way() {
+  local chain=$1 direction=$2 what=$3 addresses='' n
+  shift 3
+  for n in "$@"; do
+    addresses+=${addresses:+,}$(address "$n")
+  done
+  all drop dc1 dc2 dc3
+  fault "$what $(nodes "$@") dropped"
+}
+
+# What is sent to these masters gets lost; their answers would arrive.
+cut_requests() {
+  one_way OUTPUT --destination "requests to" "$@"
+}
+
+# These masters do what they are told, and nobody hears of it.
+cut_answers() {
+  one_way INPUT --source "answers of" "$@"
+}
+
+accept_all() {
+  iptables "$1" --flush
+}
+
+mend_one_way() {
+  healed "nothing is dropped any more"
+  all accept_all dc1 dc2 dc3
+}
+
+# ---- clients ----
+
+# All of a datacenter's processes stand still, its half of the network too.
+freeze_clients() {
+  d pause "${container[dc$1]}" >/dev/null
+  fault "dc$1 frozen"
+}
+
+thaw_clients() {
+  healed "dc$1 goes on"
+  d unpause "${container[dc$1]}" >/dev/null
+}
+
+# In the midst of their sections.
+kill_clients() {
+  d kill --signal KILL "${container[dc$1]}" >/dev/null
+  d wait "${container[dc$1]}" >/dev/null
+  fault "dc$1 killed"
+}
+
+# The load on top: `run_load` of docker/torture.sh.
+start_dc() {
+  healed "dc$1 started"
+  start "${container[dc$1]}"
+}
+
+# Undoes whatever a scenario that broke off has left, as far as containers go on after it.
+mend_all() {
+  local paused
+  mapfile -t paused < <(docker ps --quiet --filter "label=$label" --filter status=paused)
+  if ((${#paused[@]})); then
+    d unpause "${paused[@]}" >/dev/null
+  fi
+  set_clock 0
+  forget_snapshots
+}

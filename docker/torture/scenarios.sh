@@ -1,0 +1,348 @@
+# shellcheck shell=bash
+# The scenarios, in the order in which they run: what is done, and what must hold. Sourced by
+# docker/torture.sh.
+#
+# Exclusion, growing tokens, no lost update behind the fence, nothing left on the nodes, and
+# everybody going on after the last fault must hold in each (unless may_break says that it is not
+# promised there). Besides, a scenario sets
+#
+#   gap         ms: the longest time without a grant of any one name that the design promises, its
+#               sum in a comment; null where nothing is promised
+#   at_least    so many sections, or the run says nothing
+#   must_see    what the fault must have shown: "refusal", of a stale write by the store; "loss"
+#   must_find   with a rule switched off: it passes only if the judge finds this
+#   lease       ms: ttl and max_ttl, if not 2000
+#   section     how long a section takes on average, if not 20ms
+#   tasks       in each of the six processes, if not 8
+#   load        words for `quorate torture run` on top of the usual ones
+declare -A does
+scenarios=(
+  calm
+  kill-one kill-two kill-three
+  pause-one pause-two pause-three
+  cut-one cut-datacenter one-way-requests one-way-answers
+  rolling-restart restart-all old-snapshot
+  flush-one flush-majority replica-and-back
+  frozen-holder client-killed clock-step
+  restart-all-without-quarantine pause-three-without-rollback
+)
+
+# What the sums are made of, in ms.
+timeout=300       # node_timeout: how long a node that does not answer is waited for
+poll=100          # the longest rest between two tries
+hello=1000        # a node in quarantine is met again
+in_quarantine=500 # the rest between two tries while too few nodes may vote
+# lease: a holder that vanished blocks its name for so long
+# Two cores for nine servers, six processes of load and docker itself; and names are fought for by
+# six tasks, so that a try may be refused although the name is free.
+machine=1000
+
+# How long a node that lost its memory is kept out: 1.01 · max_ttl + restart_margin.
+quarantine() {
+  echo $((lease * 101 / 100 + 1000))
+}
+
+# back_off OUTAGE: a node that was away is dialled after 50 ms, 100 ms, .. 5 s: never later than it has
+# been away already, half as long again for jitter and rounding.
+back_off() {
+  local ms=$(($1 * 3 / 2))
+  echo $((ms < 5000 ? ms : 5000))
+}
+
+# ---- nothing ----
+
+does[calm]="nothing happens"
+calm() {
+  # A name that is free is somebody's after one rest.
+  gap=$((poll + machine)) at_least=500
+  begin
+  rest 5
+  finish
+}
+
+# ---- masters die ----
+
+# With a majority left: who asked the dead ones waits a node timeout at most, once, and may have to
+# give up what it got, and try again. What it left behind where its connection broke is over after a ttl.
+minority() {
+  echo $((timeout + lease + poll + machine))
+}
+
+# Without one, for OUTAGE ms: until they are back, are found, and may vote.
+majority_lost() {
+  echo $(($1 + $(back_off "$1") + $(quarantine) + hello + in_quarantine + poll + machine))
+}
+
+does[kill-one]="kill -9 one master, start it again, empty"
+kill-one() {
+  gap=$(minority)
+  begin
+  kill_nodes 1
+  rest 2
+  start_nodes 1
+  recover
+  finish
+}
+
+does[kill-two]="kill -9 two masters, start them again, empty"
+kill-two() {
+  gap=$(minority)
+  begin
+  kill_nodes 2 4
+  rest 2
+  start_nodes 2 4
+  recover
+  finish
+}
+
+does[kill-three]="kill -9 three masters, start them again, empty"
+kill-three() {
+  # 2 s, and docker's own time for it.
+  gap=$(majority_lost 3500)
+  begin
+  stops="*" kill_nodes 1 3 5
+  rest 2
+  start_nodes 1 3 5
+  recover
+  finish
+}
+
+# ---- masters stop and go on ----
+
+does[pause-one]="stop one master for 3 s"
+pause-one() {
+  gap=$(minority)
+  begin
+  pause_nodes 3
+  rest 3
+  resume_nodes 3
+  recover
+  finish
+}
+
+does[pause-two]="stop two masters for 3 s"
+pause-two() {
+  gap=$(minority)
+  begin
+  pause_nodes 1 5
+  rest 3
+  resume_nodes 1 5
+  recover
+  finish
+}
+
+does[pause-three]="stop three masters, end the clients meanwhile, go on and look at once; then new clients"
+pause-three() {
+  # What was asked of the stopped ones, and taken back, waits in their sockets. The clients end before
+  # the masters go on, so no gap is measured; new ones find a healthy fleet.
+  gap=$((1000 + timeout + poll + machine))
+  begin
+  stops="*" pause_nodes 2 3 5
+  rest 1
+  stop_load
+  resume_nodes 2 3 5
+  look
+  run_load
+  rest 4
+  finish
+}
+
+# ---- the network ----
+
+does[cut-one]="cut one master off the network for 3 s"
+cut-one() {
+  gap=$(minority)
+  begin
+  disconnect_node 2
+  rest 3
+  reconnect_node 2
+  recover
+  finish
+}
+
+does[cut-datacenter]="cut one datacenter off three masters for 3 s; the others go on"
+cut-datacenter() {
+  # Its holders are lost when their validity ends; the others go on.
+  gap=$((lease + timeout + poll + machine))
+  begin
+  stops=dc1 cut_dc 1 3 4 5
+  rest 3
+  mend_dc 1 3 4 5
+  recover
+  finish
+}
+
+does[one-way-requests]="what is sent to two masters gets lost, for 3 s; their answers would arrive"
+one-way-requests() {
+  needs_one_way || return 0
+  gap=$(minority)
+  begin
+  cut_requests 2 3
+  rest 3
+  mend_one_way
+  recover
+  finish
+}
+
+does[one-way-answers]="two masters do what they are told and nobody hears of it, for 3 s"
+one-way-answers() {
+  needs_one_way || return 0
+  gap=$(minority)
+  begin
+  cut_answers 1 4
+  rest 3
+  mend_one_way
+  recover
+  finish
+}
+
+# ---- memories ----
+
+does[rolling-restart]="kill -9 and start all five, one after the other, two out at most"
+rolling-restart() {
+  local n
+  gap=$(minority)
+  begin
+  for n in 1 2 3 4 5; do
+    kill_nodes $n
+    start_nodes $n
+    # The next one goes when at most this one is out.
+    until_true votes 4
+  done
+  recover
+  finish
+}
+
+# Many hold a lease when it happens, and for longer than docker takes to start five servers: 2 s to
+# 4 s, while clients that wait for them use the processors.
+held_long() {
+  lease=8000 section=4s tasks=4 at_least=15
+}
+
+restart_all() {
+  kill_nodes 1 2 3 4 5
+  start_nodes 1 2 3 4 5
+}
+
+does[restart-all]="kill -9 all five at once while locks are held, start them empty"
+restart-all() {
+  held_long
+  gap=$(majority_lost 4000)
+  begin
+  restart_all
+  recover
+  finish
+}
+
+does[old-snapshot]="three masters go back to what they knew 2 s ago"
+old-snapshot() {
+  gap=$(majority_lost 2000)
+  begin
+  snapshot 1 2 4
+  rest 2
+  kill_nodes 1 2 4
+  start_nodes 1 2 4
+  recover
+  finish
+}
+
+does[flush-one]="FLUSHALL on one master"
+flush-one() {
+  gap=$(minority)
+  begin
+  flush_nodes 5
+  recover
+  finish
+}
+
+does[flush-majority]="FLUSHALL on three masters"
+flush-majority() {
+  gap=$(majority_lost 0)
+  begin
+  flush_nodes 1 2 5
+  recover
+  finish
+}
+
+does[replica-and-back]="one master becomes a replica of another, in sync, and a master again"
+replica-and-back() {
+  gap=$(minority)
+  begin
+  make_replica 2 of 1
+  rest 1
+  make_master 2 of 1
+  recover
+  finish
+}
+
+# ---- clients ----
+
+does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their leases, three times"
+frozen-holder() {
+  # Their leases run out, others take over.
+  gap=$((lease + poll + machine)) must_see='"refusal"' section=200ms
+  begin
+  for _ in 1 2 3; do
+    freeze_clients 1
+    rest 3
+    thaw_clients 1
+    rest 1
+  done
+  recover
+  finish
+}
+
+does[client-killed]="kill -9 a datacenter's clients in their sections, start new ones"
+client-killed() {
+  # From their grants: up to 3 s of a section, renewed until the end, and then their leases run out.
+  gap=$((3000 + lease + poll + machine)) section=100ms
+  begin
+  kill_clients 1
+  rest 3
+  start_dc 1
+  run_load_in 1
+  recover
+  finish
+}
+
+does[clock-step]="one master's clock is an hour ahead for 3 s, then right again"
+clock-step() {
+  # A stepped clock is outside of what exclusion assumes. What is left behind an hour ahead lives for
+  # an hour: it is one node, so it keeps nobody out; but a lock may be found there.
+  gap=$(minority) may_break='"exclusion"'
+  begin
+  step_clock 3600
+  rest 3
+  healed "the clock of node5 is right again"
+  set_clock 0
+  recover
+  finish
+}
+
+# ---- can it see what it claims to see? ----
+
+does[restart-all-without-quarantine]="the same with the quarantine switched off: two hold one lock"
+restart-all-without-quarantine() {
+  held_long
+  gap=null must_find='"exclusion"' load=(--without-rule quarantine)
+  begin
+  for _ in 1 2 3; do
+    restart_all
+    rest 4
+  done
+  finish
+}
+
+does[pause-three-without-rollback]="the same, taking back only what was granted: locks are left"
+pause-three-without-rollback() {
+  gap=null must_find='"leftover"' load=(--without-rule release-everywhere)
+  begin
+  stops="*" pause_nodes 2 3 5
+  rest 1
+  stop_load
+  resume_nodes 2 3 5
+  look
+  run_load
+  rest 2
+  finish
+}
