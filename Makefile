@@ -20,7 +20,7 @@ help: ## this list
 demo: ## the whole story on in-process nodes, no server needed
 	cargo run --features cli --bin quorate -- demo
 
-servers: ## what the tests need: a redis-server and a Valkey 9, in target/servers
+servers: ## what the tests need: a Redis, a Valkey 9 and a Postgres, in target/servers
 	tests/install-servers.sh
 
 test: servers ## every test, on real servers too
@@ -46,8 +46,9 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	  cargo check --locked --no-default-features --features "$$feature"; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers
+bench: servers ## how fast, against the floor, on five real servers; and what the check of a token costs
 	cargo bench --bench speed --all-features
+	cargo bench --bench fence --all-features
 
 docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)
 	docker/five.sh up $(if $(LOCAL),--local)

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
+# tests/install-servers.sh [redis] [valkey] [postgres] [images]     the first three if none is named
+#
 # Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9) and, as
-# postgresql-bin, the directory of a Postgres (>= 14). Run as often as you like: when all is there it only asks them for
-# their version. It never skips in silence: what it cannot get, it names, says how to get it, and fails.
+# postgresql-bin, the directory of a Postgres (>= 14). `images`: what docker/image/build.sh takes from this machine
+# besides. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
+# what it cannot get, it names, says how to get it, and fails.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,11 +29,6 @@ at_least() {
   local version
   version=$("$1" --version 2>/dev/null) || return 1
   [[ $version =~ [=\ ]([0-9]+) ]] && ((BASH_REMATCH[1] >= $2))
-}
-
-all_there() {
-  at_least $servers/redis-server 7 && at_least $servers/valkey-server 9 && is_postgres $servers/postgresql-bin &&
-    command -v openssl >/dev/null
 }
 
 as_root() {
@@ -131,13 +129,45 @@ install_postgres() {
   ln -sfn "$found" $servers/postgresql-bin
 }
 
-all_there && exit 0
+# The TLS tests make their certificates with openssl.
+redis_is_there() { at_least $servers/redis-server 7 && command -v openssl >/dev/null; }
+install_redis_and_openssl() {
+  at_least $servers/redis-server 7 || install_redis
+  command -v openssl >/dev/null || apt_install openssl
+}
+
+# iptables often is in no PATH but root's.
+images_are_there() {
+  redis_is_there && at_least $servers/valkey-server 9 && command -v redis-cli >/dev/null &&
+    [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null) ]] &&
+    PATH=$PATH:/usr/sbin:/sbin command -v iptables >/dev/null
+}
+
 mkdir -p $servers
-at_least $servers/redis-server 7 || install_redis
-at_least $servers/valkey-server 9 || install_valkey
-is_postgres $servers/postgresql-bin || install_postgres
-command -v openssl >/dev/null || apt_install openssl # the TLS tests make their certificates with it
-all_there || die "something is still missing in $servers, or openssl is"
-$servers/redis-server --version
-$servers/valkey-server --version
-$servers/postgresql-bin/postgres --version
+(($#)) || set -- redis valkey postgres
+for wanted in "$@"; do
+  case $wanted in
+    redis)
+      redis_is_there || install_redis_and_openssl
+      $servers/redis-server --version
+      ;;
+    valkey)
+      at_least $servers/valkey-server 9 || install_valkey
+      $servers/valkey-server --version
+      ;;
+    postgres)
+      is_postgres $servers/postgresql-bin || install_postgres
+      is_postgres $servers/postgresql-bin || die "something is still missing in $servers/postgresql-bin"
+      $servers/postgresql-bin/postgres --version
+      ;;
+    images)
+      images_are_there || {
+        at_least $servers/redis-server 7 || install_redis
+        at_least $servers/valkey-server 9 || install_valkey
+        apt_install redis-tools faketime iptables
+      }
+      images_are_there || die "redis-cli, libfaketime or iptables is still missing"
+      ;;
+    *) die "there are redis, valkey, postgres and images; not $wanted" ;;
+  esac
+done

@@ -2,7 +2,7 @@
 # that is built with jemalloc, which asks for the time before libfaketime can tell it, and hangs.
 FROM python:3-slim
 COPY tests/install-servers.sh /quorate/tests/
-RUN /quorate/tests/install-servers.sh \
+RUN /quorate/tests/install-servers.sh valkey \
   && apt-get update && apt-get install -y --no-install-recommends faketime \
   && ln -s /quorate/target/servers/valkey-server /usr/bin/ \
   && ln -s /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib/libfaketime.so.1

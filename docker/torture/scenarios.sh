@@ -309,7 +309,7 @@ does[clock-step]="one master's clock is an hour ahead for 3 s, then right again"
 clock-step() {
   # A stepped clock is outside of what exclusion assumes. What is left behind an hour ahead lives for
   # an hour: it is one node, so it keeps nobody out; but a lock may be found there.
-  gap=$(minority) may_break='"exclusion"'
+  gap=$(minority) may_break='"exclusion","fence"'
   begin
   step_clock 3600
   rest 3

@@ -38,9 +38,10 @@ impl Store {
             #[cfg(feature = "postgres")]
             Some(("postgres" | "postgresql", _)) => Kind::Postgres(url.to_owned()),
             Some(_) => {
-                return Err(
-                    format!("{url}: redis://.., or postgres://.. with --features postgres").into(),
-                );
+                return Err(format!(
+                    "{url}: redis://.., or postgres://.. with --features postgres"
+                )
+                .into());
             }
         };
         Ok(Self { kind, checks })

@@ -34,6 +34,8 @@ const LONG_EVERY: u64 = 200;
 const SLICE: Duration = Duration::from_millis(20);
 /// How often the parent is told.
 const NEWS: Duration = Duration::from_millis(200);
+/// After a wish that was not granted.
+const DISAPPOINTED: Duration = Duration::from_millis(100);
 /// Between two sections of a task: somebody else's turn.
 const REST_US: u64 = 5_000;
 
@@ -216,6 +218,8 @@ async fn work(
                 shared.counts.failed.fetch_add(1, Relaxed);
                 let why = Failure::from(error).kind().to_owned();
                 recorder.write(Event::Failed { op, why })?;
+                // Without a majority the answer comes at once: do not ask as fast as that.
+                time::sleep(DISAPPOINTED.mul_f64(rand::random_range(0.5..1.5))).await;
             }
         }
         time::sleep(Duration::from_micros(rand::random_range(0..REST_US))).await;

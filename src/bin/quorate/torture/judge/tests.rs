@@ -389,11 +389,56 @@ fn a_lost_update_elsewhere_needs_a_refusal() {
         &[
             "without a check",
             "both wrote 3",
-            "neither was refused",
+            "nobody who wrote meanwhile was refused",
             "p's operation 2",
             "q's operation 2",
         ],
     );
+}
+
+#[test]
+fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
+    let mut told = Told::by(&["p", "q", "look"]);
+    told.section("p", 1, (10, 20), 100, both(1));
+    told.granted("q", 1, 30, 101);
+    told.say(
+        "q",
+        31,
+        Event::Begun {
+            op: 1,
+            fenced: Access::Value(1),
+            plain: Access::Value(1),
+        },
+    );
+    told.section("p", 2, (2_000, 2_010), 102, both(2));
+    told.section("p", 3, (2_020, 2_030), 103, both(3));
+    // q writes 2 when the counter is 3; then p comes by 3 again.
+    let refused = Event::Ended {
+        op: 1,
+        fenced: Access::REFUSED,
+        plain: Access::Value(2),
+        valid_until: 1_930 * MS,
+    };
+    told.say("q", 2_040, refused);
+    told.section(
+        "p",
+        4,
+        (2_050, 2_060),
+        104,
+        (Access::Value(4), Access::Value(3)),
+    );
+    told.say(
+        "look",
+        2_100,
+        Event::Stored {
+            name: "a".into(),
+            fenced: 4,
+            plain: 3,
+        },
+    );
+    let summary = told.judge();
+    assert!(summary.held(), "{:#?}", summary.findings);
+    assert_eq!(summary.lost_plain, 2);
 }
 
 #[test]
