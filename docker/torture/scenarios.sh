@@ -279,8 +279,9 @@ replica-and-back() {
 
 does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their leases, three times"
 frozen-holder() {
-  # Their leases run out, others take over.
-  gap=$((lease + poll + machine)) must_see='"refusal"' section=200ms
+  # From their grants: up to 3 s of a section, renewed until they freeze; then their leases run out, and
+  # others take over.
+  gap=$((3000 + lease + poll + machine)) must_see='"refusal"' section=200ms
   begin
   for _ in 1 2 3; do
     freeze_clients 1

@@ -114,22 +114,25 @@ fn verdict(summary: &Summary) -> String {
     }
 }
 
+/// Every kind of finding, with a few of each. Where a rule was switched off, one of what had to be
+/// found is enough.
 fn told(summary: &Summary) -> Vec<String> {
+    let expected = &summary.scenario.must_find;
     let mut lines = Vec::new();
     for (kind, name) in KINDS {
-        let of_kind = summary
-            .findings
-            .iter()
-            .filter(|finding| finding.kind == kind);
+        let (wanted, most) = match expected.is_empty() {
+            true => (true, TOLD),
+            false => (expected.contains(&kind), 1),
+        };
+        let of_kind = summary.findings.iter();
+        let of_kind = of_kind.filter(|finding| wanted && finding.kind == kind);
         let texts: Vec<&str> = of_kind.map(|finding| finding.text.as_str()).collect();
-        for text in texts.iter().take(TOLD) {
+        for text in texts.iter().take(most) {
             lines.push(format!("{}: {name}: {text}", summary.scenario.name));
         }
-        if let Some(more) = texts.len().checked_sub(TOLD).filter(|more| *more > 0) {
-            lines.push(format!(
-                "{}: {name}: and {more} more like these",
-                summary.scenario.name
-            ));
+        if let Some(more) = texts.len().checked_sub(most).filter(|more| *more > 0) {
+            let scenario = &summary.scenario.name;
+            lines.push(format!("{scenario}: {name}: and {more} more like these"));
         }
     }
     lines

@@ -40,11 +40,13 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
         .collect()
 }
 
-/// The operation with that token; if none has it, the last one of that process on that name.
+/// The operation with that token; if none has it, the last one of that process on that name until
+/// then.
 fn left_by<'a>(history: &'a History, left: &Left) -> Option<&'a Op> {
     let its = history.ops.iter().filter(|op| {
         let process = history.processes.get(op.process);
-        op.name == left.name && process.is_some_and(|process| process.label == left.label)
+        let its = process.is_some_and(|process| process.label == left.label);
+        its && op.name == left.name && op.invoked <= left.at
     });
     let its: Vec<&Op> = its.collect();
     let by_token = its.iter().find(|op| {
