@@ -16,6 +16,7 @@ lock=$project-lock
 names=8
 store=redis://store:6379
 declare -A container
+histories=()
 
 # shellcheck source-path=SCRIPTDIR/..
 source docker/torture/faults.sh
@@ -156,6 +157,10 @@ on_exit() {
   # Whoever did not get the lock has made nothing, and removes nothing of others.
   [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
   if (($1)); then
+    # What there is of a run that broke off may say why.
+    if ((${#histories[@]})) && [[ -z ${judged:-} ]]; then
+      timeout 60 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" >&2 || true
+    fi
     say "torture.sh: status $1; removing all containers"
   fi
   # shellcheck disable=SC2046 # several words
@@ -214,7 +219,10 @@ stop_load() {
     read -r dc pid <<<"$one"
     status=0
     wait "$pid" || status=$?
-    if ((status != 0 && status != 137)); then
+    # 137: killed, by a scenario that says so.
+    if ((status == 137)) && [[ $killed == *" dc$dc "* ]]; then
+      killed=${killed/" dc$dc "/}
+    elif ((status != 0)); then
       cat "$history/dc$dc.log" >&2
       die "the clients of dc$dc ended with status $status"
     fi
@@ -255,7 +263,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() not_run=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() not_run='' killed=''
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"
@@ -277,12 +285,13 @@ check_names() {
 }
 
 run_all() {
-  local scenario history name status=0 histories=() missing=() started=$SECONDS
+  local scenario history name status=0 missing=() started=$SECONDS
   for name in "$@"; do
     play "$name"
   done
   say ""
   ((${#histories[@]})) || die "no scenario was run"
+  judged=yes
   docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" || status=$?
   say ""
   if ((${#missing[@]})); then

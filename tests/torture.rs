@@ -158,7 +158,7 @@ fn what_happens_is_recorded_and_holds() {
     field.fleet[0].kill9();
     let judgement = json(&load.done(), 1);
     // A dead node can hold nothing against us, but it could not be looked at: that is said.
-    assert_eq!(kinds(&judgement), ["leftover"], "{judgement:#}");
+    assert_eq!(kinds(&judgement), ["unseen"], "{judgement:#}");
     let text = judgement["findings"][0]["text"].as_str().unwrap();
     assert!(text.contains("could not be looked at"), "{text}");
     assert!(
@@ -180,7 +180,7 @@ fn what_happens_is_recorded_and_holds() {
         .unwrap();
     assert_eq!(again.status.code(), Some(1));
     let said = String::from_utf8_lossy(&again.stdout);
-    assert!(said.contains("BROKEN: left over"), "{said}");
+    assert!(said.contains("BROKEN: not looked at"), "{said}");
     let first = fs::read_dir(field.history()).unwrap().count();
     assert_eq!(first, 3, "two processes and the look");
 }
@@ -321,7 +321,9 @@ fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     kill_process(field.workers()[0], Signal::KILL).unwrap();
     complains(&load.done(), 70, "its history is not whole");
     field.no_worker_within(ms(5_000));
-    // What it recorded can be judged all the same.
+    // What it recorded can be judged all the same, once somebody has looked.
+    let look = ["torture", "look", "--history", &field.history()];
+    assert!(field.quorate(&look).status().unwrap().success());
     let judged = field
         .quorate(&["torture", "judge", "--json", &field.history()])
         .output()
@@ -352,6 +354,11 @@ fn what_would_spoil_the_run_is_said_before_it() {
     );
     complains(&torture(&["--ttl", "3s"]), 64, "max_ttl");
     complains(&torture(&["--processes", "0"]), 64, "--processes");
+    complains(
+        &torture(&["--names", "100"]),
+        64,
+        "cannot fight for 100 names",
+    );
     complains(&torture(&["--section", "fast"]), 64, "is no duration");
     complains(&torture(&["run"]), 64, "--history DIR");
     complains(&torture(&["judge"]), 64, "<DIR>");
@@ -360,6 +367,11 @@ fn what_would_spoil_the_run_is_said_before_it() {
     let broken = field.dir.path().join("broken");
     fs::create_dir(&broken).unwrap();
     fs::write(broken.join("a.jsonl"), "{\"at\":1}\n").unwrap();
+    complains(
+        &torture(&["--history", broken.to_str().unwrap()]),
+        64,
+        "holds a history already",
+    );
     complains(
         &torture(&["judge", broken.to_str().unwrap()]),
         64,

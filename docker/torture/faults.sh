@@ -12,7 +12,12 @@ at() {
   echo "${seconds/./}0000000"
 }
 
+# The first line says whose clock that is: the judge refuses to compare it with another.
 plan() {
+  if [[ ! -e $history/plan.jsonl ]]; then
+    printf '{"at":%s,"event":"process","label":"plan","clock":"%s","ttl_ms":%s}\n' \
+      "$(at)" "$(cat /proc/sys/kernel/random/boot_id)" "$lease" >"$history/plan.jsonl"
+  fi
   printf '{"at":%s,"event":%s}\n' "$(at)" "$1" >>"$history/plan.jsonl"
 }
 
@@ -132,7 +137,21 @@ flush_nodes() {
 }
 
 save_node() {
+  redis_cli "node$1" SET torture:saved "$scenario" >/dev/null
   redis_cli "node$1" SAVE >/dev/null
+  redis_cli "node$1" DEL torture:saved >/dev/null
+}
+
+remembers() {
+  [[ $(redis_cli "node$1" GET torture:saved) == "$scenario" ]]
+}
+
+# Whether they really came back with what they had saved, and not empty.
+remember_snapshot() {
+  local n
+  for n in "$@"; do
+    until_true remembers "$n" || die "node$n did not start with its dump"
+  done
 }
 
 # From now on these start with what they remember now.
@@ -172,8 +191,17 @@ set_clock() {
   mv "$dir/clock/next" "$dir/clock/offset"
 }
 
+# Whether node5's clock is so many seconds off, give or take one.
+is_off() {
+  local theirs ours
+  theirs=$(redis_cli node5 TIME | head -n 1)
+  ours=$(date +%s)
+  ((theirs - ours >= $1 - 1 && theirs - ours <= $1 + 1))
+}
+
 step_clock() {
   set_clock "$1"
+  until_true is_off "$1" || die "libfaketime did not step the clock of node5"
   fault "the clock of node5 stepped to $1 s off"
 }
 
@@ -274,6 +302,7 @@ thaw_clients() {
 kill_clients() {
   d kill --signal KILL "${container[dc$1]}" >/dev/null
   d wait "${container[dc$1]}" >/dev/null
+  killed+=" dc$1 "
   fault "dc$1 killed"
 }
 

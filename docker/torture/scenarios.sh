@@ -9,7 +9,8 @@
 #   gap         ms: the longest time without a grant of any one name that the design promises, its
 #               sum in a comment; null where nothing is promised
 #   at_least    so many sections, or the run says nothing
-#   must_see    what the fault must have shown: "refusal", of a stale write by the store; "loss"
+#   must_see    what the fault must have shown: "refusal", of a stale write by the store; "loss"; "held",
+#               a lease at the last fault that was good for half a second more
 #   must_find   with a rule switched off: it passes only if the judge finds this
 #   lease       ms: ttl and max_ttl, if not 2000
 #   section     how long a section takes on average, if not 20ms
@@ -216,7 +217,7 @@ rolling-restart() {
 # Many hold a lease when it happens, and for longer than docker takes to start five servers: 2 s to
 # 4 s, while clients that wait for them use the processors.
 held_long() {
-  lease=8000 section=4s tasks=4 at_least=15
+  lease=8000 section=4s tasks=4 at_least=15 must_see='"held"'
 }
 
 restart_all() {
@@ -236,12 +237,14 @@ restart-all() {
 
 does[old-snapshot]="three masters go back to what they knew 2 s ago"
 old-snapshot() {
-  gap=$(majority_lost 2000)
+  held_long
+  gap=$(majority_lost 3000)
   begin
   snapshot 1 2 4
   rest 2
   kill_nodes 1 2 4
   start_nodes 1 2 4
+  remember_snapshot 1 2 4
   recover
   finish
 }
@@ -257,6 +260,7 @@ flush-one() {
 
 does[flush-majority]="FLUSHALL on three masters"
 flush-majority() {
+  held_long
   gap=$(majority_lost 0)
   begin
   flush_nodes 1 2 5
@@ -279,9 +283,8 @@ replica-and-back() {
 
 does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their leases, three times"
 frozen-holder() {
-  # From their grants: up to 3 s of a section, renewed until they freeze; then their leases run out, and
-  # others take over.
-  gap=$((3000 + lease + poll + machine)) must_see='"refusal"' section=200ms
+  # From the end of a frozen holder's lease: others take over.
+  gap=$((timeout + poll + machine)) must_see='"refusal"' section=200ms
   begin
   for _ in 1 2 3; do
     freeze_clients 1
@@ -295,8 +298,8 @@ frozen-holder() {
 
 does[client-killed]="kill -9 a datacenter's clients in their sections, start new ones"
 client-killed() {
-  # From their grants: up to 3 s of a section, renewed until the end, and then their leases run out.
-  gap=$((3000 + lease + poll + machine)) section=100ms
+  # From their death: their leases run out.
+  gap=$((lease + poll + machine)) section=100ms
   begin
   kill_clients 1
   rest 3

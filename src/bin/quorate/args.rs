@@ -154,16 +154,17 @@ Examples:
   quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
   quorate torture judge /var/tmp/history                   once more, from what was recorded
 
-On several machines: `torture run --history DIR` on each, `torture look` once at the end, all files
-into one folder, `torture judge` there. The clocks of several machines cannot be compared: histories
-of one machine (or of containers on it) only.
+From several containers of one machine: `torture run --history DIR` in each, `torture look` once at
+the end, `torture judge` on the folder. Histories of several machines are refused: their clocks cannot
+be compared.
 
-Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority at the start.
+Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store;
+70 a process of the load ended early.
 --json: {scenario, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
 
 The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
-process, invoked, granted, failed, begun, ended, lost, released; looked, left, stored; and, from
-whoever brings the faults, scenario, fault, healed, stopping. The crate's docs::testing says more.";
+process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping; looked, left, stored; and, from
+whoever brings the faults, scenario, fault, healed. The crate's docs::testing says more.";
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -308,7 +309,7 @@ pub(crate) struct Bootstrap {
     pub(crate) force: bool,
 }
 
-/// `torture` alone does all of it; its steps are for histories of several machines.
+/// `torture` alone does all of it; its steps are for histories that several make, such as containers.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Torture {

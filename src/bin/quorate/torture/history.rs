@@ -52,12 +52,21 @@ pub(super) enum Event {
         fenced: Access,
         plain: Access,
     },
+    /// The lease was renewed: its validity ends so much later.
+    Renewed {
+        op: u64,
+        valid_until: u64,
+    },
     /// The lease was lost, as far as its holder was told.
     Lost {
         op: u64,
         reason: String,
     },
-    /// The section has written to the store. `valid_until`: the latest end of validity it knew of.
+    /// The section begins to write to the store.
+    Writing {
+        op: u64,
+    },
+    /// It has written. `valid_until`: the latest end of validity it knew of.
     Ended {
         op: u64,
         fenced: Access,
@@ -161,6 +170,8 @@ pub(super) enum Sight {
     Refusal,
     /// A holder was told that its lease is lost.
     Loss,
+    /// Somebody held a lease at the last fault, good for half a second more.
+    Held,
 }
 
 /// What can be found.
@@ -175,8 +186,10 @@ pub(super) enum Kind {
     LostUpdate,
     /// The store refused a holder whose lease was valid.
     Fence,
-    /// A lock left on a node, or a node that could not be looked at.
+    /// A lock left on a node.
     Leftover,
+    /// A node that could not be looked at.
+    Unseen,
     /// A name that nobody got for longer than was promised, or ever again.
     Progress,
     /// The run did not show what it was made for.
@@ -241,6 +254,12 @@ impl Recorder {
 pub(super) struct Part {
     pub(super) file: String,
     pub(super) lines: Vec<(usize, Line)>,
+}
+
+/// Whether the folder holds a history.
+pub(super) fn is_there(dir: &Path) -> bool {
+    let mut files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.any(|entry| entry.path().extension().is_some_and(|it| it == "jsonl"))
 }
 
 /// All `.jsonl` files of a folder.

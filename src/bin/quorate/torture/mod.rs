@@ -71,10 +71,29 @@ async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
             .or(load.stop_file.is_none().then_some(DURATION)),
         ..load.clone()
     };
-    if let Some(code) = record(args, load, &history).await? {
-        return Ok(code);
+    if load.worker.is_none() && history::is_there(&history) {
+        return Err(Failure::usage(format!(
+            "{} holds a history already: name another folder",
+            history.display()
+        )));
     }
-    look::run(args, &load.names, &history).await?;
+    let recorded = async {
+        let code = record(args, load, &history).await?;
+        if code.is_none() {
+            look::run(args, &load.names, &history).await?;
+        }
+        Ok(code)
+    };
+    match recorded.await {
+        Ok(None) => {}
+        Ok(Some(code)) => return Ok(code),
+        Err(failure) => {
+            if load.worker.is_none() && history::is_there(&history) {
+                output::complain(&format!("what was recorded is in {}", history.display()));
+            }
+            return Err(failure);
+        }
+    }
     let name = kept.as_deref().map_or_else(|| "torture".into(), name_of);
     let summary = read_and_judge(&name, &history)?;
     let held = summary.held();
@@ -100,6 +119,12 @@ async fn record(args: &Args, load: &Load, history: &Path) -> Result<Option<u8>, 
 
 /// What would spoil the run is said before it begins.
 async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
+    if load.processes.saturating_mul(load.tasks) < load.names.count {
+        return Err(Failure::usage(format!(
+            "{} processes with {} tasks cannot fight for {} names: a task is at one name",
+            load.processes, load.tasks, load.names.count
+        )));
+    }
     let quorum = survey::reach(args).await?;
     let mutex = quorum.mutex(name(0)).ttl(ttl(args, load));
     // Bad settings, and a fleet without a majority.

@@ -54,7 +54,6 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<bool
     let mut counts = vec![Counts::default(); children.len()];
     let mut interrupted = false;
     let mut looks = time::interval(LOOK);
-    // Ends early when all processes ended, or when one of them said no more.
     loop {
         tokio::select! {
             biased;
@@ -68,9 +67,12 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<bool
             _ = looks.tick() => {}
         }
         show(&bar, &counts, started.elapsed());
+        let early = children
+            .iter_mut()
+            .any(|child| !matches!(child.try_wait(), Ok(None)));
         let over = load.duration.is_some_and(|d| started.elapsed() >= d);
         let file = load.stop_file.as_ref().is_some_and(|file| file.exists());
-        if interrupted || over || file {
+        if interrupted || over || file || early {
             break;
         }
     }

@@ -37,15 +37,14 @@ impl Store {
         let Ok(connection) = self.connection().await else {
             return (Access::UNKNOWN, Access::UNKNOWN);
         };
-        let (mut one, mut other) = (connection.clone(), connection);
         let [fenced, plain] = self.keys(name);
-        let (fenced, plain) =
-            tokio::join!(fence::get::<Option<u64>>(&mut one, fenced, token), async {
-                cmd("GET")
-                    .arg(plain)
-                    .query_async::<Option<u64>>(&mut other)
-                    .await
-            },);
+        // First through the check: what the other says is then no older.
+        let mut connection = connection;
+        let fenced = fence::get::<Option<u64>>(&mut connection, fenced, token).await;
+        let plain = cmd("GET")
+            .arg(plain)
+            .query_async::<Option<u64>>(&mut connection)
+            .await;
         let fenced = self.heard(fenced.map(|value| value.unwrap_or(0)));
         let plain = self.heard(plain.map(|value| value.unwrap_or(0)).map_err(Error::from));
         (fenced, plain)
@@ -58,33 +57,29 @@ impl Store {
         token: FencingToken,
         read: (Access, Access),
     ) -> (Access, Access) {
-        let Ok(connection) = self.connection().await else {
+        let Ok(mut connection) = self.connection().await else {
             return (Access::UNKNOWN, Access::UNKNOWN);
         };
-        let (mut one, mut other) = (connection.clone(), connection);
-        let keys = self.keys(name);
-        let [fenced, plain] = keys;
-        let (fenced, plain) = tokio::join!(
-            async {
-                let next = read.0.value()? + 1;
-                Some(
-                    fence::set(&mut one, fenced, next, token)
-                        .await
-                        .map(|()| next),
-                )
-            },
-            async {
-                let next = read.1.value()? + 1;
-                let set = cmd("SET")
-                    .arg(plain)
-                    .arg(next)
-                    .query_async::<()>(&mut other)
-                    .await;
-                Some(set.map(|()| next).map_err(Error::from))
-            },
-        );
-        let fenced = fenced.map_or(read.0, |answer| self.heard(answer));
-        (fenced, plain.map_or(read.1, |answer| self.heard(answer)))
+        let [fenced, plain] = self.keys(name);
+        // The check comes last: whoever is refused was stale already when it wrote without one, or
+        // became so meanwhile.
+        let wrote_plain = match read.1.value() {
+            Some(value) => {
+                let mut set = cmd("SET");
+                set.arg(plain).arg(value + 1);
+                let set = set.query_async::<()>(&mut connection).await;
+                self.heard(set.map(|()| value + 1).map_err(Error::from))
+            }
+            None => read.1,
+        };
+        let wrote_fenced = match read.0.value() {
+            Some(value) => {
+                let set = fence::set(&mut connection, fenced, value + 1, token).await;
+                self.heard(set.map(|()| value + 1))
+            }
+            None => read.0,
+        };
+        (wrote_fenced, wrote_plain)
     }
 
     /// Both counters as they are, for nobody who would write.

@@ -9,12 +9,13 @@ use crate::output;
 
 /// Of one kind in one history, so many are told; the rest is counted.
 const TOLD: usize = 3;
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 8] = [
     (Kind::Exclusion, "two holders"),
     (Kind::Token, "tokens"),
     (Kind::LostUpdate, "lost updates"),
     (Kind::Fence, "fence"),
     (Kind::Leftover, "left over"),
+    (Kind::Unseen, "not looked at"),
     (Kind::Progress, "progress"),
     (Kind::Vacuous, "shows nothing"),
 ];

@@ -34,6 +34,8 @@ const LONG_EVERY: u64 = 200;
 const SLICE: Duration = Duration::from_millis(20);
 /// How often the parent is told.
 const NEWS: Duration = Duration::from_millis(200);
+/// A validity that ends so much later (ns) was renewed.
+const RENEWED: u64 = 10_000_000;
 /// After a wish that was not granted.
 const DISAPPOINTED: Duration = Duration::from_millis(100);
 /// Between two sections of a task: somebody else's turn.
@@ -262,8 +264,16 @@ async fn section(
 
     let end = time::Instant::now() + shared.section_time();
     let mut lost = false;
+    let mut known = held.valid_until;
     while time::Instant::now() < end {
         held.look();
+        if held.valid_until > known.saturating_add(RENEWED) {
+            known = held.valid_until;
+            recorder.write(Event::Renewed {
+                op,
+                valid_until: known,
+            })?;
+        }
         let slice = std::pin::pin!(time::sleep_until(end.min(time::Instant::now() + SLICE)));
         if lost {
             slice.await;
@@ -279,6 +289,7 @@ async fn section(
     }
     held.look();
 
+    recorder.write(Event::Writing { op })?;
     let mut wrote = (Access::NO_STORE, Access::NO_STORE);
     if let Some(store) = &mut store {
         wrote = store.write(name, token, read).await;

@@ -28,16 +28,19 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
             left.label
         )
     });
-    let unseen = history
-        .unseen
-        .iter()
-        .map(|(node, why)| format!("{node} could not be looked at: {why}"));
-    left.chain(unseen)
-        .map(|text| Finding {
-            kind: Kind::Leftover,
-            text,
-        })
-        .collect()
+    let left = left.map(|text| Finding {
+        kind: Kind::Leftover,
+        text,
+    });
+    let unseen = history.unseen.iter().map(|(node, why)| Finding {
+        kind: Kind::Unseen,
+        text: format!("{node} could not be looked at: {why}"),
+    });
+    let nobody = (history.looked == 0).then(|| Finding {
+        kind: Kind::Unseen,
+        text: "nobody looked for what was left: `quorate torture look` does".to_owned(),
+    });
+    left.chain(unseen).chain(nobody).collect()
 }
 
 /// The operation with that token; if none has it, the last one of that process on that name until

@@ -99,13 +99,25 @@ pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
         scenario,
         findings,
     };
-    let unseen = vacuous(&summary);
+    let unseen = vacuous(&summary, held_at_the_last_fault(&history));
     summary.findings.extend(unseen);
     Ok(summary)
 }
 
+fn held_at_the_last_fault(history: &History) -> bool {
+    let Some(fault) = history.faults.iter().map(|fault| fault.at).max() else {
+        return false;
+    };
+    history.ops.iter().any(|op| {
+        let held = history.held(op);
+        let held = held.is_some_and(|(from, _)| from < fault);
+        let goes_on = op.ended.is_none_or(|end| end.at > fault);
+        held && goes_on && op.valid_until > fault.saturating_add(500_000_000)
+    })
+}
+
 /// A run that shows nothing is no proof.
-fn vacuous(summary: &Summary) -> Vec<Finding> {
+fn vacuous(summary: &Summary, held_at_the_last_fault: bool) -> Vec<Finding> {
     let mut missing = Vec::new();
     let least = summary.scenario.at_least.max(1);
     if (summary.sections as u64) < least {
@@ -125,6 +137,12 @@ fn vacuous(summary: &Summary) -> Vec<Finding> {
             Sight::Loss if summary.losses == 0 => {
                 missing.push(
                     "no holder lost its lease, and the fault should have made one".to_owned(),
+                );
+            }
+            Sight::Held if !held_at_the_last_fault => {
+                missing.push(
+                    "nobody held a lease at the last fault that was good for half a second more"
+                        .to_owned(),
                 );
             }
             _ => {}

@@ -16,6 +16,10 @@ pub(super) struct Op {
     pub(super) invoked: u64,
     pub(super) granted: Option<Grant>,
     pub(super) read: Option<Accesses>,
+    /// The latest end of validity that is known of.
+    pub(super) valid_until: u64,
+    /// When it began to write to the store.
+    pub(super) writing: Option<u64>,
     pub(super) lost: Option<u64>,
     pub(super) ended: Option<End>,
     /// It failed, or was released.
@@ -39,7 +43,6 @@ pub(super) struct Accesses {
 pub(super) struct End {
     pub(super) at: u64,
     pub(super) wrote: Accesses,
-    pub(super) valid_until: u64,
 }
 
 /// One process of the load.
@@ -47,7 +50,9 @@ pub(super) struct Process {
     pub(super) label: String,
     file: String,
     /// When its last line was written: so long it lived at least.
-    last: u64,
+    pub(super) last: u64,
+    /// When it was told to end.
+    pub(super) stopped: Option<u64>,
 }
 
 /// Something was broken, or mended.
@@ -76,7 +81,10 @@ pub(super) struct History {
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
     pub(super) healed: Vec<Change>,
+    /// When everybody was told to end, by somebody who is no process of the load.
     pub(super) stopping: Vec<u64>,
+    /// How many nodes were looked at, or tried to.
+    pub(super) looked: usize,
     pub(super) left: Vec<Left>,
     /// Nodes that could not be looked at, and why.
     pub(super) unseen: Vec<(String, String)>,
@@ -127,6 +135,7 @@ impl History {
 
     fn take(&mut self, part: &Part) -> Result<(), String> {
         let mut process = None;
+        let mut stopping = Vec::new();
         let mut open: HashMap<u64, Op> = HashMap::new();
         for (number, Line { at, event }) in &part.lines {
             let at = *at;
@@ -143,6 +152,7 @@ impl History {
                         label,
                         file: part.file.clone(),
                         last: at,
+                        stopped: None,
                     });
                 }
                 Event::Invoked { op, name } => {
@@ -156,6 +166,8 @@ impl History {
                         invoked: at,
                         granted: None,
                         read: None,
+                        valid_until: 0,
+                        writing: None,
                         lost: None,
                         ended: None,
                         over: None,
@@ -171,8 +183,11 @@ impl History {
                     what,
                     stops: None,
                 }),
-                Event::Stopping => self.stopping.push(at),
-                Event::Looked { node, silent } => self.unseen.extend(silent.map(|why| (node, why))),
+                Event::Stopping => stopping.push(at),
+                Event::Looked { node, silent } => {
+                    self.looked += 1;
+                    self.unseen.extend(silent.map(|why| (node, why)));
+                }
                 Event::Left {
                     node,
                     name,
@@ -205,6 +220,10 @@ impl History {
         }
         let mut ops: Vec<Op> = open.into_values().collect();
         ops.sort_by_key(|op| op.line);
+        match process.and_then(|process| self.processes.get_mut::<usize>(process)) {
+            Some(process) if !ops.is_empty() => process.stopped = stopping.into_iter().min(),
+            _ => self.stopping.extend(stopping),
+        }
         self.ops.extend(ops);
         Ok(())
     }
@@ -214,12 +233,12 @@ impl History {
     /// before it could be looked at.
     pub(super) fn held(&self, op: &Op) -> Option<(u64, u64)> {
         let granted = op.granted.filter(|granted| granted.valid_ns > 0)?;
-        let valid_until = granted.at.saturating_add(granted.valid_ns);
+        // Killed: it held while it lived.
         let end = match op.ended {
-            Some(end) => end.at.min(end.valid_until.max(valid_until)),
-            // Killed: it held while it lived.
-            None => self.processes.get(op.process)?.last.min(valid_until),
+            Some(end) => end.at,
+            None => self.processes.get(op.process)?.last,
         };
+        let end = end.min(op.valid_until);
         let end = op.lost.map_or(end, |lost| end.min(lost));
         Some((granted.at, end.max(granted.at)))
     }
@@ -262,7 +281,7 @@ impl History {
             Some(end) => story.push_str(&format!(
                 ", ended at {}, valid until {}",
                 self.time(end.at),
-                self.time(end.valid_until)
+                self.time(op.valid_until)
             )),
             None if op.granted.is_some() => story.push_str(", never ended"),
             None => {}
@@ -290,21 +309,24 @@ impl Op {
                     at,
                     token,
                     valid_ns,
-                })
+                });
+                self.valid_until = at.saturating_add(valid_ns);
             }
             Event::Begun { fenced, plain, .. } => self.read = Some(Accesses { fenced, plain }),
+            Event::Renewed { valid_until, .. } => {
+                self.valid_until = self.valid_until.max(valid_until);
+            }
             Event::Lost { .. } => self.lost = Some(at),
+            Event::Writing { .. } => self.writing = Some(at),
             Event::Ended {
                 fenced,
                 plain,
                 valid_until,
                 ..
             } => {
-                self.ended = Some(End {
-                    at,
-                    wrote: Accesses { fenced, plain },
-                    valid_until,
-                });
+                let wrote = Accesses { fenced, plain };
+                self.ended = Some(End { at, wrote });
+                self.valid_until = self.valid_until.max(valid_until);
             }
             Event::Failed { .. } | Event::Released { .. } => self.over = Some(at),
             _ => {}
@@ -318,7 +340,9 @@ fn op_of(event: &Event) -> Option<u64> {
         Event::Granted { op, .. }
         | Event::Failed { op, .. }
         | Event::Begun { op, .. }
+        | Event::Renewed { op, .. }
         | Event::Lost { op, .. }
+        | Event::Writing { op }
         | Event::Ended { op, .. }
         | Event::Released { op, .. } => Some(*op),
         _ => None,

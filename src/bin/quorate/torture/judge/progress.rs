@@ -5,10 +5,15 @@ use super::{
     Finding,
     operations::{Change, Grant, History, Op},
 };
-use crate::torture::history::Kind;
+use crate::torture::history::{Kind, Scenario};
 
 /// What was on its way when the fault came.
 const IN_FLIGHT: u64 = 1_000_000_000;
+
+/// Between two wishes of one task; see the load.
+const REST: u64 = 500_000_000;
+/// Where nobody says what is promised: at the end of the load every name was granted lately.
+const LATELY: u64 = 15_000_000_000;
 
 pub(super) struct Progress {
     pub(super) findings: Vec<Finding>,
@@ -31,7 +36,9 @@ pub(super) fn check(history: &History) -> Progress {
         .chain(&history.healed)
         .max_by_key(|change| change.at);
     for (name, grants) in history.grants_by_name() {
-        for gap in gaps(history, name, &grants) {
+        let gaps = gaps(history, name, &grants);
+        findings.extend(never(history, name, &grants, &gaps));
+        for gap in gaps {
             if longest
                 .as_ref()
                 .is_none_or(|most| gap.until - gap.from > most.until - most.from)
@@ -77,51 +84,82 @@ pub(super) fn check(history: &History) -> Progress {
     }
 }
 
-/// The times between one holder's end and the next one's grant; of a holder without an end, or that
-/// ended when others had long taken over, from its grant on. Only while somebody wishes.
+/// A name that nobody ever got; or nobody any more, where no scenario says what may happen.
+fn never(
+    history: &History,
+    name: &str,
+    grants: &[(&Op, Grant)],
+    gaps: &[Gap<'_>],
+) -> Option<Finding> {
+    let last = grants.last().map_or(0, |(_, grant)| grant.at);
+    let after = gaps.iter().filter(|gap| gap.from >= last);
+    let waited: u64 = after.map(|gap| gap.until - gap.from).sum();
+    let finding = |text| Finding {
+        kind: Kind::Progress,
+        text,
+    };
+    match grants.last() {
+        None => Some(finding(format!("nobody was ever granted {name:?}"))),
+        Some((op, _)) if history.scenario == Scenario::default() && waited > LATELY => {
+            Some(finding(format!(
+                "nobody was granted {name:?} for the last {} s; the last was {}",
+                waited / 1_000_000_000,
+                history.tell(op)
+            )))
+        }
+        Some(_) => None,
+    }
+}
+
+/// The times between the end of one hold and the next grant, while somebody wished.
 fn gaps<'a>(history: &History, name: &'a str, grants: &[(&Op, Grant)]) -> Vec<Gap<'a>> {
     let demand = demand(history, name);
-    let Some((first, _)) = demand.first() else {
-        return Vec::new();
-    };
     let mut gaps = Vec::new();
-    let mut from = *first;
+    let mut from = 0;
     let nexts = grants
         .iter()
         .map(|(op, grant)| (grant.at, Some((op, grant))));
-    let mut nexts = nexts.chain([(history.end, None)]).peekable();
-    while let Some((until, next)) = nexts.next() {
+    for (until, next) in nexts.chain([(history.end, None)]) {
         let during = demand.iter().map(|(start, stop)| Gap {
             name,
             from: from.max(*start),
             until: until.min(*stop),
         });
         gaps.extend(during.filter(|gap| gap.from < gap.until));
-        let Some((op, grant)) = next else { break };
-        let following = nexts.peek().map_or(u64::MAX, |(at, _)| *at);
-        let over = op.ended.map(|end| end.at).filter(|over| *over <= following);
-        from = over.unwrap_or(grant.at);
+        if let Some((op, grant)) = next {
+            from = history.held(op).map_or(grant.at, |(_, end)| end).max(from);
+        }
     }
     gaps
 }
 
-/// When there was a load: from a wish to the next time that a process was told to end.
+/// When somebody wished for it: until the wish was granted or given up, or its process was told to end.
 fn demand(history: &History, name: &str) -> Vec<(u64, u64)> {
     let wishes = history.ops.iter().filter(|op| op.name == name);
-    let mut wishes: Vec<u64> = wishes.map(|op| op.invoked).collect();
+    let mut wishes: Vec<(u64, u64)> = wishes.filter_map(|op| wish(history, op)).collect();
     wishes.sort_unstable();
-    let mut stops = history.stopping.clone();
-    stops.push(history.end);
-    stops.sort_unstable();
-    let mut demand = Vec::new();
-    let mut start = wishes.first();
-    for stop in stops {
-        if let Some(from) = start.filter(|from| **from <= stop) {
-            demand.push((*from, stop));
-            start = wishes.get(wishes.partition_point(|wish| *wish <= stop));
+    let mut demand: Vec<(u64, u64)> = Vec::new();
+    for (from, until) in wishes {
+        match demand.last_mut() {
+            // Who was disappointed rests before it wishes again.
+            Some((_, end)) if from <= end.saturating_add(REST) => *end = until.max(*end),
+            _ => demand.push((from, until)),
         }
     }
     demand
+}
+
+fn wish(history: &History, op: &Op) -> Option<(u64, u64)> {
+    let process = history.processes.get(op.process)?;
+    // Told to end while it went to write this down.
+    if process.stopped.is_some_and(|stopped| stopped < op.invoked) {
+        return None;
+    }
+    let answered = op.granted.map(|grant| grant.at).or(op.over);
+    let stops = history.stopping.iter().chain(&process.stopped);
+    let stop = stops.filter(|stop| **stop >= op.invoked).min();
+    let until = answered.unwrap_or(process.last);
+    Some((op.invoked, stop.map_or(until, |stop| until.min(*stop))))
 }
 
 fn without_effect(history: &History, fault: &Change) -> Option<Finding> {

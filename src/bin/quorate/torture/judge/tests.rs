@@ -103,15 +103,22 @@ impl Told {
         )
     }
 
-    /// As it would be read from disk.
+    /// As it would be read from disk, after a look that found nothing.
     fn judge(&self) -> Summary {
+        let mut parts = self.parts();
+        let looked = r#"{"at":0,"event":"looked","node":"node1","silent":null}"#;
+        parts.push(parse("looked", &format!("{looked}\n")).unwrap());
+        judge("test", &parts).unwrap()
+    }
+
+    fn parts(&self) -> Vec<Part> {
         let parts = self.files.iter().map(|(label, lines)| {
             let lines = lines
                 .iter()
                 .map(|line| serde_json::to_string(line).unwrap() + "\n");
             parse(&format!("{label}.jsonl"), &lines.collect::<String>()).unwrap()
         });
-        judge("test", &parts.collect::<Vec<_>>()).unwrap()
+        parts.collect()
     }
 }
 
@@ -197,6 +204,12 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
         },
     );
     told.section("p", 3, (2_100, 2_200), 104, both(4));
+    // It had waited since 75.
+    let waited = told.files[0]
+        .1
+        .iter_mut()
+        .find(|line| line.at == 2_095 * MS);
+    waited.unwrap().at = 75 * MS;
     let refused = Event::Ended {
         op: 2,
         fenced: Access::REFUSED,
@@ -222,7 +235,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
         (summary.refused, summary.lost_plain, summary.lost_fenced),
         (1, 1, 0)
     );
-    assert_eq!(summary.longest_gap, Some(2_100 * MS - 70 * MS));
+    assert_eq!(summary.longest_gap, Some((2_100 - 1_970) * MS));
 }
 
 #[test]
@@ -263,7 +276,7 @@ fn a_killed_holder_held_while_it_lived() {
         65,
         Event::Invoked {
             op: 2,
-            name: "b".into(),
+            name: "a".into(),
         },
     );
     finds(
@@ -511,7 +524,7 @@ fn a_lock_left_on_a_node() {
     );
     finds(
         &told,
-        Kind::Leftover,
+        Kind::Unseen,
         &["node4:6379 could not be looked at: stalled"],
     );
 }
@@ -552,26 +565,132 @@ fn a_wait_longer_than_promised() {
             ..Scenario::default()
         })
     };
+    let with = |told: &mut Told, event| {
+        told.say("look", 100, event);
+        told.judge()
+    };
     let mut told = sound();
-    // From the last section to the end of the history.
+    // From the last section to the end of a wish that came to nothing.
+    let why = "held".to_owned();
+    told.say(
+        "p",
+        60,
+        Event::Invoked {
+            op: 3,
+            name: "a".into(),
+        },
+    );
+    told.say("p", 100, Event::Failed { op: 3, why });
     told.say("look", 100, scenario(39));
     finds(
         &told,
         Kind::Progress,
         &["\"a\" for 40 ms", "39 ms is promised"],
     );
-    told.say("look", 100, scenario(40));
-    assert!(told.judge().held());
-    // The load pauses: nobody waits.
-    told.say("look", 100, scenario(25));
-    told.say("look", 75, Event::Stopping);
-    assert!(told.judge().held(), "{:#?}", told.judge().findings);
-    told.section("p", 3, (5_000, 5_010), 104, both(4));
+    assert!(with(&mut told, scenario(40)).held());
+    // Whoever was told to end wishes for nothing, whatever it wrote down meanwhile.
+    told.say("p", 75, Event::Stopping);
+    told.say(
+        "p",
+        76,
+        Event::Invoked {
+            op: 4,
+            name: "a".into(),
+        },
+    );
+    let summary = with(&mut told, scenario(15));
+    assert!(summary.held(), "{:#?}", summary.findings);
+    assert!(!with(&mut told, scenario(14)).held());
+    // The load begins anew, much later.
+    told.files.push(("r", told.files[0].1[..1].to_vec()));
+    told.section("r", 1, (5_000, 5_010), 104, both(4));
     told.files[2]
         .1
         .retain(|line| !matches!(line.event, Event::Stored { .. }));
-    told.say("q", 5_015, Event::Stopping);
-    assert!(told.judge().held(), "{:#?}", told.judge().findings);
+    let summary = with(&mut told, scenario(15));
+    assert!(summary.held(), "{:#?}", summary.findings);
+    assert_eq!(summary.longest_gap, Some(15 * MS));
+}
+
+#[test]
+fn a_name_that_nobody_ever_got_or_gets_any_more() {
+    let wish = |told: &mut Told, op, name: &str, (from, until)| {
+        told.say(
+            "p",
+            from,
+            Event::Invoked {
+                op,
+                name: name.into(),
+            },
+        );
+        told.say(
+            "p",
+            until,
+            Event::Failed {
+                op,
+                why: "no_quorum".into(),
+            },
+        );
+    };
+    let mut told = sound();
+    wish(&mut told, 3, "b", (60, 70));
+    finds(&told, Kind::Progress, &["nobody was ever granted \"b\""]);
+    let mut told = sound();
+    for op in 3..23 {
+        wish(&mut told, op, "a", (op * 1_000, op * 1_000 + 990));
+    }
+    finds(
+        &told,
+        Kind::Progress,
+        &["\"a\" for the last 19 s", "p's operation 2"],
+    );
+    // A scenario says itself what may happen.
+    let named = Scenario {
+        name: "outage".into(),
+        ..Scenario::default()
+    };
+    told.say("look", 100, Event::Scenario(named));
+    assert!(told.judge().held());
+}
+
+#[test]
+fn a_history_that_nobody_looked_at() {
+    let summary = judge("test", &sound().parts()).unwrap();
+    let [finding] = summary.findings.as_slice() else {
+        panic!("{:#?}", summary.findings)
+    };
+    assert_eq!(finding.kind, Kind::Unseen);
+}
+
+#[test]
+fn a_fault_that_nobody_felt() {
+    let held = Scenario {
+        must_see: vec![Sight::Held],
+        ..Scenario::default()
+    };
+    let faulty = |at| {
+        let mut told = sound();
+        told.say("look", 0, Event::Scenario(held.clone()));
+        told.say(
+            "look",
+            at,
+            Event::Fault {
+                what: "all killed".into(),
+                stops: None,
+            },
+        );
+        told.section("q", 2, (80, 90), 103, both(4));
+        told.files[2]
+            .1
+            .retain(|line| !matches!(line.event, Event::Stored { .. }));
+        told
+    };
+    assert!(faulty(55).judge().held());
+    finds(
+        &faulty(65),
+        Kind::Vacuous,
+        &["nobody held a lease at the last fault"],
+    );
 }
 
 #[test]

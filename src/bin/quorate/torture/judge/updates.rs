@@ -78,11 +78,19 @@ fn refused(op: &Op) -> bool {
 }
 
 /// One of the two was stale; or a stale holder wrote between them and set the counter back, so that
-/// good ones came by the same values again.
+/// good ones came by the same values again. When exactly it wrote is known only within limits, and of one
+/// that was killed while it wrote there is no upper one.
 fn explained(history: &History, first: &Op, second: &Op) -> bool {
-    let ended = |op: &Op| op.ended.map_or(0, |end| end.at);
-    let between = ended(first).min(ended(second))..=ended(first).max(ended(second));
-    let stale = |op: &Op| op.name == first.name && refused(op) && between.contains(&ended(op));
+    let since = first.writing.unwrap_or(first.invoked);
+    let until = second.ended.map_or(u64::MAX, |end| end.at);
+    let stale = |op: &Op| {
+        let wrote_from = op.writing.unwrap_or(op.invoked);
+        let (maybe, wrote_until) = match op.ended {
+            Some(end) => (refused(op), end.at),
+            None => (op.writing.is_some(), u64::MAX),
+        };
+        maybe && op.name == first.name && wrote_from <= until && since <= wrote_until
+    };
     history.ops.iter().any(stale)
 }
 
@@ -103,11 +111,13 @@ fn lost(history: &History, store: &Store, first: &Op, second: &Op, why: &str) ->
     }
 }
 
-/// Two that wrote the same value to the same name.
+/// Two that wrote the same value to the same name, one after the other.
 fn pairs<'a>(history: &'a History, store: &Store) -> Vec<(&'a Op, &'a Op)> {
     let mut seen: HashMap<(&str, u64), &Op> = HashMap::new();
     let mut pairs = Vec::new();
-    for op in &history.ops {
+    let mut ops: Vec<&Op> = history.ops.iter().collect();
+    ops.sort_by_key(|op| op.ended.map(|end| end.at));
+    for op in ops {
         let Some(value) = written(op, store) else {
             continue;
         };
@@ -153,7 +163,7 @@ fn count(history: &History, store: &Store, ends: &Ends<'_>, findings: &mut Vec<F
 fn refused_while_valid(history: &History, findings: &mut Vec<Finding>) {
     for op in history.ops.iter().filter(|op| refused(op)) {
         let Some(end) = op.ended else { continue };
-        let in_time = op.lost.is_none() && end.at <= end.valid_until;
+        let in_time = op.lost.is_none() && end.at <= op.valid_until;
         if !in_time {
             continue;
         }
