@@ -144,9 +144,8 @@ is recorded. Kill, pause and cut off servers and clients meanwhile. At the end i
   - no lock left on any server
   - every name granted again after the last fault
 
-Sections go on and write when their lease is lost: that is what a careless program does, and what the
-token is for. The locks are those of an own prefix if --key-prefix says so, else of yours, with names
-that begin with `torture-`.";
+Sections go on and write when their lease is lost: that is what a careless program does, and what
+the token is for. Where others use these servers, give it a prefix of its own (--key-prefix).";
 
 const TORTURE_AFTER: &str = "\
 Examples:
@@ -154,17 +153,18 @@ Examples:
   quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
   quorate torture judge /var/tmp/history                   once more, from what was recorded
 
-From several containers of one machine: `torture run --history DIR` in each, `torture look` once at
-the end, `torture judge` on the folder. Histories of several machines are refused: their clocks cannot
-be compared.
+From several containers of one machine: `torture run --history DIR` in each, `torture look` once
+at the end, `torture judge` on the folder. Histories of several machines are refused: their clocks
+cannot be compared.
 
 Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store;
 70 a process of the load ended early.
 --json: {scenario, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
 
 The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
-process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping; looked, left, stored; and, from
-whoever brings the faults, scenario, fault, healed. The crate's docs::testing says more.";
+process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping;
+looked, left, stored; and, from whoever brings the faults, scenario, fault, healed.
+The crate's docs::testing says more.";
 
 /// What was asked for.
 #[derive(Debug, Parser)]
