@@ -17,8 +17,8 @@ use proptest::prelude::*;
 use quorate::FencingToken;
 use quorate::fence::redis::{Error, GUARD, Guard, del, get, get_set, hset, rpush, set, xadd};
 use quorate::redis::{
-    AsyncCommands, Client, FromRedisValue, RedisError, ServerErrorKind, aio::MultiplexedConnection,
-    cmd, pipe,
+    AsyncCommands, Client, ErrorKind, FromRedisValue, RedisError, ServerErrorKind,
+    aio::MultiplexedConnection, cmd, pipe,
 };
 use support::{Kind, Server, ServerOptions};
 
@@ -274,8 +274,14 @@ async fn a_full_server_does_nothing_rather_than_half() {
     let conn = &mut connect(&server).await;
     set(conn, "a", "x", token(5)).await.unwrap();
     ask::<()>(conn, &["CONFIG", "SET", "maxmemory", "1"]).await;
-    let error = failed(set(conn, "a", "y", token(6)).await);
-    assert!(error.to_string().contains("OOM"), "{error}");
+    let kept = Guard::new("a").keep_mark(Duration::from_secs(9));
+    for number in [5, 6] {
+        let error = failed(set(conn, "a", "y", token(number)).await);
+        assert!(error.to_string().contains("OOM"), "{error}");
+        let write = pipe().set("a", "y").clone();
+        let error = failed(kept.run::<()>(conn, token(number), &write).await);
+        assert!(error.to_string().contains("OOM"), "{error}");
+    }
     stale(set(conn, "a", "old", token(4)).await, "a", 4, 5);
     ask::<()>(conn, &["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(
@@ -286,23 +292,221 @@ async fn a_full_server_does_nothing_rather_than_half() {
 
 #[tokio::test]
 async fn a_mark_expires_only_if_asked_to() {
+    const KEEP: Duration = Duration::from_millis(3_000);
     let server = Server::start(Kind::Valkey);
     let conn = &mut connect(&server).await;
-    let kept = Guard::new("kept").keep_mark(Duration::from_millis(300));
+    let kept = Guard::new("kept").keep_mark(KEEP);
     kept.run::<()>(conn, token(5), pipe().set_ex("kept", 1, 1))
         .await
         .unwrap();
     set(conn, "ever", 1, token(5)).await.unwrap();
-    assert_eq!(ask::<i64>(conn, &["PTTL", "ever:fence"]).await, -1);
-    // Each command that passes keeps it for as long again; a stale one does not.
+    assert_eq!(pttl(conn, "ever:fence").await, -1);
+    // Each command that passes keeps it for as long again. The stale one comes first: it finds the mark only
+    // if the one before had kept it, for all of this takes twice as long as a mark that nobody keeps.
     for _ in 0..4 {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        kept.run::<()>(conn, token(5), &pipe()).await.unwrap();
+        tokio::time::sleep(KEEP / 2).await;
         stale(kept.run::<()>(conn, token(4), &pipe()).await, "kept", 4, 5);
+        kept.run::<()>(conn, token(5), &pipe()).await.unwrap();
+        assert!(pttl(conn, "kept:fence").await > 2_500);
     }
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    tokio::time::sleep(KEEP + Duration::from_millis(300)).await;
     // The documented loss: what is forgotten is let in.
     kept.run::<()>(conn, token(4), &pipe()).await.unwrap();
+}
+
+async fn pttl(conn: &mut MultiplexedConnection, key: &str) -> i64 {
+    ask(conn, &["PTTL", key]).await
+}
+
+#[tokio::test]
+async fn a_stale_one_keeps_no_mark() {
+    for kind in KINDS {
+        let server = Server::start(kind);
+        let conn = &mut connect(&server).await;
+        let kept = |seconds| Guard::new("a").keep_mark(Duration::from_secs(seconds));
+        kept(50).run::<()>(conn, token(5), &pipe()).await.unwrap();
+        let mut left = 50_000;
+        for longer in [kept(50), kept(5_000), Guard::new("a")] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            stale(longer.run::<()>(conn, token(4), &pipe()).await, "a", 4, 5);
+            let now = pttl(conn, "a:fence").await;
+            assert!(0 < now && now < left, "{now} after {left}");
+            left = now;
+        }
+    }
+}
+
+/// Of callers that want different times the longest counts, whoever comes first, and whether the later
+/// one is the same holder or a newer one.
+#[tokio::test]
+async fn nobody_shortens_a_mark_that_another_keeps() {
+    const SHORT: Duration = Duration::from_secs(100);
+    const LONG: Duration = Duration::from_secs(1_000);
+    for kind in KINDS {
+        let server = Server::start(kind);
+        let conn = &mut connect(&server).await;
+        for later in [5, 6] {
+            // None: for ever.
+            for (first, second, least) in [
+                (None, Some(SHORT), None),
+                (Some(SHORT), None, None),
+                (None, None, None),
+                (Some(SHORT), Some(LONG), Some(LONG)),
+                (Some(LONG), Some(SHORT), Some(LONG)),
+                (Some(LONG), Some(LONG), Some(LONG)),
+            ] {
+                ask::<()>(conn, &["FLUSHALL"]).await;
+                for (keep, number) in [(first, 5), (second, later)] {
+                    let guard = Guard::new("a");
+                    let guard = keep.into_iter().fold(guard, Guard::keep_mark);
+                    guard.run::<()>(conn, token(number), &pipe()).await.unwrap();
+                }
+                let left = pttl(conn, "a:fence").await;
+                match least {
+                    None => assert_eq!(left, -1, "{first:?} {second:?}"),
+                    Some(least) => {
+                        let least = i64::try_from(least.as_millis()).unwrap();
+                        let about = least - 20_000..=least;
+                        assert!(about.contains(&left), "{first:?} {second:?}: {left}");
+                    }
+                }
+                assert_eq!(ask::<u64>(conn, &["GET", "a:fence"]).await, later);
+            }
+        }
+    }
+}
+
+/// What Lua would take for a number, and what is none.
+const NO_TOKENS: [&str; 17] = [
+    "nan",
+    "-nan",
+    "inf",
+    "-inf",
+    "-1",
+    "-0",
+    "1.5",
+    "1e300",
+    "5e3",
+    "0x10",
+    " 7",
+    "7 ",
+    "7\n",
+    "",
+    "abc",
+    "9007199254740992",
+    "99999999999999999999999999",
+];
+
+#[tokio::test]
+async fn what_is_no_token_changes_nothing() {
+    for kind in KINDS {
+        let server = Server::start(kind);
+        let conn = &mut connect(&server).await;
+        for mark in [None, Some("7")] {
+            ask::<()>(conn, &["FLUSHALL"]).await;
+            if let Some(mark) = mark {
+                ask::<()>(conn, &["SET", "a:fence", mark]).await;
+            }
+            for none in NO_TOKENS {
+                for (number, keep) in [(none, "0"), (none, "100"), ("9", none)] {
+                    let error = cmd("EVAL")
+                        .arg(&[GUARD, "2", "a:fence", "a", number, keep])
+                        .arg(&["3", "SET", "a", "x"])
+                        .query_async::<()>(conn)
+                        .await
+                        .unwrap_err();
+                    let error = error.to_string();
+                    let why = ["is no fencing token", "is no time in ms"];
+                    assert!(why.iter().any(|why| error.contains(why)), "{none}: {error}");
+                }
+            }
+            let left: (Option<String>, Option<String>) = ask(conn, &["MGET", "a:fence", "a"]).await;
+            assert_eq!(left, (mark.map(str::to_owned), None));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mark_that_no_token_is_lets_nobody_in() {
+    for kind in KINDS {
+        let server = Server::start(kind);
+        let conn = &mut connect(&server).await;
+        for none in NO_TOKENS {
+            ask::<()>(conn, &["SET", "a:fence", none]).await;
+            for keep in [None, Some(Duration::from_secs(9))] {
+                let guard = keep.into_iter().fold(Guard::new("a"), Guard::keep_mark);
+                for number in [
+                    0,
+                    7,
+                    FencingToken::try_from((1 << 53) - 1).unwrap().as_u64(),
+                ] {
+                    let write = pipe().set("a", "x").clone();
+                    let error = failed(guard.run::<()>(conn, token(number), &write).await);
+                    assert!(
+                        error.to_string().contains("holds no fencing token"),
+                        "{error}"
+                    );
+                }
+            }
+            let left: (String, Option<String>) = ask(conn, &["MGET", "a:fence", "a"]).await;
+            assert_eq!(left, (none.to_owned(), None));
+            assert_eq!(pttl(conn, "a:fence").await, -1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_of_too_many_words_is_not_sent() {
+    for kind in KINDS {
+        let server = Server::start(kind);
+        let conn = &mut connect(&server).await;
+        let push = |values: usize| {
+            let mut push = pipe();
+            push.rpush("l", vec!["x"; values]);
+            push
+        };
+        let guard = Guard::new("l");
+        // RPUSH, the list, and its values.
+        let length: (usize,) = guard.run(conn, token(5), &push(6_998)).await.unwrap();
+        assert_eq!(length, (6_998,));
+        let mut both = pipe();
+        both.set("other", 1);
+        both.rpush("l", vec!["x"; 6_999]);
+        let error = failed(guard.run::<()>(conn, token(6), &both).await);
+        assert_eq!(error.kind(), ErrorKind::Client);
+        assert!(error.to_string().contains("7001 are too many"), "{error}");
+        assert_eq!(
+            ask::<(u64, Option<u64>)>(conn, &["MGET", "l:fence", "other"]).await,
+            (5, None)
+        );
+    }
+}
+
+#[tokio::test]
+async fn further_keys_are_declared_to_the_server() {
+    let server = Server::start(Kind::Valkey);
+    let conn = &mut connect(&server).await;
+    let guard = Guard::new("a").key("b").key("c");
+    let write = pipe().mset(&[("a", 1), ("b", 2), ("c", 3)]).clone();
+    guard.run::<()>(conn, token(5), &write).await.unwrap();
+    assert_eq!(
+        ask::<Vec<u64>>(conn, &["MGET", "a", "b", "c", "a:fence"]).await,
+        [1, 2, 3, 5]
+    );
+    // A user that may not touch a declared key may not run the script at all.
+    let rule = [
+        "ACL", "SETUSER", "one", "on", ">pw", "~a", "~a:fence", "~b", "+@all",
+    ];
+    ask::<()>(conn, &rule).await;
+    let client = Client::open(server.url_with("one", "pw")).unwrap();
+    let one = &mut client.get_multiplexed_async_connection().await.unwrap();
+    failed(guard.run::<()>(one, token(6), &pipe()).await);
+    Guard::new("a")
+        .key("b")
+        .run::<()>(one, token(7), &pipe())
+        .await
+        .unwrap();
+    assert_eq!(ask::<u64>(conn, &["GET", "a:fence"]).await, 7);
 }
 
 #[tokio::test]
@@ -319,6 +523,13 @@ async fn the_script_is_there_for_other_clients() {
         (1, "OK".into(), "x".into())
     );
     assert_eq!(ask::<(u64, u64)>(conn, &eval("6")).await, (0, 7));
+    // Other digits of the same number are the same token.
+    let last = "9007199254740991";
+    for number in ["0007", last] {
+        let done: (u64, String, String) = ask(conn, &eval(number)).await;
+        assert_eq!(done.0, 1, "{number}");
+    }
+    assert_eq!(ask::<String>(conn, &["GET", "a:fence"]).await, last);
 }
 
 /// 64 connections with random tokens at once: what is accepted never goes back.
@@ -469,7 +680,15 @@ async fn a_server_that_is_gone_is_an_error_not_a_refusal() {
         error.is_io_error() || error.is_connection_dropped(),
         "{error:?}"
     );
-    assert!(std::error::Error::source(&Error::from(error)).is_some());
+    let text = error.to_string();
+    let error = Error::from(error);
+    assert!(error.stale().is_none());
+    // Who prints an error and its sources reads nothing twice.
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        assert!(!text.contains(&inner.to_string()), "{text}: {inner}");
+        source = inner.source();
+    }
     server.start_again();
 }
 
@@ -491,6 +710,7 @@ async fn what_a_user_may_not_do_the_guard_may_not_do_either() {
             "+evalsha",
             "+script|load",
             "+get",
+            "+pttl",
             "+set",
         ],
     )
@@ -499,12 +719,9 @@ async fn what_a_user_may_not_do_the_guard_may_not_do_either() {
     let conn = &mut client.get_multiplexed_async_connection().await.unwrap();
     set(conn, "a", 1, token(5)).await.unwrap();
     let error = failed(del(conn, "a", token(5)).await);
-    assert!(
-        error.kind() == ServerErrorKind::ResponseError.into()
-            || error.to_string().contains("ACL")
-            || error.to_string().contains("permission"),
-        "{error}"
-    );
-    assert!(set(conn, "b", 1, token(5)).await.is_err());
+    let why = "The user executing the script can't run this command";
+    assert!(error.to_string().contains(why), "{error}");
+    let error = failed(set(conn, "b", 1, token(5)).await);
+    assert_eq!(error.kind(), ServerErrorKind::NoPerm.into(), "{error}");
     assert_eq!(ask::<u64>(admin, &["EXISTS", "a", "b", "b:fence"]).await, 1);
 }

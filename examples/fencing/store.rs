@@ -47,6 +47,20 @@ impl Store {
         Ok(Self { kind, checks })
     }
 
+    /// What a migration would do, once.
+    pub fn create_tables(&self) -> Result<(), Box<dyn Error>> {
+        #[cfg(feature = "postgres")]
+        if let Kind::Postgres(url) = &self.kind {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let client = postgres::connect(url).await?;
+                client.batch_execute(fence::postgres::SCHEMA).await?;
+                client.batch_execute(postgres::SCHEMA).await
+            })?;
+        }
+        Ok(())
+    }
+
     pub fn checks(&self) -> bool {
         self.checks
     }
@@ -132,16 +146,7 @@ impl Store {
             ..self.clone()
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            #[cfg(feature = "postgres")]
-            if let Kind::Postgres(url) = &self.kind {
-                postgres::connect(url)
-                    .await?
-                    .batch_execute(postgres::SCHEMA)
-                    .await?;
-            }
-            unchecked.write(amount, FencingToken::try_from(0)?).await
-        })
+        runtime.block_on(unchecked.write(amount, FencingToken::try_from(0)?))
     }
 
     /// The balance, for nobody who would write.
@@ -157,7 +162,6 @@ impl Store {
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    use quorate::fence;
     use tokio_postgres::{Client, Error, NoTls};
 
     pub const READ: &str = "SELECT amount FROM balance WHERE account = $1";
@@ -169,7 +173,6 @@ mod postgres {
     pub async fn connect(url: &str) -> Result<Client, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
-        client.batch_execute(fence::postgres::SCHEMA).await?;
         Ok(client)
     }
 }

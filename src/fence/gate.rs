@@ -14,8 +14,9 @@ use crate::FencingToken;
 const ROOM: usize = 1 << 16;
 /// Threads that ask about different resources seldom meet.
 const SHARDS: usize = 16;
-/// A smaller gate is one piece: its room would be too little for any of several.
-const SMALL: usize = 1024;
+/// So many resources to a shard at least. What a shard needs beyond its share grows with the root of
+/// it: of fewer that would be more than a quarter.
+const PER_SHARD: usize = 600;
 
 /// Remembers the newest token of every resource, and refuses an older one.
 ///
@@ -24,7 +25,8 @@ const SMALL: usize = 1024;
 ///
 /// It promises that once a token was admitted for a resource, no smaller one ever is.
 ///
-/// Its memory is bounded: it knows at most [`room`](Self::with_room) resources (65,536 by default).
+/// Its memory is bounded: it knows about [`room`](Self::with_room) resources (65,536 by default), and
+/// never more than a quarter more.
 /// When it is full it forgets those with the oldest tokens, and from then on refuses any token that
 /// is older than theirs for a resource that it does not know. Such a refusal may be one too many,
 /// never one too few. Tokens of all names follow the clock in µs, so it takes a holder that
@@ -58,6 +60,8 @@ pub struct Gate {
     shards: Box<[Shard]>,
     hasher: RandomState,
     room: usize,
+    /// How many resources one shard has room for.
+    share: usize,
 }
 
 /// On a cache line of its own: its neighbours are other threads' locks.
@@ -83,14 +87,16 @@ impl Gate {
         Self::with_room(ROOM)
     }
 
-    /// A gate that knows at most so many resources at once; at least one.
+    /// A gate with room for so many resources at once; at least one. So many it keeps without
+    /// forgetting any; a gate for 1,200 and more may keep up to a quarter more.
     pub fn with_room(resources: usize) -> Self {
         let room = resources.max(1);
-        let shards = if room < SMALL { 1 } else { SHARDS };
+        let shards = (room / PER_SHARD).clamp(1, SHARDS);
         Self {
             shards: (0..shards).map(|_| Shard::default()).collect(),
             hasher: RandomState::new(),
             room,
+            share: share(room, shards),
         }
     }
 
@@ -104,7 +110,8 @@ impl Gate {
         // The table uses the hash's lowest and highest bits; these are from its middle.
         let index = (hash >> 32) as usize % self.shards.len().max(1);
         let Some(Shard(marks)) = self.shards.get(index) else {
-            return Ok(());
+            // There is always one. Who knows nothing lets nobody in.
+            return Err(StaleToken::new(resource, token, token, true));
         };
         // A panic elsewhere cannot leave a half-made entry behind: it is one insertion.
         let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +128,7 @@ impl Gate {
         if let Some(floor) = marks.floor.filter(|floor| token < *floor) {
             return Err(StaleToken::new(resource, token, floor, true));
         }
-        let share = self.room / self.shards.len().max(1);
-        if marks.newest.len() >= share {
+        if marks.newest.len() >= self.share {
             marks.forget_the_oldest();
         }
         let mark = Mark {
@@ -132,6 +138,16 @@ impl Gate {
         let hasher = |mark: &Mark| self.hasher.hash_one(&*mark.resource);
         marks.newest.insert_unique(hash, mark, hasher);
         Ok(())
+    }
+}
+
+/// How many resources come to a shard at most when there are `room` of them. Hashing spreads them
+/// unevenly: six standard deviations more than the mean is less than once in ten million gates.
+fn share(room: usize, shards: usize) -> usize {
+    let mean = room.div_ceil(shards);
+    match shards {
+        1 => room,
+        _ => mean.saturating_add(mean.saturating_mul(36).isqrt() + 1),
     }
 }
 
@@ -294,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_full_gate_forgets_the_oldest_and_lets_nothing_older_in() {
-        for room in [1, 8, 1000, 4096] {
+        for room in [1, 8, 1000, 1200, 4096, 10_000] {
             let gate = Gate::with_room(room);
             for number in 0..5 * room as u64 {
                 gate.admit(&format!("r{number}"), token(1000 + number))
@@ -305,7 +321,7 @@ mod tests {
                 .iter()
                 .map(|shard| shard.0.lock().unwrap().newest.len())
                 .sum();
-            assert!(known <= room, "{known} of {room}");
+            assert!(known <= room + room / 4, "{known} of {room}");
             let newest = 5 * room as u64 - 1;
             let of_the_newest = format!("r{newest}");
             assert!(gate.admit(&of_the_newest, token(999 + newest)).is_err());
@@ -317,6 +333,33 @@ mod tests {
                 "{stale}"
             );
             assert_eq!(gate.admit("new", token(10_000_000)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_there_is_room_for_is_not_forgotten() {
+        for room in [1, 1024, 1200, 9600] {
+            for _ in 0..50 {
+                let gate = Gate::with_room(room);
+                for number in 0..room as u64 {
+                    // From the newest on: the floor of one that was forgotten would refuse the next.
+                    let token = token(1_000_000 - number);
+                    assert_eq!(gate.admit(&number.to_string(), token), Ok(()), "{room}");
+                }
+                for shard in &gate.shards {
+                    assert_eq!(shard.0.lock().unwrap().floor, None, "{room}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_room_is_never_exceeded_by_more_than_a_quarter() {
+        let rooms = (1..100_000).chain((17..40).map(|bits| 1 << bits));
+        for room in rooms {
+            let gate_shards = (room / PER_SHARD).clamp(1, SHARDS);
+            let most = share(room, gate_shards) * gate_shards;
+            assert!((room..=room + room / 4).contains(&most), "{most} of {room}");
         }
     }
 
@@ -338,6 +381,32 @@ mod tests {
                         model.insert(resource, number);
                     }
                     Err(stale) => prop_assert!(number < newest || stale.forgotten && room < 12),
+                }
+            }
+        });
+    }
+
+    /// The same for a gate of several shards, with more resources than it has room for and with fewer.
+    #[test]
+    fn a_large_one_never_admits_what_a_boundless_one_refuses() {
+        use proptest::prelude::*;
+        let tokens = prop_oneof![0..2_000_u64, 0..=FencingToken::MAX];
+        let asked = proptest::collection::vec((0..4_000_u16, tokens), 0..10_000);
+        let config = ProptestConfig {
+            max_shrink_iters: 2_000,
+            ..ProptestConfig::with_cases(24)
+        };
+        proptest!(config, |(asked in asked, room in prop_oneof![1_024..3_000_usize, 4_000..10_000_usize])| {
+            let gate = Gate::with_room(room);
+            let mut model = std::collections::HashMap::<u16, u64>::new();
+            for (resource, number) in asked {
+                let newest = model.get(&resource).copied().unwrap_or(0);
+                match gate.admit(&resource.to_string(), token(number)) {
+                    Ok(()) => {
+                        prop_assert!(number >= newest);
+                        model.insert(resource, number);
+                    }
+                    Err(stale) => prop_assert!(number < newest || stale.forgotten && room < 4_000),
                 }
             }
         });

@@ -15,6 +15,20 @@
 //! takes it along when it is rolled back. A transaction that is admitted to several resources asks in a fixed
 //! order: two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
 //!
+//! So whoever is paused **inside** its admitted transaction blocks every later holder of the resource, for as
+//! long as its connection stands. Keep such transactions short, and set an end to them, on the server or
+//! in each session: `idle_in_transaction_session_timeout` (a few seconds) ends the session of one that is
+//! paused, undoes what it wrote, and lets the next one in; the paused one's commit then fails. With
+//! `lock_timeout` whoever waits gets an error (55P03) instead of waiting on.
+//!
+//! It orders holders, not what one holder sends, for that has one token. After an error of the
+//! connection a transaction may have been committed, or be about to be: repeated on another connection it can
+//! be overtaken by the first one, whose older values then stand. Let the statements bear a repetition
+//! (look first whether it was done), or release the lock and take it again: the new token refuses what is late.
+//!
+//! A row of this table that is deleted is a token forgotten: older ones pass again. Let it stand when what
+//! it protects is deleted.
+//!
 //! A name is the key of an index, which refuses one of more than some 2,700 bytes (54000), and no text
 //! of Postgres holds a NUL (22021). Everybody has to find the same table by the `search_path`.
 //!
@@ -29,9 +43,13 @@
 //! UPDATE invoice SET status = $2, fence = $3 WHERE id = $1 AND fence <= $3;  -- no row: stale, or no such row
 //! ```
 //!
+//! With the row its token goes: see [deleting](crate::docs::fencing#deleting).
+//!
 //! [Transaction Isolation, 13.2.1]: https://www.postgresql.org/docs/current/transaction-iso.html#XACT-READ-COMMITTED
 
-/// The table: `quorate_fence`, found by the `search_path`. It may be created again and again.
+/// The table: `quorate_fence`, found by the `search_path`. It may be created again and again, but not by two
+/// at once where there is none yet: one of them fails (23505). So let a migration do it, once, and not
+/// each program at its start.
 ///
 /// The fill factor leaves room in each page, so that raising a token in place touches no index.
 pub const SCHEMA: &str = "\
@@ -73,6 +91,16 @@ RETURNING token";
         Postgres(tokio_postgres::Error),
     }
 
+    impl Error {
+        /// What is known about the newer holder, if that is why.
+        pub fn stale(&self) -> Option<&StaleToken> {
+            match self {
+                Self::Stale(stale) => Some(stale),
+                Self::Postgres(_) => None,
+            }
+        }
+    }
+
     impl fmt::Display for Error {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
@@ -89,8 +117,9 @@ RETURNING token";
     impl std::error::Error for Error {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             match self {
-                Self::Stale(stale) => Some(stale),
-                Self::Postgres(error) => Some(error),
+                // `Display` has told the error itself, and its source.
+                Self::Stale(stale) => stale.source(),
+                Self::Postgres(error) => error.source()?.source(),
             }
         }
     }
@@ -108,7 +137,8 @@ RETURNING token";
     }
 
     /// Lets `token` through to `resource` for this transaction, unless a newer one was there before.
-    /// An equal one passes. The table is [`SCHEMA`](super::SCHEMA)'s.
+    /// An equal one passes. The table is [`SCHEMA`](super::SCHEMA)'s; the transaction one of
+    /// tokio-postgres 0.7.
     ///
     /// One statement and one round trip, refused or not; none of its own if the next statement is sent
     /// along:
@@ -155,5 +185,15 @@ RETURNING token";
         let newest = newest.unsigned_abs().min(FencingToken::MAX);
         let newest = FencingToken::from_counter(newest);
         Err(StaleToken::new(resource, token, newest, false).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_docs_say_the_same_sql() {
+        let docs = include_str!("../docs/fencing.md");
+        assert!(docs.contains(super::SCHEMA));
+        assert!(docs.contains(super::ADMIT_SQL));
     }
 }

@@ -34,6 +34,11 @@
 //! back**, counted from the last command that passed; a day is little, a week is what the masters
 //! keep their own counters for.
 //!
+//! **Everybody who writes to one resource should ask for the same time.** Where they differ, the longest
+//! counts: a command never shortens what is left, and from the first one on that keeps the mark for
+//! ever it stays for ever. Yet a mark that somebody lets expire can do so before the one who keeps it for
+//! ever has come.
+//!
 //! The mark is as durable as the server makes it. A server that restarts with `appendonly yes` and
 //! `appendfsync always` remembers what it answered; one with a snapshot, with `everysec`, or a
 //! failover to a replica loses the latest marks together with the latest data, and FLUSHALL loses all
@@ -42,17 +47,37 @@
 //!
 //! In a cluster the mark has to live in the key's slot: give the key a hash tag (`{invoice:42}`).
 //!
+//! A mark that is no token (not digits, or 2^53 and more) lets nobody in until somebody has mended it. A user
+//! of the server's ACL needs `+get +pttl +set` on the mark, `+eval +evalsha +script|load`, and what the
+//! commands need.
+//!
+//! # Limits
+//!
+//! - `<key>:fence` is reserved for the mark: a key of your own by that name is taken for one.
+//! - A [`Guard`] takes what a script may do: no transactions, no subscriptions, and commands that block answer
+//!   at once, as if their time were over.
+//! - A command has at most 7,000 words, its name among them; more are refused before anything is sent.
+//! - Integers in replies are Lua's: exact up to 2^53. What is stored is exact beyond; read it as a string.
+//!
+//! # One holder's own writes
+//!
+//! The fence orders holders. It does not order what one holder sends, for that has one token. After an
+//! error of the connection a command may still be on its way: sent again on another connection it can be
+//! overtaken by the first one, which then sets an older value. Send it again on the same connection, or
+//! release the lock and take it again: the new token refuses what is late.
+//!
 //! # Errors and cancellation
 //!
 //! [`Error::Stale`]: nothing was done. [`Error::Redis`]: the server said no, or nothing was heard; in the
-//! latter case it may have been done or not. Doing it again with the same token is right for `set`, `hset` and
-//! `del`, and may append twice with `rpush` and `xadd`. The same holds for a future that is dropped.
+//! latter case it may have been done or not. Doing it again with the same token, on the same connection, is
+//! right for `set`, `hset` and `del`, and may append twice with `rpush` and `xadd`. The same holds for a
+//! future that is dropped.
 
 use std::{fmt, sync::LazyLock, time::Duration};
 
 use redis::{
-    Cmd, FromRedisValue, Pipeline, RedisError, Script, ToRedisArgs, ToSingleRedisArg, Value,
-    aio::ConnectionLike, from_redis_value,
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, Script, ToRedisArgs, ToSingleRedisArg,
+    Value, aio::ConnectionLike, from_redis_value,
 };
 
 use super::StaleToken;
@@ -62,13 +87,16 @@ use crate::FencingToken;
 ///
 /// - KEYS: the mark (`<key>:fence`), then the keys that the commands touch.
 /// - ARGV: the token; for how many ms the mark is kept (0: for ever); then, for each command, how many
-///   words it has, and its words.
+///   words it has (some 7,000 at most), and its words. Token and time are digits, for a number below 2^53.
 /// - Returns: `{1, a reply for each command}`, or `{0, the newest token}` where the token is stale.
 ///
 /// A command that fails ends the rest; what was done before it stays, and the mark is raised.
 pub const GUARD: &str = include_str!("redis/guard.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GUARD));
+
+/// Lua unpacks at most 8,000 values or so.
+const WORDS: usize = 7_000;
 
 /// Why it was not done, or is not known to have been.
 #[non_exhaustive]
@@ -78,6 +106,16 @@ pub enum Error {
     Stale(StaleToken),
     /// The server's, or the connection's. It may have been done.
     Redis(RedisError),
+}
+
+impl Error {
+    /// What is known about the newer holder, if that is why.
+    pub fn stale(&self) -> Option<&StaleToken> {
+        match self {
+            Self::Stale(stale) => Some(stale),
+            Self::Redis(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -92,8 +130,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Stale(stale) => Some(stale),
-            Self::Redis(error) => Some(error),
+            // `Display` has told the error itself, and RedisError's tells its source.
+            Self::Stale(stale) => stale.source(),
+            Self::Redis(error) => error.source()?.source(),
         }
     }
 }
@@ -242,6 +281,7 @@ async fn one<T: FromRedisValue>(
 #[derive(Clone, Debug)]
 pub struct Guard {
     resource: Vec<u8>,
+    keys: Vec<Vec<u8>>,
     /// In ms; 0 for ever.
     keep_mark: u64,
 }
@@ -252,12 +292,21 @@ impl Guard {
     pub fn new(key: impl ToSingleRedisArg) -> Self {
         Self {
             resource: bytes(&key),
+            keys: Vec::new(),
             keep_mark: 0,
         }
     }
 
+    /// Declares one more key that the commands touch, as the server wants it of a script: a cluster
+    /// finds out whether it is in the same slot, a proxy where to send it. One server alone does not ask.
+    pub fn key(mut self, key: impl ToSingleRedisArg) -> Self {
+        self.keys.push(bytes(&key));
+        self
+    }
+
     /// Lets the mark expire so long after the last command that passed; at least a ms. Default: it
-    /// never does. See [the module](self) for how long is right: too short lets old tokens in.
+    /// never does. A mark that is there for longer, or for ever, stays for that. See [the module](self)
+    /// for how long is right: too short lets old tokens in.
     pub fn keep_mark(mut self, d: Duration) -> Self {
         self.keep_mark = u64::try_from(d.as_millis())
             .unwrap_or(u64::MAX)
@@ -267,7 +316,8 @@ impl Guard {
 
     /// Does the commands, in one atomic step, and returns all their replies in order; `ignore` and
     /// `atomic` of the pipeline mean nothing here. A command that fails ends the rest, and what was
-    /// done before it stays.
+    /// done before it stays. A command of more than 7,000 words is an error of the client
+    /// ([`ErrorKind::Client`]), and nothing is sent.
     ///
     /// # Errors
     /// See [the module](self).
@@ -280,9 +330,21 @@ impl Guard {
         let mark = [&self.resource, b":fence".as_slice()].concat();
         let mut call = SCRIPT.key(mark);
         call.key(self.resource.as_slice());
+        for key in &self.keys {
+            call.key(key.as_slice());
+        }
         call.arg(token.as_u64()).arg(self.keep_mark);
         for command in commands.cmd_iter() {
             let words = command.args_iter();
+            if words.len() > WORDS {
+                let what = "a fenced command has at most 7,000 words";
+                let error = (
+                    ErrorKind::Client,
+                    what,
+                    format!("{} are too many", words.len()),
+                );
+                return Err(RedisError::from(error).into());
+            }
             call.arg(words.len());
             for word in words {
                 match word {
@@ -301,7 +363,7 @@ impl Guard {
             _ => {
                 let (newest,): (u64,) =
                     from_redis_value(Value::Array(rest)).map_err(RedisError::from)?;
-                let newest = FencingToken::try_from(newest).unwrap_or(token);
+                let newest = FencingToken::from_counter(newest.min(FencingToken::MAX));
                 let resource = String::from_utf8_lossy(&self.resource);
                 Err(StaleToken::new(resource, token, newest, false).into())
             }

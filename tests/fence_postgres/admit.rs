@@ -30,6 +30,8 @@ async fn first_equal_and_newer_pass_and_an_older_one_is_told_both_tokens() {
         error.to_string(),
         "token 7 is stale for \"a\": token 8 was there already"
     );
+    assert!(std::error::Error::source(&error).is_none());
+    assert_eq!(error.stale().unwrap().newest, token(8));
     let stale = stale(Err(error));
     assert_eq!((stale.token, stale.newest), (token(7), token(8)));
     assert_eq!((stale.resource.as_str(), stale.forgotten), ("a", false));
@@ -179,6 +181,9 @@ async fn without_the_table_the_database_says_so() {
     let error = admit_alone(&mut client, "a", 5).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("\"quorate_fence\" does not exist"), "{text}");
+    // Who prints an error and its sources reads nothing twice.
+    assert!(std::error::Error::source(&error).is_none());
+    assert!(error.stale().is_none());
     assert_eq!(database_error(Err(error)), SqlState::UNDEFINED_TABLE);
 }
 

@@ -5,7 +5,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use super::{
-    WRITE, admit_alone, connect, database_error, logged, newest, stale, start, token, until_waiting,
+    PATIENCE, WRITE, admit_alone, connect, database_error, logged, newest, stale, start, token,
+    until_waiting,
 };
 use crate::support::Postgres;
 
@@ -190,4 +191,36 @@ async fn two_resources_in_opposite_order_are_a_deadlock_that_postgres_ends() {
     assert_eq!(database_error(refused), SqlState::T_R_DEADLOCK_DETECTED);
     assert_eq!(logged(&watch).await, [0; 0]);
     drop(server);
+}
+
+/// Paused inside its transaction it blocks everybody, until the server ends its session: then it has written
+/// nothing, and is told so.
+#[tokio::test]
+async fn one_paused_in_its_transaction_blocks_the_next_until_the_server_ends_it() {
+    let (_server, [watch, mut paused, mut next]) = start_three().await;
+    paused
+        .batch_execute("SET idle_in_transaction_session_timeout = '500ms'")
+        .await
+        .unwrap();
+    next.batch_execute("SET lock_timeout = '50ms'")
+        .await
+        .unwrap();
+    let first = paused.transaction().await.unwrap();
+    admit(&first, "a", token(5)).await.unwrap();
+    first.execute(WRITE, &[&5_i64]).await.unwrap();
+
+    let blocked = admit_alone(&mut next, "a", 8).await;
+    assert_eq!(database_error(blocked), SqlState::LOCK_NOT_AVAILABLE);
+    next.batch_execute("SET lock_timeout = 0").await.unwrap();
+    let second = next.transaction().await.unwrap();
+    tokio::time::timeout(PATIENCE, admit(&second, "a", token(8)))
+        .await
+        .expect("the server lets it through")
+        .unwrap();
+    second.execute(WRITE, &[&8_i64]).await.unwrap();
+    second.commit().await.unwrap();
+
+    first.commit().await.unwrap_err();
+    assert_eq!(logged(&watch).await, [8]);
+    assert_eq!(newest(&watch, "a").await, Some(8));
 }

@@ -18,9 +18,10 @@ fn exclusion_breaks_and_no_fenced_update_is_lost() {
         }
     }
     println!(
-        "{} grants, {} of them while another held, {} fenced writes, {} stale ones refused, 0 lost",
-        total.granted, total.overlaps, total.written, total.fenced_off
+        "{} grants, {} of them while another held, {} fenced writes, {} stale ones refused, 0 lost; without the check {} lost",
+        total.granted, total.overlaps, total.written, total.fenced_off, total.lost_unfenced
     );
     assert!(total.overlaps > 50, "exclusion has to break: {total:?}");
     assert!(total.fenced_off > 50 && total.written > 1_000, "{total:?}");
+    assert!(total.lost_unfenced > 0, "nothing was at stake: {total:?}");
 }

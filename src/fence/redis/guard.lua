@@ -4,22 +4,39 @@
 -- RETURNS  {1, reply, ..}, or {0, newest token} where the token is stale
 -- The mark is written first: where that fails (a full server) nothing was done.
 -- Tokens are compared as numbers and written as they came.
-local token, keep = ARGV[1], ARGV[2]
-local mark = redis.call('GET', KEYS[1])
-if mark ~= token then
-  if mark then
-    local newest = tonumber(mark)
-    if not newest then
-      return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no fencing token')
-    end
-    if tonumber(token) < newest then
-      return { 0, mark }
-    end
-  end
-  redis.call('SET', KEYS[1], token)
+
+-- Digits and no more: tonumber takes nan, inf, fractions and hexadecimals too. Below 2^53 a double is exact.
+local function whole(text)
+  local number = text and text:find('^%d+$') and tonumber(text)
+  return number and number < 9007199254740992 and number
 end
-if keep ~= '0' then
-  redis.call('PEXPIRE', KEYS[1], keep)
+
+local token, mine, keep = ARGV[1], whole(ARGV[1]), whole(ARGV[2])
+if not mine then
+  return redis.error_reply('ERR the first argument is no fencing token')
+end
+if not keep then
+  return redis.error_reply('ERR the second argument is no time in ms')
+end
+local mark = redis.call('GET', KEYS[1])
+if mark then
+  local newest = whole(mark)
+  if not newest then
+    return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no fencing token')
+  end
+  if mine < newest then
+    return { 0, mark }
+  end
+end
+-- A mark that is to stay for ever, or for longer, stays so: whoever wanted it relies on it. It is
+-- written by SET only, which a full server refuses: it obeys everything after PEXPIRE and PERSIST.
+local left = mark and (mark == token or keep > 0) and redis.call('PTTL', KEYS[1]) or -2
+if keep == 0 or left == -1 then
+  if mark ~= token or left ~= -1 then
+    redis.call('SET', KEYS[1], token)
+  end
+elseif mark ~= token or left < keep then
+  redis.call('SET', KEYS[1], token, 'PX', math.max(left, keep))
 end
 local replies, at = { 1 }, 3
 while ARGV[at] do

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    invariants::{Held, Operation, Violation, answers, progress, refusals},
+    invariants::{Held, Operation, Violation, answers, progress, refusals, updates::Read},
     profile::{MS, Start, US},
     world::{What, World},
 };
@@ -46,8 +46,8 @@ enum Stage {
         until: u64,
         name: String,
         must: bool,
-        /// How many updates the store had, if it let this holder read.
-        read: Option<u64>,
+        /// How many updates the stores had.
+        read: Read,
     },
     Releasing {
         pending: Pending<()>,
@@ -405,7 +405,7 @@ impl World {
         until: u64,
         name: String,
         must: bool,
-        read: Option<u64>,
+        read: Read,
     ) -> Held {
         lease.beat();
         let over = !lease.is_valid();
@@ -430,13 +430,13 @@ impl World {
         }
         let mut write = self.operation(c, "write", &name);
         write.token = Some(lease.token().as_u64());
-        if let Some(read) = read {
-            let store = self.checks.updates.entry(name.clone()).or_default();
-            match store.write(&write, read)? {
-                true => self.stats.written += 1,
-                false => self.stats.fenced_off += 1,
-            }
+        let written = self.checks.updates.write(&write, lease.token(), read)?;
+        match written.fenced {
+            Some(true) => self.stats.written += 1,
+            Some(false) => self.stats.fenced_off += 1,
+            None => {}
         }
+        self.stats.lost_unfenced += u64::from(written.lost_unfenced);
         if over {
             self.stats.lost += 1;
         }
@@ -593,9 +593,8 @@ impl World {
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
                 let until = self.now + hold;
                 let name = op.name;
-                let store = self.checks.updates.entry(name.clone()).or_default();
-                let read = store.read(lease.token().as_u64());
-                self.stats.fenced_off += u64::from(read.is_none());
+                let read = self.checks.updates.read(&name, lease.token());
+                self.stats.fenced_off += u64::from(read.fenced.is_none());
                 self.clients[c].tasks[t].stage = Stage::Holding {
                     lease,
                     id,

@@ -24,8 +24,8 @@ pub(crate) struct Lease {
 pub(crate) struct Checks {
     pub(crate) leases: Vec<Lease>,
     pub(crate) gates: BTreeMap<String, Gate>,
-    /// What stands in a store that checks tokens.
-    pub(crate) updates: BTreeMap<String, Updates>,
+    /// What stands in a store that checks tokens, and in one that does not.
+    pub(crate) updates: Updates,
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,

@@ -74,6 +74,8 @@ pub struct Stats {
     pub written: u64,
     /// Reads and writes that such a store refused.
     pub fenced_off: u64,
+    /// Writes that a store which checks no tokens took over others that their holders had not read.
+    pub lost_unfenced: u64,
 }
 
 impl Stats {
@@ -103,6 +105,7 @@ impl Stats {
             overlaps,
             written,
             fenced_off,
+            lost_unfenced,
         } = other;
         self.schedules += schedules;
         self.events += events;
@@ -127,6 +130,7 @@ impl Stats {
         self.overlaps += overlaps;
         self.written += written;
         self.fenced_off += fenced_off;
+        self.lost_unfenced += lost_unfenced;
     }
 }
 

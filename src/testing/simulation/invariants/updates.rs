@@ -1,43 +1,84 @@
 //! Fenced updates: behind a store that checks tokens, at reads and at writes, no update is lost and
 //! none is written over by an older holder, whatever the clocks do and however late a write comes.
-//! Exclusion may break; this may not.
+//! Exclusion may break; this may not. The check is the real [`Gate`]. Beside it stands a store that
+//! checks nothing and gets the same reads and writes, so that it is seen what would be lost.
+
+use std::collections::BTreeMap;
 
 use super::{Operation, Violation};
+use crate::{FencingToken, fence::Gate};
 
-/// One resource in a store that checks tokens.
+/// What a holder read, to write one more later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// How many updates there were so far; none where the store refused the token.
+    pub(crate) fenced: Option<u64>,
+    unfenced: u64,
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Whether the store that checks let it; none where its holder had not been let to read.
+    pub(crate) fenced: Option<bool>,
+    /// In the store that does not, it was written over one that its holder had not read.
+    pub(crate) lost_unfenced: bool,
+}
+
+/// Both stores.
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
-    mark: u64,
+    gate: Gate,
+    resources: BTreeMap<String, Resource>,
+}
+
+#[derive(Debug, Default)]
+struct Resource {
     written: u64,
     last: Option<Operation>,
+    written_unfenced: u64,
 }
 
 impl Updates {
-    fn admits(&mut self, token: u64) -> bool {
-        let admits = token >= self.mark;
-        self.mark = self.mark.max(token);
-        admits
-    }
-
-    /// How many updates there were so far, for a holder that is not stale.
-    pub(crate) fn read(&mut self, token: u64) -> Option<u64> {
-        self.admits(token).then_some(self.written)
+    pub(crate) fn read(&mut self, name: &str, token: FencingToken) -> Read {
+        let admitted = self.gate.admit(name, token).is_ok();
+        let resource = self.resources.entry(name.into()).or_default();
+        Read {
+            fenced: admitted.then_some(resource.written),
+            unfenced: resource.written_unfenced,
+        }
     }
 
     /// One more than it read, from a holder that is careless: it writes whether or not its lease is
-    /// good. Whether it was let.
-    pub(crate) fn write(&mut self, op: &Operation, read: u64) -> Result<bool, Violation> {
-        if !self.admits(op.token.unwrap_or(0)) {
-            return Ok(false);
+    /// good.
+    pub(crate) fn write(
+        &mut self,
+        op: &Operation,
+        token: FencingToken,
+        read: Read,
+    ) -> Result<Written, Violation> {
+        let resource = self.resources.entry(op.name.clone()).or_default();
+        let mut written = Written {
+            fenced: None,
+            lost_unfenced: resource.written_unfenced != read.unfenced,
+        };
+        resource.written_unfenced += 1;
+        let Some(read) = read.fenced else {
+            return Ok(written);
+        };
+        let admitted = self.gate.admit(&op.name, token).is_ok();
+        written.fenced = Some(admitted);
+        if !admitted {
+            return Ok(written);
         }
-        if self.written != read {
-            let last = self.last.clone().unwrap_or_else(|| op.clone());
+        if resource.written != read {
+            let last = resource.last.clone().unwrap_or_else(|| op.clone());
             let what = "a write was accepted over one that its holder had not read";
             return Err(Violation::new("fenced updates", what, &[&last, op]));
         }
-        self.written += 1;
-        self.last = Some(op.clone());
-        Ok(true)
+        resource.written += 1;
+        resource.last = Some(op.clone());
+        Ok(written)
     }
 }
 
@@ -45,19 +86,37 @@ impl Updates {
 mod tests {
     use super::{super::operation, *};
 
+    const fn token(number: u64) -> FencingToken {
+        FencingToken::from_counter(number)
+    }
+
+    fn write(
+        store: &mut Updates,
+        client: usize,
+        number: u64,
+        read: Read,
+    ) -> Result<Written, Violation> {
+        store.write(&operation(client, number, 0, 10), token(number), read)
+    }
+
     #[test]
     fn a_late_write_is_refused_and_one_over_another_is_seen() {
         let mut store = Updates::default();
-        assert_eq!(store.read(5), Some(0));
-        assert_eq!(store.read(6), Some(0));
-        assert_eq!(store.write(&operation(1, 5, 0, 10), 0), Ok(false));
-        assert_eq!(store.write(&operation(2, 6, 5, 20), 0), Ok(true));
-        assert_eq!(store.written, 1, "the older one was refused");
-        assert_eq!(store.read(4), None);
+        let name = operation(1, 5, 0, 10).name;
+        let (old, new) = (store.read(&name, token(5)), store.read(&name, token(6)));
+        assert_eq!((old.fenced, new.fenced), (Some(0), Some(0)));
+        let done = write(&mut store, 2, 6, new).unwrap();
+        assert_eq!((done.fenced, done.lost_unfenced), (Some(true), false));
+        let done = write(&mut store, 1, 5, old).unwrap();
+        assert_eq!((done.fenced, done.lost_unfenced), (Some(false), true));
+        let refused = store.read(&name, token(4));
+        assert_eq!((refused.fenced, refused.unfenced), (None, 2));
+        assert_eq!(write(&mut store, 1, 4, refused).unwrap().fenced, None);
         // The same token twice: whoever writes second has not read what the first one wrote.
-        assert_eq!((store.read(7), store.read(7)), (Some(1), Some(1)));
-        assert_eq!(store.write(&operation(1, 7, 0, 10), 1), Ok(true));
-        let violation = store.write(&operation(2, 7, 5, 20), 1).unwrap_err();
+        let same = store.read(&name, token(7));
+        assert_eq!(same.fenced, Some(1), "the older one was refused");
+        assert_eq!(write(&mut store, 1, 7, same).unwrap().fenced, Some(true));
+        let violation = write(&mut store, 2, 7, same).unwrap_err();
         assert_eq!(violation.invariant, "fenced updates");
     }
 }
