@@ -7,13 +7,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{Masters, TTL, store::Store};
 
-pub struct Client {
+pub(crate) struct Client {
     quorum: Quorum,
     runtime: Runtime,
 }
 
 impl Client {
-    pub fn connect(masters: &Masters) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn connect(masters: &Masters) -> Result<Self, Box<dyn Error>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let builder = match masters {
             Masters::InProcess(nodes) => Quorum::builder().nodes(nodes),
@@ -24,7 +24,7 @@ impl Client {
     }
 
     /// Brand-new masters do not vote at once. Refused, and rightly, where they are in use.
-    pub fn admit_new_masters(&self) {
+    pub(crate) fn admit_new_masters(&self) {
         if let Err(error) = self.runtime.block_on(self.quorum.bootstrap()) {
             eprintln!("not bootstrapped: {error}");
         }
@@ -32,22 +32,20 @@ impl Client {
 
     /// Waits. Without renewal, so that the lease ends though the second client's thread is the same
     /// as the main one's; a paused client could not renew either.
-    pub fn lock(&mut self) -> Lease {
+    pub(crate) fn lock(&mut self) -> Result<Lease, quorate::Error> {
         let mutex = self
             .quorum
             .mutex("account:42")
             .ttl(TTL)
             .renewal(Renewal::off());
-        self.runtime
-            .block_on(mutex.lock())
-            .expect("a majority of masters")
+        self.runtime.block_on(mutex.lock())
     }
 
-    pub fn read(&mut self, store: &Store, lease: &Lease) -> Result<i64, Box<dyn Error>> {
+    pub(crate) fn read(&mut self, store: &Store, lease: &Lease) -> Result<i64, Box<dyn Error>> {
         self.runtime.block_on(store.read(lease.token()))
     }
 
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         store: &Store,
         lease: &Lease,
@@ -56,7 +54,7 @@ impl Client {
         self.runtime.block_on(store.write(balance, lease.token()))
     }
 
-    pub fn release(&mut self, lease: Lease) {
+    pub(crate) fn release(&mut self, lease: Lease) {
         // An error here means that the lease was over already.
         let _ = self.runtime.block_on(lease.release());
     }

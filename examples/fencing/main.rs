@@ -21,12 +21,12 @@ use quorate::MemoryNode;
 use store::Store;
 
 /// Short, so that the story is. The default would be 10 s.
-pub const TTL: Duration = Duration::from_millis(600);
+pub(crate) const TTL: Duration = Duration::from_millis(600);
 /// What a stopped process, a long garbage collection or a suspended laptop make of it.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 #[derive(Clone)]
-pub enum Masters {
+pub(crate) enum Masters {
     InProcess(Vec<MemoryNode>),
     Servers(Vec<String>),
 }
@@ -60,7 +60,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
         let (masters, store) = (masters.clone(), store.clone());
         move || -> Result<(), String> {
             let mut client = Client::connect(&masters).map_err(|error| error.to_string())?;
-            let lease = client.lock();
+            let lease = client.lock().map_err(|error| error.to_string())?;
             let balance = client
                 .read(&store, &lease)
                 .map_err(|error| error.to_string())?;
@@ -87,7 +87,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
     when_locked.recv()?;
     println!("first   is paused, for longer than its lease");
     let mut client = Client::connect(masters)?;
-    let lease = client.lock();
+    let lease = client.lock()?;
     let balance = client.read(&store, &lease)?;
     println!(
         "second  locks, token {}, and reads a balance of {balance}",

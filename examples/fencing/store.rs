@@ -3,7 +3,7 @@
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use quorate::{
@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 const ACCOUNT: &str = "account:42";
 
 #[derive(Clone)]
-pub struct Store {
+pub(crate) struct Store {
     kind: Kind,
     checks: bool,
 }
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Store {
-    pub fn open(url: &str, checks: bool) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn open(url: &str, checks: bool) -> Result<Self, Box<dyn Error>> {
         let kind = match url.split_once(':') {
             None => Kind::InProcess(Arc::default(), Arc::default()),
             Some(("redis" | "rediss" | "unix", _)) => Kind::Redis(redis::Client::open(url)?),
@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// What a migration would do, once.
-    pub fn create_tables(&self) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn create_tables(&self) -> Result<(), Box<dyn Error>> {
         #[cfg(feature = "postgres")]
         if let Kind::Postgres(url) = &self.kind {
             let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -61,15 +61,15 @@ impl Store {
         Ok(())
     }
 
-    pub fn checks(&self) -> bool {
+    pub(crate) fn checks(&self) -> bool {
         self.checks
     }
 
     /// The balance, for a holder that will write one that follows from it: so the read is checked too.
-    pub async fn read(&self, token: FencingToken) -> Result<i64, Box<dyn Error>> {
+    pub(crate) async fn read(&self, token: FencingToken) -> Result<i64, Box<dyn Error>> {
         match &self.kind {
             Kind::InProcess(balance, gate) => {
-                let balance = balance.lock().expect("nobody panics with it");
+                let balance = balance.lock().unwrap_or_else(PoisonError::into_inner);
                 if self.checks {
                     gate.admit(ACCOUNT, token)?;
                 }
@@ -102,10 +102,10 @@ impl Store {
         }
     }
 
-    pub async fn write(&self, new: i64, token: FencingToken) -> Result<(), Box<dyn Error>> {
+    pub(crate) async fn write(&self, new: i64, token: FencingToken) -> Result<(), Box<dyn Error>> {
         match &self.kind {
             Kind::InProcess(balance, gate) => {
-                let mut balance = balance.lock().expect("nobody panics with it");
+                let mut balance = balance.lock().unwrap_or_else(PoisonError::into_inner);
                 if self.checks {
                     gate.admit(ACCOUNT, token)?;
                 }
@@ -140,7 +140,7 @@ impl Store {
     }
 
     /// A new account, for the story's beginning.
-    pub fn deposit(&self, amount: i64) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn deposit(&self, amount: i64) -> Result<(), Box<dyn Error>> {
         let unchecked = Self {
             checks: false,
             ..self.clone()
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// The balance, for nobody who would write.
-    pub fn balance(&self) -> Result<i64, Box<dyn Error>> {
+    pub(crate) fn balance(&self) -> Result<i64, Box<dyn Error>> {
         let unchecked = Self {
             checks: false,
             ..self.clone()
@@ -164,13 +164,13 @@ impl Store {
 mod postgres {
     use tokio_postgres::{Client, Error, NoTls};
 
-    pub const READ: &str = "SELECT amount FROM balance WHERE account = $1";
-    pub const WRITE: &str = "INSERT INTO balance (account, amount) VALUES ($1, $2)
+    pub(crate) const READ: &str = "SELECT amount FROM balance WHERE account = $1";
+    pub(crate) const WRITE: &str = "INSERT INTO balance (account, amount) VALUES ($1, $2)
         ON CONFLICT (account) DO UPDATE SET amount = excluded.amount";
-    pub const SCHEMA: &str =
+    pub(crate) const SCHEMA: &str =
         "CREATE TABLE IF NOT EXISTS balance (account text PRIMARY KEY, amount bigint NOT NULL);";
 
-    pub async fn connect(url: &str) -> Result<Client, Error> {
+    pub(crate) async fn connect(url: &str) -> Result<Client, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
