@@ -1,11 +1,14 @@
 //! `cargo bench --bench fence --all-features`: what the check of a token costs, beside the same write
 //! without it. Interleaved rounds on one machine, medians over the rounds; only ratios travel.
 
+// A holder's number goes on from round to round: it is no count of one loop's.
 #![allow(
+    missing_docs,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic
+    clippy::panic,
+    clippy::explicit_counter_loop
 )]
 
 #[path = "../tests/support/mod.rs"]
