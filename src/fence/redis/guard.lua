@@ -5,23 +5,28 @@
 -- The mark is written first: where that fails (a full server) nothing was done.
 -- Tokens are compared as numbers and written as they came.
 
--- Digits and no more: tonumber takes nan, inf, fractions and hexadecimals too. Below 2^53 a double is exact.
-local function whole(text)
-  local number = text and text:find('^%d+$') and tonumber(text)
-  return number and number < 9007199254740992 and number
-end
+local find, call = string.find, redis.call
+local token, keep, mine, newest = ARGV[1], 0, nil, nil
 
-local token, mine, keep = ARGV[1], whole(ARGV[1]), whole(ARGV[2])
-if not mine then
+-- Digits and no more: tonumber takes nan, inf, fractions and hexadecimals too. Below 2^53 a double is exact.
+if token and find(token, '^%d+$') then
+  mine = tonumber(token)
+end
+if not mine or mine >= 9007199254740992 then
   return redis.error_reply('ERR the first argument is no fencing token')
 end
-if not keep then
-  return redis.error_reply('ERR the second argument is no time in ms')
+if ARGV[2] ~= '0' then
+  keep = ARGV[2] and find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
+  if not keep or keep >= 9007199254740992 then
+    return redis.error_reply('ERR the second argument is no time in ms')
+  end
 end
-local mark = redis.call('GET', KEYS[1])
-if mark then
-  local newest = whole(mark)
-  if not newest then
+local mark = call('GET', KEYS[1])
+if mark and mark ~= token then
+  if find(mark, '^%d+$') then
+    newest = tonumber(mark)
+  end
+  if not newest or newest >= 9007199254740992 then
     return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no fencing token')
   end
   if mine < newest then
@@ -30,18 +35,19 @@ if mark then
 end
 -- A mark that is to stay for ever, or for longer, stays so: whoever wanted it relies on it. It is
 -- written by SET only, which a full server refuses: it obeys everything after PEXPIRE and PERSIST.
-local left = mark and (mark == token or keep > 0) and redis.call('PTTL', KEYS[1]) or -2
+local left = mark and (mark == token or keep > 0) and call('PTTL', KEYS[1]) or -2
 if keep == 0 or left == -1 then
   if mark ~= token or left ~= -1 then
-    redis.call('SET', KEYS[1], token)
+    call('SET', KEYS[1], token)
   end
 elseif mark ~= token or left < keep then
-  redis.call('SET', KEYS[1], token, 'PX', math.max(left, keep))
+  call('SET', KEYS[1], token, 'PX', math.max(left, keep))
 end
-local replies, at = { 1 }, 3
+local replies, at, n = { 1 }, 3, 1
 while ARGV[at] do
   local last = at + ARGV[at]
-  replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, last))
+  n = n + 1
+  replies[n] = call(unpack(ARGV, at + 1, last))
   at = last + 1
 end
 return replies
