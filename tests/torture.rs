@@ -321,7 +321,9 @@ fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     kill_process(field.workers()[0], Signal::KILL).unwrap();
     complains(&load.done(), 70, "its history is not whole");
     field.no_worker_within(ms(5_000));
-    // What it recorded can be judged all the same, once somebody has looked.
+    // What it recorded can be judged all the same, once somebody has looked; and what it held stays
+    // for a ttl.
+    sleep(ms(2_300));
     let look = ["torture", "look", "--history", &field.history()];
     assert!(field.quorate(&look).status().unwrap().success());
     let judged = field
