@@ -283,8 +283,9 @@ replica-and-back() {
 
 does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their leases, three times"
 frozen-holder() {
-  # From the end of a frozen holder's lease: others take over.
-  gap=$((timeout + poll + machine)) must_see='"refusal"' section=200ms
+  # From the end of a frozen holder's lease others take over at once. But whoever freezes between its
+  # request and the answer blocks the name for a ttl, and does not know it.
+  gap=$((lease + timeout + poll + machine)) must_see='"refusal"' section=200ms
   begin
   for _ in 1 2 3; do
     freeze_clients 1
