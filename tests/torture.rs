@@ -344,16 +344,11 @@ fn what_would_spoil_the_run_is_said_before_it() {
             .unwrap()
     };
     let dir = field.dir.path().to_str().unwrap();
-    complains(
-        &torture(&["--store", "redis://127.0.0.1:1"]),
-        69,
-        "the store \"redis://127.0.0.1:1\" does not answer",
-    );
-    complains(
-        &torture(&["--store", "nonsense"]),
-        64,
-        "the store \"nonsense\"",
-    );
+    let unanswered = torture(&["--store", "redis://:secret@127.0.0.1:1"]);
+    let told = String::from_utf8_lossy(&unanswered.stderr);
+    assert!(!told.contains("secret"), "{told}");
+    complains(&unanswered, 69, "the store 127.0.0.1:1 does not answer");
+    complains(&torture(&["--store", "nonsense"]), 64, "--store: ");
     complains(&torture(&["--ttl", "3s"]), 64, "max_ttl");
     complains(&torture(&["--processes", "0"]), 64, "--processes");
     complains(

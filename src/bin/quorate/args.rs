@@ -1,9 +1,13 @@
 //! The command line. Its help is written for somebody who has never seen it.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+mod torture;
+
+use std::{ffi::OsString, time::Duration};
 
 use clap::{ArgAction, Parser, Subcommand, error::ErrorKind};
 use quorate::{Builder, Quorum};
+
+pub(crate) use self::torture::{Judge, Load, Look, Names, Torture, TortureStep};
 
 use crate::{
     failure::{Failure, USAGE},
@@ -130,42 +134,6 @@ write is refused. Takes about ten seconds; faster where nobody watches (no termi
 
 --json: one object per line: {who, says}";
 
-const TORTURE: &str = "\
-Holds locks under load, records every operation, and judges what was promised.
-
-Tasks in several processes take locks with a short ttl, read a counter in a store, sleep, and write
-it back one higher: once with the store's check of the fencing token, once without. Whatever happens
-is recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
-
-  - no two sections of one name at once while their leases were valid
-  - tokens never twice, and growing in the order of the grants
-  - no update lost in the store that checks tokens; one lost in the other only by a holder that the
-    first one refused
-  - no lock left on any server
-  - every name granted again after the last fault
-
-Sections go on and write when their lease is lost: that is what a careless program does, and what
-the token is for. Where others use these servers, give it a prefix of its own (--key-prefix).";
-
-const TORTURE_AFTER: &str = "\
-Examples:
-  quorate torture                                          30 s, without a store
-  quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
-  quorate torture judge /var/tmp/history                   once more, from what was recorded
-
-From several containers of one machine: `torture run --history DIR` in each, `torture look` once
-at the end, `torture judge` on the folder. Histories of several machines are refused: their clocks
-cannot be compared.
-
-Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store;
-70 a process of the load ended early.
---json: {scenario, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
-
-The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
-process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping;
-looked, left, stored; and, from whoever brings the faults, scenario, fault, healed.
-The crate's docs::testing says more.";
-
 /// What was asked for.
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, about = "Quorum locks over independent Redis or Valkey masters.",
@@ -255,7 +223,7 @@ pub(crate) enum Command {
     #[command(long_about = DEMO)]
     Demo,
     /// Hold locks under load, record every operation, and judge what was promised
-    #[command(long_about = TORTURE, after_long_help = TORTURE_AFTER)]
+    #[command(long_about = torture::ABOUT, after_long_help = torture::AFTER)]
     Torture(Box<Torture>),
 }
 
@@ -307,104 +275,6 @@ pub(crate) struct Bootstrap {
     /// longer than the longest ttl: else two may hold one lock
     #[arg(long)]
     pub(crate) force: bool,
-}
-
-/// `torture` alone does all of it; its steps are for histories that several make, such as containers.
-#[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Torture {
-    #[command(subcommand)]
-    pub(crate) step: Option<TortureStep>,
-
-    #[command(flatten)]
-    pub(crate) load: Load,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TortureStep {
-    /// Only record: nothing is looked at or judged at the end
-    Run(Load),
-    /// Only look at what is left on the servers and in the store, and add it to a history
-    Look(Look),
-    /// Only judge histories, a folder each
-    Judge(Judge),
-}
-
-/// Who does what how often.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Load")]
-pub(crate) struct Load {
-    /// Processes of their own
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) processes: u32,
-
-    /// Tasks in each process, each at one name
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) tasks: u32,
-
-    #[command(flatten)]
-    pub(crate) names: Names,
-
-    /// How long a grant lasts unless renewed [default: 2s, or --max-ttl if that is less]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) ttl: Option<Duration>,
-
-    /// How long a section takes on average: anything from nothing to twice this. One in 200 takes a
-    /// ttl and a half, so that leases are renewed as well
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20ms")]
-    pub(crate) section: Duration,
-
-    /// How long all of it takes [default: 30s, or until --stop-file appears]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-
-    /// Ends when this file is there, for whoever cannot send a signal
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stop_file: Option<PathBuf>,
-
-    /// Where the history goes, a new file for each process [default: a temporary folder, kept when
-    /// something did not hold]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) history: Option<PathBuf>,
-
-    /// Switch a rule of the protocol off: the judge has to find what it stands against
-    #[cfg(feature = "test-util")]
-    #[arg(long, value_name = "RULE", value_parser = ["quarantine", "release-everywhere"])]
-    pub(crate) without_rule: Option<String>,
-
-    /// Which of the processes this is
-    #[arg(long, hide = true)]
-    pub(crate) worker: Option<u32>,
-}
-
-/// What is fought for. The same wherever one history is made.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Names {
-    /// How many names are fought for: torture-0, torture-1, ..
-    #[arg(long = "names", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) count: u32,
-
-    /// A Redis or Valkey that the sections write to, once with a check of tokens and once without;
-    /// none of the lock servers. Without it lost updates are not looked for
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Look {
-    /// The history that it belongs to
-    #[arg(long, value_name = "DIR")]
-    pub(crate) history: PathBuf,
-
-    #[command(flatten)]
-    pub(crate) names: Names,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Judge {
-    /// Folders of .jsonl files, each the history of one run
-    #[arg(required = true, value_name = "DIR")]
-    pub(crate) histories: Vec<PathBuf>,
 }
 
 /// Reads the command line; an exit status where there is nothing more to do.

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `args` | the command line and its help |
+//! | `args` `args/` | the command line and its help |
 //! | `lock` `inspect` `evict` `bootstrap` `nodes` `demo` | one command each |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |

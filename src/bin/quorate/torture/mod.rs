@@ -135,12 +135,10 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
         return Ok(());
     };
     let mut store = store::Store::new(url, args.fleet.prefix()).map_err(Failure::usage)?;
-    store.look(&name(0)).await.map(drop).map_err(|error| {
-        Failure::new(
-            UNAVAILABLE,
-            "store",
-            format!("the store {url:?} does not answer: {error}"),
-        )
+    let looked = store.look(&name(0)).await;
+    looked.map(drop).map_err(|error| {
+        let text = format!("the store {} does not answer: {error}", store.address());
+        Failure::new(UNAVAILABLE, "store", text)
     })
 }
 

@@ -27,9 +27,9 @@ const LAST_WORDS: Duration = Duration::from_secs(15);
 /// What one process last said of itself: sections, refused, failed.
 type Counts = [u64; 3];
 
-/// Runs the load until its time is over, its file is there, or a signal asks for the end. Returns
-/// whether it was a signal.
-pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<bool, Failure> {
+/// Runs the load until its time is over, its file is there, a signal asks for the end, or one of its
+/// processes has ended by itself.
+pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<(), Failure> {
     let broken = |error| {
         Failure::new(
             SOFTWARE,
@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<bool
         drop(child.stdin.take());
     }
     let patience = super::ttl(args, load) * 2 + load.section * 2 + LAST_WORDS;
-    let mut outcome = Ok(interrupted);
+    let mut outcome = Ok(());
     for child in &mut children {
         let ended = time::timeout(patience, child.wait()).await;
         match ended {

@@ -23,8 +23,9 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// The URL may hold a password, so no text has it.
     pub(super) fn new(url: &str, prefix: &str) -> Result<Self, String> {
-        let client = Client::open(url).map_err(|error| format!("the store {url:?}: {error}"))?;
+        let client = Client::open(url).map_err(|error| format!("--store: {error}"))?;
         Ok(Self {
             client,
             prefix: format!("{prefix}:torture-store"),
@@ -80,6 +81,11 @@ impl Store {
             None => read.0,
         };
         (wrote_fenced, wrote_plain)
+    }
+
+    /// host:port, or the path of its socket.
+    pub(super) fn address(&self) -> String {
+        self.client.get_connection_info().addr().to_string()
     }
 
     /// Both counters as they are, for nobody who would write.
