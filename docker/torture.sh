@@ -336,7 +336,12 @@ case $command in
     ;;
   down)
     find_programs
+    # Where the containers wrote to: nobody else knows of it when they are gone.
+    left=$(docker container inspect --format '{{index .Config.Labels "torture.run"}}' $lock 2>/dev/null) || true
     down
+    if [[ $left == "$PWD"/target/torture/* ]]; then
+      rm -rf "$left"
+    fi
     ;;
   *) usage ;;
 esac
