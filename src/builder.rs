@@ -8,6 +8,10 @@ use crate::{
     engine::{Engine, Status, core::Core, driver::Driver},
     node::{
         Node,
+        admission::{
+            Terms,
+            record::{LONGEST, list_word},
+        },
         redis::{IntoNode, Keys, RedisNode, Target},
     },
     owner::{Chance, Label},
@@ -15,7 +19,6 @@ use crate::{
     settings::Settings,
 };
 
-const LONGEST_MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 
@@ -42,6 +45,7 @@ pub struct Builder {
     max_ttl: Duration,
     margin: Duration,
     prefix: String,
+    fleet: Option<String>,
     label: Option<String>,
     allow_eviction: bool,
     rules: Rules,
@@ -72,6 +76,7 @@ impl Builder {
             max_ttl: Duration::from_secs(30),
             margin: Duration::from_secs(5),
             prefix: "quorate".into(),
+            fleet: None,
             label: None,
             allow_eviction: false,
             rules: Rules::ALL,
@@ -129,15 +134,16 @@ impl Builder {
     }
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
-    /// A master that restarted is kept out for a little longer than this (protocol §2), so all
-    /// clients have to agree on it. The nodes keep the longest they were told; it is never lowered.
+    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
+    /// same in every client. A client that asks for more than the fleet has is refused;
+    /// [`Quorum::bootstrap`] raises it. It is never lowered.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.max_ttl = d;
         self
     }
 
-    /// M: added to the time that a restarted master is kept out. Default 5 s. It is not stored on the
-    /// nodes, so it has to be the same in every client.
+    /// M: added to the time that a restarted master is kept out; at most 24 h. Default 5 s. Set the
+    /// same in every client: it is agreed on, and raised, as [`max_ttl`](Self::max_ttl) is.
     pub fn restart_margin(mut self, d: Duration) -> Self {
         self.margin = d;
         self
@@ -147,6 +153,17 @@ impl Builder {
     /// Default `quorate`. Deployments with different prefixes share nothing.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
+        self
+    }
+
+    /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+    /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
+    ///
+    /// Clients whose words differ are clients of different fleets, and a master works with one of
+    /// them only (protocol §2): that is how a client with another list is noticed. So name the fleet
+    /// where clients reach the same masters by different addresses.
+    pub fn fleet(mut self, name: impl Into<String>) -> Self {
+        self.fleet = Some(name.into());
         self
     }
 
@@ -204,21 +221,28 @@ impl Builder {
         let keys = Arc::new(Keys::new(&prefix));
         let mut embedded = true;
         let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
+        let mut addresses = Vec::with_capacity(nodes.len());
         for given in nodes {
             fleet.push(match given? {
                 Given::Target(Target::Server(address)) => {
                     embedded = false;
+                    addresses.push(address.with_database());
                     Arc::new(RedisNode::new(address, Arc::clone(&keys), dial_timeout))
                 }
-                Given::Target(Target::Memory(node)) => Arc::new(node),
+                Given::Target(Target::Memory(node)) => {
+                    addresses.push(node.id().to_string());
+                    Arc::new(node)
+                }
                 #[cfg(feature = "unstable-node")]
                 Given::Custom(node) => {
                     embedded = false;
+                    addresses.push(node.id().to_owned());
                     node
                 }
             });
         }
-        let settings = settings_of(fleet.iter().map(|node| node.id().into()).collect())?;
+        let ids = fleet.iter().map(|node| node.id().into()).collect();
+        let settings = settings_of(ids, list_word(&addresses))?;
         if settings.total() % 2 == 0 {
             tracing::warn!(
                 nodes = settings.total(),
@@ -226,7 +250,7 @@ impl Builder {
             );
         }
         let limits = Limits {
-            max_ttl: settings.max_ttl,
+            max_ttl: settings.terms.max_ttl,
             connect_timeout,
             shutdown_timeout,
         };
@@ -236,25 +260,32 @@ impl Builder {
     /// Checks what can be checked without the nodes' names.
     fn check(
         &self,
-    ) -> Result<impl FnOnce(Vec<Arc<str>>) -> Result<Settings, Error> + use<>, Error> {
+    ) -> Result<impl FnOnce(Vec<Arc<str>>, String) -> Result<Settings, Error> + use<>, Error> {
         let invalid = |why: String| Err(Error::Invalid(why));
         if self.nodes.is_empty() {
             return invalid("no node was given: a quorum needs at least one master".into());
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-        let prefix = &self.prefix;
-        if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(fits) {
-            return invalid(format!(
-                "the key prefix {prefix:?} is not 1 to 64 characters of A-Z a-z 0-9 . _ : -"
-            ));
+        let words = [
+            ("key prefix", Some(&self.prefix)),
+            ("fleet name", self.fleet.as_ref()),
+        ];
+        for (what, word) in words {
+            if let Some(word) = word
+                && (word.is_empty() || word.len() > 64 || !word.chars().all(fits))
+            {
+                return invalid(format!(
+                    "the {what} {word:?} is not 1 to 64 characters of A-Z a-z 0-9 . _ : -"
+                ));
+            }
         }
-        if self.max_ttl > LONGEST_MAX_TTL || self.max_ttl < SHORTEST_MAX_TTL {
+        if self.max_ttl > LONGEST || self.max_ttl < SHORTEST_MAX_TTL {
             return invalid(format!(
                 "max_ttl {:?} is not between {SHORTEST_MAX_TTL:?} and 24 h",
                 self.max_ttl
             ));
         }
-        if self.margin > LONGEST_MAX_TTL {
+        if self.margin > LONGEST {
             return invalid(format!(
                 "restart_margin {:?} is longer than 24 h",
                 self.margin
@@ -276,16 +307,11 @@ impl Builder {
             Some(label) => Label::new(label)?,
             None => Label::of_this_process(),
         };
-        // Whole milliseconds travel to the nodes.
-        let max_ttl =
-            Duration::from_millis(u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX));
-        let (node_timeout, margin, allow_eviction, rules) = (
-            self.node_timeout,
-            self.margin,
-            self.allow_eviction,
-            self.rules,
-        );
-        Ok(move |nodes: Vec<Arc<str>>| {
+        let terms = Terms::new(self.max_ttl, self.margin);
+        let (prefix, fleet) = (self.prefix.clone(), self.fleet.clone());
+        let (node_timeout, allow_eviction, rules) =
+            (self.node_timeout, self.allow_eviction, self.rules);
+        Ok(move |nodes: Vec<Arc<str>>, list: String| {
             if let Some(twice) = nodes
                 .iter()
                 .enumerate()
@@ -298,9 +324,10 @@ impl Builder {
             }
             Ok(Settings {
                 nodes,
+                list: fleet.unwrap_or(list),
+                prefix,
                 node_timeout,
-                max_ttl,
-                margin,
+                terms,
                 label,
                 allow_eviction,
                 rules,
@@ -313,14 +340,21 @@ impl Builder {
 pub(crate) fn in_memory(n: usize) -> Quorum {
     let builder = Builder::new();
     let nodes: Vec<crate::MemoryNode> = (0..n.max(1)).map(|_| crate::MemoryNode::new()).collect();
+    let ids: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(node.id())).collect();
+    let addresses: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let (terms, list) = (
+        Terms::new(builder.max_ttl, builder.margin),
+        list_word(&addresses),
+    );
     for node in &nodes {
-        node.admit(nodes.len(), builder.max_ttl, builder.margin);
+        node.admit(nodes.len() as u64, &list, terms);
     }
     let settings = Settings {
-        nodes: nodes.iter().map(|node| Arc::clone(node.id())).collect(),
+        nodes: ids,
+        list,
+        prefix: builder.prefix,
         node_timeout: builder.node_timeout,
-        max_ttl: builder.max_ttl,
-        margin: builder.margin,
+        terms,
         label: Label::of_this_process(),
         allow_eviction: false,
         rules: Rules::ALL,

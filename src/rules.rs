@@ -8,7 +8,7 @@
 /// One rule. The code that enforces it asks `Rules::hold` at the place it matters.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
+#[repr(u64)]
 pub enum Rule {
     /// A token needs Q equal counters, by a raise if need be; the greatest seen is not enough.
     EqualTokens,
@@ -58,16 +58,44 @@ pub enum Rule {
     KillSameRunOnly,
     /// Two addresses of one server are one vote.
     OneServerOneVote,
-    /// A client that counts another number of masters is refused.
+    /// Another number of masters is another fleet.
     SameFleet,
     /// A server that evicts is refused.
     NoEviction,
+    /// Only records that vote teach their terms.
+    OnlyVotersTeach,
+    /// Who sees voters replaces a record that does not vote and is not of its fleet, or asks for more.
+    VoucherReplaces,
+    /// Who sees no voter changes no record that was vouched for.
+    StrangersChangeNothing,
+    /// Nobody witnesses who does not see a majority.
+    MajorityInSight,
+    /// A voter of another fleet stops a client.
+    OtherFleetStops,
+    /// Another list of masters is another fleet.
+    SameList,
+    /// A record of another run is none, whatever else it says.
+    RunFirst,
+    /// Greater terms are in use only once the whole fleet has them.
+    RaiseBeforeUse,
+    /// The handshake answers with the greater w, though it was not worth a write.
+    GreaterW,
+    /// Z follows from the M in the record.
+    MarginInRecord,
+    /// A memory that comes back from a disk keeps the terms under which it voted.
+    DiskVouches,
+    /// Only a majority of voters lowers what was vouched for.
+    LoneVoterLowers,
+    /// `bootstrap` is refused where the fleet was used.
+    BootstrapUnused,
+    /// `open` carries the id of its node's record.
+    OwnGuard,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 26] = [
+    pub const EVERY: [Self; 40] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -94,6 +122,20 @@ impl Rule {
         Self::OneServerOneVote,
         Self::SameFleet,
         Self::NoEviction,
+        Self::OnlyVotersTeach,
+        Self::VoucherReplaces,
+        Self::StrangersChangeNothing,
+        Self::MajorityInSight,
+        Self::OtherFleetStops,
+        Self::SameList,
+        Self::RunFirst,
+        Self::RaiseBeforeUse,
+        Self::GreaterW,
+        Self::MarginInRecord,
+        Self::DiskVouches,
+        Self::LoneVoterLowers,
+        Self::BootstrapUnused,
+        Self::OwnGuard,
     ];
 }
 
@@ -101,7 +143,7 @@ impl Rule {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     #[cfg(any(test, feature = "test-util"))]
-    off: u32,
+    off: u64,
 }
 
 impl Rules {
@@ -115,13 +157,13 @@ impl Rules {
     #[cfg(any(test, feature = "test-util"))]
     pub const fn without(rule: Rule) -> Self {
         Self {
-            off: 1 << rule as u32,
+            off: 1_u64 << rule as u64,
         }
     }
 
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) const fn hold(self, rule: Rule) -> bool {
-        self.off & (1 << rule as u32) == 0
+        self.off & (1_u64 << rule as u64) == 0
     }
 
     #[cfg(not(any(test, feature = "test-util")))]

@@ -2,17 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{owner::Label, rules::Rules};
+use crate::{node::admission::Terms, owner::Label, rules::Rules};
 
 /// Settings of one quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// host:port of every node; their number is N.
     pub(crate) nodes: Vec<Arc<str>>,
+    /// The word for the list of them: `Builder::fleet`, or what follows from their addresses.
+    pub(crate) list: String,
+    /// What every key begins with.
+    pub(crate) prefix: String,
     pub(crate) node_timeout: Duration,
-    pub(crate) max_ttl: Duration,
-    /// M: added to every quarantine.
-    pub(crate) margin: Duration,
+    /// What this client asks of the fleet: `max_ttl`, and M.
+    pub(crate) terms: Terms,
     pub(crate) label: Label,
     pub(crate) allow_eviction: bool,
     pub(crate) rules: Rules,

@@ -17,7 +17,7 @@ use crate::{
     },
     clock::Tick,
     lease::{hold::Hold, shared::Shared},
-    node::{Batch, Command, Reply, admission::quarantine, status::NodeState},
+    node::{Batch, Command, Reply, status::NodeState},
     owner::Entry,
     rules::Rule,
 };
@@ -168,8 +168,9 @@ impl Core {
             entry: entry.clone(),
             ttl: acquisition.lease_ttl(),
             floor: self.clock.wall_us().max(seen.saturating_add(1)),
+            max_ttl: self.fleet().max_ttl(),
         };
-        let batch = Batch::one(command, self.guard());
+        let batch = Batch::one(command);
         let total = self.settings.total();
         let mut ballot = Ballot::new(total, self.needed, self.settings.rules);
         let mut asked = Vec::with_capacity(total);
@@ -302,7 +303,12 @@ impl Core {
         attempt.deadline = now.plus(node_timeout);
         let deadline = attempt.deadline;
         let entry = attempt.entry.clone();
-        let batch = Batch::one(Command::Raise { name, entry, token }, self.guard());
+        let batch = Batch::one(Command::Raise {
+            name,
+            entry,
+            token,
+            max_ttl: self.fleet().max_ttl(),
+        });
         for node in behind {
             let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
             if let (Some(Err(silence)), Some(acquisition)) = (asked, self.acquisition(ticket)) {
@@ -323,7 +329,12 @@ impl Core {
             Phase::Asking(attempt) if !attempt.rolled_back => attempt.entry.clone(),
             _ => return,
         };
-        let batch = Batch::one(Command::Raise { name, entry, token }, self.guard());
+        let batch = Batch::one(Command::Raise {
+            name,
+            entry,
+            token,
+            max_ttl: self.fleet().max_ttl(),
+        });
         let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
         if let (Some(Err(silence)), Some(acquisition)) = (asked, self.acquisition(ticket)) {
             acquisition.vote(node, Err(silence));
@@ -385,11 +396,10 @@ impl Core {
         let names = Arc::clone(&self.settings);
         let needed = self.needed;
         // A whole quarantine, and the handshake that ends it.
-        let longest = self.fleet().max_ttl().max(self.settings.max_ttl);
-        let limit = Duration::from_millis(quarantine(longest, self.settings.margin))
+        let limit = Duration::from_millis(self.fleet().greatest_terms().quarantine())
             + QUARANTINE_REST
             + self.settings.node_timeout;
-        let max_ttl = self.settings.max_ttl;
+        let max_ttl = self.settings.terms.max_ttl;
         let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else {
             return;
         };

@@ -107,7 +107,7 @@ impl Core {
     }
 
     fn ask_all(&mut self, now: Tick, name: Name, command: Command, reply: Asker) {
-        let batch = Batch::one(command, self.guard());
+        let batch = Batch::one(command);
         let total = self.settings.total();
         let mut answers = Answers::new(total);
         let ticket = self.new_ticket();

@@ -69,7 +69,7 @@ impl Core {
         Self {
             needed: majority(total),
             sessions: (0..total).map(|node| Session::new(node, now)).collect(),
-            fleet: Fleet::new(total),
+            fleet: Fleet::new(Arc::clone(&settings)),
             clock: Arc::clone(&engine.clock),
             settings,
             chance,
@@ -134,7 +134,7 @@ impl Core {
         if self.is_up || self.admin.is_closed() {
             return false;
         }
-        let voting = |s: &&Session| s.state(now, &self.settings) == NodeState::Voting;
+        let voting = |s: &&Session| s.state(now, &self.settings, &self.fleet) == NodeState::Voting;
         self.sessions.iter().filter(voting).count() < self.needed
             && self.sessions.iter().any(|s| !s.was_tried())
     }
@@ -169,7 +169,7 @@ impl Core {
     /// The shell took back so many commands; what it was not given yet is not among them.
     pub(crate) fn withdrawn(&mut self, node: usize, commands: usize) {
         let behind = |effect: &Effect| match effect {
-            Effect::Send(to, batch) if *to == node => batch.commands().len(),
+            Effect::Send(to, batch, _) if *to == node => batch.commands().len(),
             _ => 0,
         };
         let behind = self.effects.iter().map(behind).sum();
@@ -286,14 +286,10 @@ impl Core {
         &mut self.fleet
     }
 
-    pub(super) fn guard(&self) -> &Arc<str> {
-        self.fleet.guard()
-    }
-
     pub(super) fn states(&self, now: Tick) -> Vec<NodeState> {
         self.sessions
             .iter()
-            .map(|s| s.state(now, &self.settings))
+            .map(|s| s.state(now, &self.settings, &self.fleet))
             .collect()
     }
 
@@ -366,7 +362,12 @@ impl Core {
                 break;
             }
         }
-        let mut changed = false;
+        let mut changed = self.fleet.take_moved();
+        if changed {
+            for node in 0..self.sessions.len() {
+                self.session(now, node, |session, step| session.meet_again(step));
+            }
+        }
         for session in &mut self.sessions {
             changed |= session.take_changed();
         }
@@ -399,7 +400,7 @@ impl Core {
                 let votes = self
                     .sessions
                     .get(node)
-                    .map(|s| s.state(now, &self.settings));
+                    .map(|s| s.state(now, &self.settings, &self.fleet));
                 let forgot =
                     answer == Ok(Reply::Released(false)) && votes != Some(NodeState::Voting);
                 releasing.vote(
@@ -447,7 +448,7 @@ impl Core {
             .zip(&self.settings.nodes)
             .map(|(session, id)| NodeStatus {
                 node: Arc::clone(id),
-                state: session.state(now, &self.settings),
+                state: session.state(now, &self.settings, &self.fleet),
                 note: session.note().map(str::to_owned),
             })
             .collect();

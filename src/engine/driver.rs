@@ -127,7 +127,7 @@ impl Driver {
             let (Effect::Dial(node)
             | Effect::Close(node)
             | Effect::Withdraw(node)
-            | Effect::Send(node, _)) = effect;
+            | Effect::Send(node, ..)) = effect;
             let (Some(link), Some(target)) = (self.links.get_mut(node), self.nodes.get(node))
             else {
                 continue;
@@ -135,7 +135,9 @@ impl Driver {
             match (effect, link) {
                 (Effect::Dial(_), link) => *link = Link::Dialing(target.dial()),
                 (Effect::Close(_), link) => *link = Link::Idle,
-                (Effect::Send(_, batch), Link::Up(connection)) => connection.send(&batch),
+                (Effect::Send(_, batch, guard), Link::Up(connection)) => {
+                    connection.send(&batch, &guard);
+                }
                 (Effect::Withdraw(_), Link::Up(connection)) => {
                     let commands = connection.withdraw();
                     self.core.withdrawn(node, commands);

@@ -145,7 +145,7 @@ impl Core {
             ttl: holding.node_ttl(),
         };
         let gone = holding.gone.clone();
-        let batch = Batch::one(command, self.guard());
+        let batch = Batch::one(command);
         let total = self.settings.total();
         let mut ballot = extend::Ballot::new(total, self.needed);
         let ticket = self.new_ticket();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::admission::{Handshake, Meeting};
+use super::admission::{Admit, Handshake, Meeting};
 use crate::{name::Name, owner::Entry};
 
 /// One request. What a node does with it is written down twice: as Lua in `redis/lua`, and as
@@ -24,6 +24,8 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counter should at least be, in µs of the wall clock.
         floor: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
     },
     /// Raises the counter to the token, if the lock is ours.
     Raise {
@@ -33,6 +35,8 @@ pub enum Command {
         entry: Entry,
         /// The token.
         token: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
     },
     /// Prolongs the lock, if it is ours; never shortens, never re-creates.
     Extend {
@@ -60,19 +64,10 @@ pub enum Command {
         /// The lock.
         name: Name,
     },
-    /// Is any lock held under the prefix? Asked before a bootstrap. No guard.
+    /// Was any token given out? Asked before a bootstrap. No guard.
     Survey,
     /// Bootstraps: lets the memory of this run and record vote from now on. No guard.
-    Admit {
-        /// The run that was surveyed.
-        run: String,
-        /// The record that was surveyed.
-        id: String,
-        /// The `max_ttl` to store.
-        max_ttl: Duration,
-        /// Z in ms: what the record shall say was witnessed.
-        witnessed: u64,
-    },
+    Admit(Admit),
     /// Ends an older connection of ours, with whatever still travels on it.
     Disconnect {
         /// Its id on the server.
@@ -113,7 +108,7 @@ pub enum Reply {
     },
     /// To an eviction: whether anybody held it.
     Evicted(bool),
-    /// To a survey: whether any lock is held.
+    /// To a survey: whether counters stand there, as every grant leaves one.
     Surveyed(bool),
     /// To an admission: whether it was still that run and record.
     Admitted(bool),
@@ -137,26 +132,51 @@ pub enum Fault {
 /// A node's answer to one command.
 pub type Answer = Result<Reply, Fault>;
 
-/// Commands that travel together, the same for every node. Its encoding is made once, by the first
-/// node that needs it, and shared.
+impl Command {
+    /// Whether it is obeyed only where `<prefix>:open` says what the client expects.
+    pub fn is_guarded(&self) -> bool {
+        match self {
+            Self::Acquire { .. }
+            | Self::Raise { .. }
+            | Self::Extend { .. }
+            | Self::Inspect { .. }
+            | Self::Evict { .. } => true,
+            Self::Handshake(_)
+            | Self::Release { .. }
+            | Self::Survey
+            | Self::Admit(_)
+            | Self::Disconnect { .. }
+            | Self::LoadScripts => false,
+        }
+    }
+}
+
+/// Commands that travel together, the same for every node but for the guard. Its encoding is made
+/// once, by the first node that needs it, and shared.
 #[derive(Debug)]
 pub struct Batch {
     commands: Vec<Command>,
-    guard: Arc<str>,
-    wire: OnceLock<Arc<[u8]>>,
+    wire: OnceLock<Wire>,
+}
+
+/// The bytes of a batch, and where in them each node's own guard belongs.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) bytes: Vec<u8>,
+    /// In growing order.
+    pub(crate) guards: Vec<usize>,
 }
 
 impl Batch {
-    pub(crate) fn new(commands: Vec<Command>, guard: Arc<str>) -> Arc<Self> {
+    pub(crate) fn new(commands: Vec<Command>) -> Arc<Self> {
         Arc::new(Self {
             commands,
-            guard,
             wire: OnceLock::new(),
         })
     }
 
-    pub(crate) fn one(command: Command, guard: &Arc<str>) -> Arc<Self> {
-        Self::new(vec![command], Arc::clone(guard))
+    pub(crate) fn one(command: Command) -> Arc<Self> {
+        Self::new(vec![command])
     }
 
     /// In this order, one answer each.
@@ -164,13 +184,8 @@ impl Batch {
         &self.commands
     }
 
-    /// What `<prefix>:open` must say for the guarded commands to be obeyed.
-    pub fn guard(&self) -> &str {
-        &self.guard
-    }
-
     /// The encoding, made by `encode` the first time.
-    pub(crate) fn wire(&self, encode: impl FnOnce(&Self) -> Vec<u8>) -> &Arc<[u8]> {
-        self.wire.get_or_init(|| encode(self).into())
+    pub(crate) fn wire(&self, encode: impl FnOnce(&Self) -> Wire) -> &Wire {
+        self.wire.get_or_init(|| encode(self))
     }
 }

@@ -48,7 +48,8 @@ pub trait Connection: Send {
     fn client_id(&self) -> u64;
 
     /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
-    fn send(&mut self, batch: &Arc<Batch>);
+    /// Its guarded commands are obeyed only where `<prefix>:open` says `guard`.
+    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>);
 
     /// Writes what was sent, as far as the server takes it.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;

@@ -25,7 +25,7 @@ use super::{
     Batch, Command, DialError, Disconnected, Fault, Reply, command::Answer, status::NodeState,
 };
 use crate::{
-    Silence,
+    FencingToken, Silence,
     clock::Tick,
     name::Name,
     owner::{Chance, Entry},
@@ -36,7 +36,8 @@ use crate::{
 const PING: Duration = Duration::from_secs(5);
 const PING_AGAIN: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-const LAST_BACKOFF: Duration = Duration::from_secs(5);
+/// The longest time between two tries to connect.
+pub(crate) const LAST_BACKOFF: Duration = Duration::from_secs(5);
 /// A connection is ended on the server only while it may still carry an ACQUIRE; more than this
 /// many in doubt at once means a server that is gone, not one that is slow.
 const MOST_DOUBTFUL: usize = 8;
@@ -45,7 +46,8 @@ const MOST_DOUBTFUL: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Effect {
     Dial(usize),
-    Send(usize, Arc<Batch>),
+    /// The batch, and the guard of this node.
+    Send(usize, Arc<Batch>, Arc<str>),
     Withdraw(usize),
     Close(usize),
 }
@@ -81,7 +83,11 @@ pub(crate) struct Session {
     heard_at: Tick,
     was_stalled: bool,
     next_hello: Option<Tick>,
+    /// When the handshake was sent that was answered last on this connection.
+    met_at: Option<Tick>,
     witness: Option<Witness>,
+    /// What `<prefix>:open` says there while it votes.
+    guard: Arc<str>,
     doubtful: Vec<Doubtful>,
     /// Nobody has said yet which run this connection leads to: what older connections left behind
     /// is cleaned up once that is known, and nothing is released before.
@@ -146,7 +152,9 @@ impl Session {
             heard_at: now,
             was_stalled: false,
             next_hello: None,
+            met_at: None,
             witness: None,
+            guard: "".into(),
             doubtful: Vec::new(),
             unclean: true,
             duties: Duties::default(),
@@ -165,7 +173,7 @@ impl Session {
         ticket: Ticket,
         batch: &Arc<Batch>,
     ) -> Result<(), Silence> {
-        match self.state(step.now, step.settings).silence() {
+        match self.state(step.now, step.settings, step.fleet).silence() {
             None => {
                 self.send(step, Arc::clone(batch), What::Vote(ticket));
                 Ok(())
@@ -221,11 +229,36 @@ impl Session {
         }
     }
 
-    /// What was last read on the living connection.
-    pub(crate) fn record(&self) -> Option<&Witness> {
+    /// What was last read on the living connection, where the record is of this fleet.
+    pub(crate) fn witness(&self) -> Option<&Witness> {
         self.witness
             .as_ref()
-            .filter(|_| matches!(self.link, Link::Met(_)))
+            .filter(|_| matches!(self.link, Link::Met(Standing::Fit)))
+    }
+
+    /// Whether the first handshake of this connection was answered.
+    pub(crate) fn is_met(&self) -> bool {
+        matches!(self.link, Link::Met(_))
+    }
+
+    /// Whether a handshake that was sent by `since` or later has been answered.
+    pub(crate) fn was_met_since(&self, since: Tick) -> bool {
+        self.met_at.is_some_and(|at| at >= since)
+    }
+
+    /// Why the node itself is not counted, whatever the others say.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        match &self.link {
+            Link::Met(Standing::Refused(why) | Standing::Duplicate(why)) => Some(why),
+            Link::Down {
+                why, refused: true, ..
+            }
+            | Link::Dialing {
+                why: Some((why, true)),
+                ..
+            } => Some(why),
+            _ => None,
+        }
     }
 
     /// Whether another address leads to the same server.
@@ -234,7 +267,7 @@ impl Session {
     }
 
     /// What the node is now.
-    pub(crate) fn state(&self, now: Tick, settings: &Settings) -> NodeState {
+    pub(crate) fn state(&self, now: Tick, settings: &Settings, fleet: &Fleet) -> NodeState {
         match &self.link {
             Link::Down {
                 since,
@@ -249,7 +282,9 @@ impl Session {
             Link::Dialing { why: None, .. } | Link::Greeting if !self.is_stalled(now, settings) => {
                 NodeState::Connecting
             }
-            Link::Met(standing) if !self.is_stalled(now, settings) => standing.state(now),
+            Link::Met(standing) if !self.is_stalled(now, settings) => {
+                standing.state(now, self.witness.as_ref(), fleet)
+            }
             _ => NodeState::Stalled(now.since(self.silent_since())),
         }
     }
@@ -351,10 +386,11 @@ impl Session {
         self.was_stalled = false;
         self.changed = true;
         self.unclean = true;
+        self.met_at = None;
         self.link = Link::Greeting;
         if !step.settings.rules.hold(Rule::HandshakeFirst) && self.witness.is_some() {
             // As a library that reconnects by itself would have it.
-            self.link = Link::Met(Standing::Voting);
+            self.link = Link::Met(Standing::Fit);
             self.next_hello = Some(step.now.plus(PING_AGAIN));
             return;
         }
@@ -379,7 +415,7 @@ impl Session {
             }
             self.doubtful.push(Doubtful {
                 client: self.client_id,
-                run: witness.run.clone(),
+                run: witness.record.run.clone(),
             });
         }
         for sent in std::mem::take(&mut self.inflight) {
@@ -392,6 +428,7 @@ impl Session {
         self.next_hello = None;
         self.was_stalled = false;
         step.fleet.forget_run(self.node);
+        step.fleet.see(step.now, self.node, None);
         self.go_down(step, &why.0, false);
     }
 
@@ -435,7 +472,7 @@ impl Session {
         }
         match &answer {
             Err(Fault::NotAdmitted) => {
-                if let Link::Met(standing @ Standing::Voting) = &mut self.link {
+                if let Link::Met(standing @ Standing::Fit) = &mut self.link {
                     *standing = Standing::Changed;
                     self.changed = true;
                 }
@@ -463,7 +500,7 @@ impl Session {
             self.mark_again();
             return;
         }
-        let answer = answer.map_err(|fault| match fault {
+        let answer = answer.and_then(credible).map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
             Fault::NoScript => Silence::ScriptsFlushed,
             Fault::Error(text) => Silence::Failed(text),
@@ -516,9 +553,9 @@ impl Session {
         if self.inflight.iter().any(|sent| sent.what == What::Hello) {
             return;
         }
-        match greeting::handshake(step, self.witness.as_ref()) {
+        match greeting::handshake(step, self.node, self.witness.as_ref()) {
             Ok(handshake) => {
-                let batch = Batch::one(Command::Handshake(handshake), step.fleet.guard());
+                let batch = Batch::one(Command::Handshake(handshake));
                 self.send(step, batch, What::Hello);
             }
             Err(_) => self.next_hello = Some(step.now.plus(PING_AGAIN)),
@@ -527,13 +564,18 @@ impl Session {
 
     fn met(&mut self, step: &mut Step<'_>, answer: Answer, asked_at: Tick) {
         self.changed = true;
+        self.met_at = Some(asked_at);
         let mut run = None;
         let standing = match answer {
             Ok(Reply::Met(meeting)) => {
                 run = Some(meeting.server.run.clone());
-                let (standing, witness) = greeting::judge(step, self.node, *meeting, asked_at);
-                if witness.is_some() {
-                    self.witness = witness;
+                let (standing, witness) = greeting::judge(step, self.node, &meeting);
+                if let Some(witness) = witness {
+                    let guard = witness.record.guard(step.settings.rules);
+                    if guard != *self.guard {
+                        self.guard = guard.into();
+                    }
+                    self.witness = Some(witness);
                 }
                 standing
             }
@@ -541,22 +583,21 @@ impl Session {
             Err(Fault::Error(why)) => greeting::failed(&why),
             Err(fault) => Standing::Refused(format!("it answered the handshake with {fault:?}")),
         };
-        let wait = match standing {
-            // The fleet's max_ttl was raised: this node has to learn it before it counts.
-            Standing::Changed => Duration::ZERO,
-            Standing::Quarantined(until) => until.since(step.now).min(PING_AGAIN),
-            Standing::Refused(_) | Standing::Duplicate(_) => PING_AGAIN,
-            Standing::Voting => PING,
-        };
-        let jitter = Duration::from_micros(step.chance.up_to(micros(wait) / 10));
-        let again = matches!(standing, Standing::Changed);
         self.link = Link::Met(standing);
-        self.next_hello = Some(step.now.plus(wait).plus(jitter));
         self.backoff = FIRST_BACKOFF;
         if let Some(run) = run {
             self.clean_up(step, &run);
         }
-        if again {
+        let state = self.state(step.now, step.settings, step.fleet);
+        let wait = match state {
+            NodeState::Voting => PING,
+            NodeState::Quarantined(left) => left.min(PING_AGAIN),
+            _ => PING_AGAIN,
+        };
+        let jitter = Duration::from_micros(step.chance.up_to(micros(wait) / 10));
+        self.next_hello = Some(step.now.plus(wait).plus(jitter));
+        // What was asked before the fleet's terms changed is asked again.
+        if state == NodeState::Connecting && asked_at <= step.fleet.moved_at() {
             self.hello(step);
         }
     }
@@ -579,7 +620,7 @@ impl Session {
         for client in clients {
             let kill = What::Kill(client);
             if !self.inflight.iter().any(|sent| sent.what == kill) {
-                let batch = Batch::one(Command::Disconnect { client }, step.fleet.guard());
+                let batch = Batch::one(Command::Disconnect { client });
                 self.send(step, batch, kill);
             }
         }
@@ -592,14 +633,14 @@ impl Session {
 
     fn send_release(&mut self, step: &mut Step<'_>, id: u64) {
         if let Some(command) = self.duties.sent(id) {
-            let batch = Batch::one(command, step.fleet.guard());
+            let batch = Batch::one(command);
             self.send(step, batch, What::Release(id));
         }
     }
 
     fn load_scripts(&mut self, step: &mut Step<'_>) {
         if !self.inflight.iter().any(|sent| sent.what == What::Load) {
-            let batch = Batch::one(Command::LoadScripts, step.fleet.guard());
+            let batch = Batch::one(Command::LoadScripts);
             self.send(step, batch, What::Load);
         }
     }
@@ -611,7 +652,9 @@ impl Session {
             at: step.now,
             again: false,
         });
-        step.effects.push_back(Effect::Send(self.node, batch));
+        let guard = Arc::clone(&self.guard);
+        step.effects
+            .push_back(Effect::Send(self.node, batch, guard));
     }
 
     fn tell(&self, step: &mut Step<'_>, ticket: Ticket, answer: Result<Reply, Silence>) {
@@ -662,6 +705,26 @@ impl Sent {
             .commands()
             .iter()
             .any(|command| matches!(command, Command::Acquire { .. }))
+    }
+}
+
+/// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
+fn credible(reply: Reply) -> Answer {
+    let damaged = |counter: u64| counter > FencingToken::MAX;
+    match reply {
+        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => {
+            Err(Fault::Error(format!(
+                "its counter for this name is damaged: {counter} is not below 2^53"
+            )))
+        }
+        Reply::Held { remaining, counter } if damaged(counter) => Ok(Reply::Held {
+            remaining,
+            counter: 0,
+        }),
+        Reply::Inspected { holder, counter } if damaged(counter) => {
+            Ok(Reply::Inspected { holder, counter: 0 })
+        }
+        reply => Ok(reply),
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use super::store::{Identity, Store};
@@ -16,7 +15,7 @@ use crate::{
     clock::{Clock, TokioClock},
     node::{
         Answer, Batch, Connection, Dial, DialError, Disconnected, Node,
-        admission::{Handshake, guard, quarantine},
+        admission::{Admit, Handshake, Mode, Terms, Vouch},
         command::{Command, Reply},
     },
     rules::Rules,
@@ -35,7 +34,7 @@ use crate::{
 /// use quorate::{MemoryNode, Quorum};
 /// let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
 /// let quorum = Quorum::builder().nodes(&nodes).connect().await?;
-/// quorum.bootstrap().await?;
+/// quorum.bootstrap_forced().await?; // nobody else has ever used them
 /// nodes[0].stop();
 /// let lease = quorum.mutex("a").lock().await?; // two of three are enough
 /// # drop(lease); Ok(()) }
@@ -96,33 +95,11 @@ impl MemoryNode {
         &self.id
     }
 
-    /// Lets it vote at once, as one of a fleet of so many.
-    pub(crate) fn admit(&self, fleet: usize, max_ttl: Duration, margin: Duration) {
-        let hello = Handshake {
-            fleet: fleet as u64,
-            max_ttl,
-            fleet_max_ttl: max_ttl,
-            margin,
-            known: None,
-            witnessed: 0,
-            nonce: "embedded".into(),
-        };
-        let guard = guard(fleet, max_ttl);
+    /// Lets it vote at once, as one of so many masters of this list.
+    pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
-        if let Ok(Reply::Met(meeting)) =
-            server.store.apply(&Command::Handshake(hello), &guard, time)
-            && let Some(record) = meeting.record
-        {
-            let witnessed = quarantine(max_ttl, margin);
-            let admit = Command::Admit {
-                run: record.run,
-                id: record.id,
-                max_ttl,
-                witnessed,
-            };
-            let _ = server.store.apply(&admit, &guard, time);
-        }
+        admit(&mut server.store, masters, list, terms, time);
     }
 
     fn lock(&self) -> MutexGuard<'_, Server> {
@@ -143,6 +120,35 @@ impl MemoryNode {
             life: server.life,
             answers: VecDeque::new(),
         }))
+    }
+}
+
+/// A handshake and an ADMIT, as a forced bootstrap sends them.
+pub(crate) fn admit(store: &mut Store, masters: u64, list: &str, terms: Terms, time: u64) {
+    let hello = Handshake {
+        masters,
+        list: list.to_owned(),
+        terms,
+        vouch: Vouch::Majority,
+        used: true,
+        known: None,
+        witnessed: 0,
+        nonce: "embedded".into(),
+    };
+    let met = store.apply(&Command::Handshake(hello), "", time);
+    if let Ok(Reply::Met(meeting)) = met
+        && let Some(record) = meeting.stored.record()
+    {
+        let admit = Admit {
+            masters,
+            list: list.to_owned(),
+            run: record.run.clone(),
+            id: record.id.clone(),
+            terms,
+            witnessed: terms.history(),
+            mode: Mode::Forced,
+        };
+        let _ = store.apply(&Command::Admit(admit), "", time);
     }
 }
 
@@ -182,14 +188,14 @@ impl Connection for MemoryConnection {
         self.client_id
     }
 
-    fn send(&mut self, batch: &Arc<Batch>) {
+    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>) {
         let mut server = self.node.lock();
         if server.life != self.life {
             return;
         }
         let time = server.clock.wall_us();
         for command in batch.commands() {
-            let answer = server.store.apply(command, batch.guard(), time);
+            let answer = server.store.apply(command, guard, time);
             self.answers.push_back(answer);
         }
     }

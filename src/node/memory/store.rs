@@ -11,7 +11,7 @@ use std::{
 use crate::{
     name::Name,
     node::{
-        admission::{self, BootRecord, Handshake, Meeting, Server},
+        admission::{self, Admit, BootRecord, Handshake, Meeting, Server, Stored, record::ms},
         command::{Answer, Command, Fault, Reply},
     },
     owner::Entry,
@@ -20,6 +20,9 @@ use crate::{
 
 /// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.
 const MAX_TOKEN: u64 = (1 << 53) - 1;
+
+/// A RAISE may go so much further than an ACQUIRE.
+const MINUTE_US: u64 = 60_000_000;
 
 /// Counters as old as this become the previous ones.
 const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
@@ -54,8 +57,10 @@ impl Identity {
 /// All keys of a server: what a dump would hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    boot: Option<BootRecord>,
+    boot: Option<String>,
     open: Option<String>,
+    /// TIME at the first meeting, for what trusts the node's clock: see [`Rule::WitnessedByClients`].
+    met_at: u64,
     locks: BTreeMap<Name, Lock>,
     /// 0: `c0`, 1: `c1`; without [`Rule::RotateByAge`] the number of the week.
     counters: BTreeMap<u64, Generation>,
@@ -103,12 +108,7 @@ impl Store {
     pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
         let admitted = match command {
             Command::Extend { .. } if !self.rules.hold(Rule::Guard) => true,
-            Command::Acquire { .. }
-            | Command::Raise { .. }
-            | Command::Extend { .. }
-            | Command::Inspect { .. }
-            | Command::Evict { .. } => self.keys.open.as_deref() == Some(guard),
-            _ => true,
+            _ => !command.is_guarded() || self.keys.open.as_deref() == Some(guard),
         };
         if !admitted {
             return Err(Fault::NotAdmitted);
@@ -120,8 +120,20 @@ impl Store {
                 entry,
                 ttl,
                 floor,
-            } => self.acquire(name, entry, *ttl, *floor, guard, time),
-            Command::Raise { name, entry, token } => self.raise(name, entry, *token, time),
+                max_ttl,
+            } => {
+                let ahead = ms(*max_ttl).saturating_mul(1000);
+                self.acquire(name, entry, *ttl, *floor, ahead, time)
+            }
+            Command::Raise {
+                name,
+                entry,
+                token,
+                max_ttl,
+            } => {
+                let ahead = ms(*max_ttl).saturating_mul(1000).saturating_add(MINUTE_US);
+                self.raise(name, entry, (*token).min(time.saturating_add(ahead)), time)
+            }
             Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, time),
             Command::Release { name, entry } => self.release(name, entry, time),
             Command::Inspect { name } => Ok(Reply::Inspected {
@@ -131,13 +143,8 @@ impl Store {
                 counter: self.counter(name, time),
             }),
             Command::Evict { name } => self.evict(name, time),
-            Command::Survey => Ok(Reply::Surveyed(self.locks(time).next().is_some())),
-            Command::Admit {
-                run,
-                id,
-                max_ttl,
-                witnessed,
-            } => self.admit(run, id, *max_ttl, *witnessed),
+            Command::Survey => Ok(Reply::Surveyed(!self.keys.counters.is_empty())),
+            Command::Admit(admit) => self.admit(admit),
             Command::Disconnect { .. } => Ok(Reply::Disconnected(false)),
             Command::LoadScripts => Ok(Reply::Loaded),
         }
@@ -200,8 +207,13 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(crate) fn set_boot(&mut self, record: BootRecord) {
-        self.keys.boot = Some(record);
+    pub(crate) fn set_boot(&mut self, record: impl ToString) {
+        self.keys.boot = Some(record.to_string());
+    }
+
+    /// What stands in `boot`.
+    pub(crate) fn record(&self) -> Option<BootRecord> {
+        self.keys.boot.as_ref()?.parse().ok()
     }
 
     /// Makes the current counters begin at this TIME.
@@ -226,40 +238,67 @@ impl Store {
             mode: mode.clone(),
             eviction: eviction.clone(),
             version: version.clone(),
-            time,
         };
-        let stored = self.keys.boot.as_ref();
-        let record = admission::meet(stored, &server, hello, self.rules);
-        let agreed = record
-            .as_ref()
-            .filter(|r| admission::agree(r, &server, hello, self.rules));
-        let mut open = false;
-        if let Some(agreed) = agreed {
-            let guard = agreed.guard();
-            open = agreed.votes(hello.margin);
-            let (stands, right) = (
-                self.keys.open.is_some(),
-                self.keys.open.as_ref() == Some(&guard),
-            );
-            // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
-            let close = stands && !(open && right);
-            if close {
-                self.may_delete()?;
-                self.keys.open = None;
-            }
-            let set = open && !right;
-            // After a first write a script is not stopped any more.
-            if (stored != Some(agreed) || set) && !close {
-                self.may_write()?;
-            }
-            self.keys.boot = Some(agreed.clone());
-            if set {
-                self.keys.open = Some(guard);
-            }
+        let boot = self.keys.boot.as_deref();
+        let old = boot.and_then(|text| text.parse::<BootRecord>().ok());
+        let Some(mut record) = admission::meet(boot, &server, hello, self.rules) else {
+            return Ok(Reply::Met(Box::new(Meeting {
+                stored: boot.map_or(Stored::Nothing, Stored::read),
+                server,
+                open: false,
+            })));
+        };
+        let same = old.as_ref().filter(|old| old.id == record.id);
+        if !self.rules.hold(Rule::WitnessedByClients) && same.is_some() {
+            let passed = time.saturating_sub(self.keys.met_at) / 1000;
+            record.witnessed = record.witnessed.max(passed);
+        }
+        if same.is_none() {
+            self.keys.met_at = time;
+        }
+        let before = same.map_or(0, |old| old.witnessed);
+        let (z, after) = (
+            admission::z(&record.terms, hello, self.rules),
+            record.witnessed,
+        );
+        let open = after >= z;
+        let guard = record.guard(self.rules);
+        let (stands, right) = (
+            self.keys.open.is_some(),
+            self.keys.open.as_ref() == Some(&guard),
+        );
+        // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+        let close = stands && !(open && right);
+        if close {
+            self.may_delete()?;
+            self.keys.open = None;
+        }
+        let changed = same.is_none_or(|old| {
+            let witnessed = old.witnessed;
+            BootRecord {
+                witnessed,
+                ..record.clone()
+            } != *old
+        });
+        let grew = after > before && after.saturating_mul(100) >= before.saturating_mul(101);
+        let unripe = before < z && self.rules.hold(Rule::GreaterW);
+        let write = changed || unripe || grew;
+        let set = open && !right;
+        // After a first write a script is not stopped any more.
+        if (write || set) && !close {
+            self.may_write()?;
+        }
+        if write {
+            self.keys.boot = Some(record.to_string());
+        } else if !self.rules.hold(Rule::GreaterW) {
+            record.witnessed = before;
+        }
+        if set {
+            self.keys.open = Some(guard);
         }
         Ok(Reply::Met(Box::new(Meeting {
             server,
-            record,
+            stored: Stored::Record(record),
             open,
         })))
     }
@@ -270,11 +309,11 @@ impl Store {
         entry: &Entry,
         ttl: Duration,
         floor: u64,
-        guard: &str,
+        ahead: u64,
         time: u64,
     ) -> Answer {
         let counter = self.counter(name, time);
-        let cap = time.saturating_add(max_ttl_us(guard));
+        let cap = time.saturating_add(ahead);
         let floor = match floor {
             floor if floor <= cap => floor,
             _ if self.rules.hold(Rule::ProposalCapped) => cap,
@@ -354,22 +393,13 @@ impl Store {
         Ok(Reply::Evicted(held))
     }
 
-    fn admit(&mut self, run: &str, id: &str, max_ttl: Duration, witnessed: u64) -> Answer {
-        let Some(mut record) = self.keys.boot.clone() else {
+    fn admit(&mut self, admit: &Admit) -> Answer {
+        let Some(record) = self.record().and_then(|r| admission::admit(&r, admit)) else {
             return Ok(Reply::Admitted(false));
         };
-        if record.format != admission::FORMAT
-            || record.run != run
-            || record.id != id
-            || record.max_ttl > max_ttl
-        {
-            return Ok(Reply::Admitted(false));
-        }
         self.may_write()?;
-        record.max_ttl = max_ttl;
-        record.witnessed = witnessed;
-        self.keys.open = Some(record.guard());
-        self.keys.boot = Some(record);
+        self.keys.open = Some(record.guard(self.rules));
+        self.keys.boot = Some(record.to_string());
         Ok(Reply::Admitted(true))
     }
 
@@ -397,7 +427,7 @@ impl Store {
     }
 
     fn hold(&mut self, name: &Name, entry: &Entry, ttl: Duration, time: u64) {
-        let until = (time / 1000).saturating_add(admission::ms(ttl));
+        let until = (time / 1000).saturating_add(ms(ttl));
         self.keys.locks.insert(
             name.clone(),
             Lock {
@@ -477,15 +507,6 @@ impl Lock {
     fn left(&self, time: u64) -> Duration {
         Duration::from_millis(self.until.saturating_sub(time / 1000))
     }
-}
-
-/// The last word of "format N max_ttl", in µs.
-fn max_ttl_us(guard: &str) -> u64 {
-    let ms = guard
-        .rsplit(' ')
-        .next()
-        .and_then(|word| word.parse::<u64>().ok());
-    ms.unwrap_or(0).saturating_mul(1000)
 }
 
 /// What is left of a number that Lua wrote by `tostring`: `%.14g`.

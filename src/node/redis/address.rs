@@ -209,6 +209,12 @@ impl Address {
         })
     }
 
+    /// host:port/db, or path/db: what clients have to agree on. With the database, so that SWAPDB
+    /// brings another list.
+    pub(crate) fn with_database(&self) -> String {
+        format!("{}/{}", self.id(), self.db)
+    }
+
     /// host:port, or the path of the socket.
     pub(crate) fn id(&self) -> String {
         let (host, port) = match &self.endpoint {

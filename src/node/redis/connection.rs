@@ -20,10 +20,10 @@ use super::{
     encode::{self, Keys},
     frame::Inbox,
 };
-use crate::node::{Answer, Batch, Connection, Disconnected};
+use crate::node::{Answer, Batch, Connection, Disconnected, command::Wire};
 
-/// How many batches one system call takes.
-const GATHER: usize = 32;
+/// How many pieces one system call takes: a batch is one, or two with its guard.
+const GATHER: usize = 64;
 /// An idle queue keeps room for so many batches.
 const QUEUE: usize = 64;
 
@@ -34,7 +34,9 @@ pub(super) struct RedisConnection<S> {
     client_id: u64,
     keys: Arc<Keys>,
     /// All batches that are not answered yet; first those on their way, then the unsent.
-    queue: VecDeque<Arc<Batch>>,
+    queue: VecDeque<Queued>,
+    /// The guard of the batch that came last, and its bytes.
+    guard: (Arc<str>, Arc<[u8]>),
     /// How many of the queue have left in whole.
     sent: usize,
     /// How many bytes of the next one have left.
@@ -50,6 +52,40 @@ pub(super) struct RedisConnection<S> {
     over: Option<Disconnected>,
 }
 
+/// A batch, and the guard that this node is to be asked with.
+#[derive(Debug)]
+struct Queued {
+    batch: Arc<Batch>,
+    guard: Arc<[u8]>,
+}
+
+impl Queued {
+    fn wire(&self, keys: &Keys) -> &Wire {
+        self.batch.wire(|batch| encode::batch(batch, keys))
+    }
+
+    /// How many bytes it is.
+    fn len(&self, keys: &Keys) -> usize {
+        let wire = self.wire(keys);
+        wire.bytes.len() + wire.guards.len() * self.guard.len()
+    }
+
+    /// Its bytes, in order.
+    fn pieces(&self, keys: &Keys) -> impl Iterator<Item = &[u8]> {
+        let wire = self.wire(keys);
+        let ends = wire.guards.iter().copied();
+        let mut start = 0;
+        let guarded = ends.flat_map(move |end| {
+            let piece = wire.bytes.get(start..end).unwrap_or_default();
+            start = end;
+            [piece, &*self.guard]
+        });
+        let rest = wire.guards.last().copied().unwrap_or(0);
+        let rest = wire.bytes.get(rest..).filter(|rest| !rest.is_empty());
+        guarded.chain(rest)
+    }
+}
+
 impl<S> RedisConnection<S> {
     pub(super) fn new(stream: S, client_id: u64, keys: Arc<Keys>, inbox: Inbox) -> Self {
         Self {
@@ -57,6 +93,7 @@ impl<S> RedisConnection<S> {
             client_id,
             keys,
             queue: VecDeque::with_capacity(QUEUE),
+            guard: ("".into(), [].into()),
             sent: 0,
             offset: 0,
             unflushed: false,
@@ -77,8 +114,8 @@ impl<S> RedisConnection<S> {
 
     /// These bytes have left.
     fn advance(&mut self, mut bytes: usize) {
-        while let Some(batch) = self.queue.get(self.sent) {
-            let left = wire(batch, &self.keys).len().saturating_sub(self.offset);
+        while let Some(next) = self.queue.get(self.sent) {
+            let left = next.len(&self.keys).saturating_sub(self.offset);
             if bytes < left {
                 self.offset += bytes;
                 return;
@@ -94,7 +131,7 @@ impl<S> RedisConnection<S> {
 
     /// The answer that this frame completes, if it does; an error: nobody asked for it.
     fn take(&mut self, frame: OwnedFrame) -> Result<Option<Answer>, OwnedFrame> {
-        let Some(batch) = self.queue.front() else {
+        let Some(Queued { batch, .. }) = self.queue.front() else {
             return Err(frame);
         };
         let Some(command) = batch.commands().get(self.answered) else {
@@ -133,24 +170,23 @@ impl<S> RedisConnection<S> {
 impl<S: AsyncWrite + Unpin> RedisConnection<S> {
     /// Offers the stream all that is unsent, in one call.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut unsent = self.queue.iter().skip(self.sent);
-        let Some(first) = unsent.next() else {
-            return Poll::Ready(Ok(0));
-        };
-        let first = wire(first, &self.keys)
-            .get(self.offset..)
-            .unwrap_or_default();
-        let stream = Pin::new(&mut self.stream);
-        if unsent.len() == 0 || !stream.is_write_vectored() {
-            return stream.poll_write(cx, first);
-        }
-        let mut slices = [IoSlice::new(&[]); GATHER];
-        let mut used = 0;
-        let chunks = std::iter::once(first).chain(unsent.map(|batch| &**wire(batch, &self.keys)));
-        for (slice, chunk) in slices.iter_mut().zip(chunks) {
-            *slice = IoSlice::new(chunk);
+        let unsent = self.queue.iter().skip(self.sent);
+        let pieces = unsent.flat_map(|queued| queued.pieces(&self.keys));
+        let (mut slices, mut used) = ([IoSlice::new(&[]); GATHER], 0);
+        let mut left_already = self.offset;
+        for piece in pieces {
+            let Some(piece) = piece.get(left_already..) else {
+                left_already -= piece.len();
+                continue;
+            };
+            left_already = 0;
+            let Some(slice) = slices.get_mut(used) else {
+                break;
+            };
+            *slice = IoSlice::new(piece);
             used += 1;
         }
+        let stream = Pin::new(&mut self.stream);
         stream.poll_write_vectored(cx, slices.get(..used).unwrap_or_default())
     }
 }
@@ -160,9 +196,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         self.client_id
     }
 
-    fn send(&mut self, batch: &Arc<Batch>) {
+    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>) {
+        if !Arc::ptr_eq(guard, &self.guard.0) {
+            self.guard = (Arc::clone(guard), encode::guard(guard).into());
+        }
         if !batch.commands().is_empty() {
-            self.queue.push_back(Arc::clone(batch));
+            self.queue.push_back(Queued {
+                batch: Arc::clone(batch),
+                guard: Arc::clone(&self.guard.1),
+            });
         }
     }
 
@@ -215,13 +257,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         let keep = self.sent + usize::from(self.offset > 0);
         self.queue
             .drain(keep.min(self.queue.len())..)
-            .map(|batch| batch.commands().len())
+            .map(|queued| queued.batch.commands().len())
             .sum()
     }
-}
-
-fn wire<'b>(batch: &'b Batch, keys: &Keys) -> &'b Arc<[u8]> {
-    batch.wire(|batch| encode::batch(batch, keys))
 }
 
 fn failed(what: &str, error: &io::Error) -> String {
@@ -259,11 +297,23 @@ mod tests {
     }
 
     fn surveys(commands: usize) -> Arc<Batch> {
-        Batch::new(vec![Command::Survey; commands], "".into())
+        Batch::new(vec![Command::Survey; commands])
     }
 
-    fn bytes(batch: &Batch) -> Vec<u8> {
-        wire(batch, &Keys::new("quorate")).to_vec()
+    fn guard() -> Arc<str> {
+        "2 3 word 30000 5000 id".into()
+    }
+
+    fn bytes(batch: &Arc<Batch>) -> Vec<u8> {
+        let queued = Queued {
+            batch: Arc::clone(batch),
+            guard: encode::guard(&guard()).into(),
+        };
+        let keys = Keys::new("quorate");
+        let pieces: Vec<&[u8]> = queued.pieces(&keys).collect();
+        let bytes = pieces.concat();
+        assert_eq!(bytes.len(), queued.len(&keys));
+        bytes
     }
 
     async fn flushed<S: AsyncRead + AsyncWrite + Unpin + Send>(c: &mut RedisConnection<S>) {
@@ -292,7 +342,7 @@ mod tests {
         for cut in 0..=replies.len() {
             let (mut c, mut server) = fake(4096);
             for batch in [1, 2, 1] {
-                c.send(&surveys(batch));
+                c.send(&surveys(batch), &guard());
             }
             flushed(&mut c).await;
             let (one, two) = replies.split_at(cut);
@@ -319,7 +369,7 @@ mod tests {
         let (mut c, mut server) = fake(4);
         let batch = surveys(3);
         let expected = bytes(&batch);
-        c.send(&batch);
+        c.send(&batch, &guard());
         // One task polls both, as the engine does.
         let client = tokio::spawn(async move {
             let mut answers = Vec::new();
@@ -357,8 +407,8 @@ mod tests {
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
             let (mut c, mut server) = fake(1 << 20);
-            c.send(&load);
-            c.send(&surveys(1));
+            c.send(&load, &guard());
+            c.send(&surveys(1), &guard());
             flushed(&mut c).await;
             for script in 0..scripts {
                 let reply = if script == broken { "-ERR 1\r\n" } else { &sha };
@@ -378,18 +428,18 @@ mod tests {
     async fn only_what_has_not_begun_to_leave_is_withdrawn() {
         let (mut c, mut server) = fake(4);
         let (first, second) = (surveys(2), surveys(1));
-        c.send(&first);
+        c.send(&first, &guard());
         assert_eq!(c.withdraw(), 2, "nothing has left");
-        c.send(&second);
-        c.send(&first);
-        c.send(&surveys(3));
+        c.send(&second, &guard());
+        c.send(&first, &guard());
+        c.send(&surveys(3), &guard());
         assert!(
             poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await,
             "the socket is full"
         );
         assert_eq!(c.withdraw(), 5, "of the first, some bytes have left");
         assert_eq!(c.withdraw(), 0);
-        c.send(&first);
+        c.send(&first, &guard());
 
         let expected = [bytes(&second), bytes(&first)].concat();
         let mut read = vec![0; expected.len()];
@@ -433,7 +483,7 @@ mod tests {
             ),
         ] {
             let (mut c, mut server) = fake(4096);
-            c.send(&surveys(2));
+            c.send(&surveys(2), &guard());
             flushed(&mut c).await;
             server.write_all(said.as_bytes()).await.unwrap();
             drop(server);
@@ -453,7 +503,7 @@ mod tests {
             );
             assert_eq!(answer(&mut c).await, Err(over.clone()));
             assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
-            c.send(&surveys(1));
+            c.send(&surveys(1), &guard());
             assert_eq!(c.withdraw(), 1);
             assert_eq!(answer(&mut c).await, Err(over));
         }
@@ -462,12 +512,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_answered_before_it_was_asked() {
         let (mut c, mut server) = fake(4);
-        c.send(&surveys(1));
+        c.send(&surveys(1), &guard());
         server.write_all(b":1\r\n").await.unwrap();
         assert!(answer(&mut c).await.is_err(), "not a byte has left");
 
         let (mut c, mut server) = fake(4);
-        c.send(&surveys(2));
+        c.send(&surveys(2), &guard());
         assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
         tokio::spawn(async move { server.write_all(b"-ERR 0\r\n:1\r\n").await });
         assert_eq!(
@@ -482,7 +532,7 @@ mod tests {
     async fn a_broken_pipe_ends_it() {
         let (mut c, server) = fake(4096);
         drop(server);
-        c.send(&surveys(1));
+        c.send(&surveys(1), &guard());
         let over = poll_fn(|cx| c.poll_flush(cx))
             .await
             .expect_err("nobody reads");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_protocol::resp3::types::OwnedFrame;
 
 use crate::node::{
-    admission::{Meeting, Server},
+    admission::{Meeting, Server, Stored},
     command::{Answer, Command, Fault, Reply},
 };
 
@@ -76,20 +76,20 @@ fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
             }
         }
         Command::Evict { .. } => Reply::Evicted(yes(frame)?),
-        Command::Survey => Reply::Surveyed(yes(frame)?),
-        Command::Admit { .. } => Reply::Admitted(yes(frame)?),
+        Command::Survey => Reply::Surveyed(count(frame)? > 0),
+        Command::Admit(_) => Reply::Admitted(yes(frame)?),
         Command::Disconnect { .. } => Reply::Disconnected(count(frame)? > 0),
         Command::LoadScripts => text(frame).map(|_| Reply::Loaded)?,
     })
 }
 
 fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
-    let [role, mode, eviction, version, run, time, record, open] = items(frame)? else {
+    let [role, mode, eviction, version, run, record, open] = items(frame)? else {
         return None;
     };
-    let record = match record {
-        OwnedFrame::Null => None,
-        record => Some(text(record)?.parse().ok()?),
+    let stored = match record {
+        OwnedFrame::Null => Stored::Nothing,
+        record => Stored::read(&text(record)?),
     };
     let server = Server {
         run: text(run)?,
@@ -97,11 +97,10 @@ fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
         mode: text(mode)?,
         eviction: text(eviction)?,
         version: text(version)?,
-        time: count(time)?,
     };
     Some(Meeting {
         server,
-        record,
+        stored,
         open: yes(open)?,
     })
 }
@@ -159,7 +158,7 @@ fn name(command: &Command) -> &'static str {
         Command::Inspect { .. } => "INSPECT",
         Command::Evict { .. } => "EVICT",
         Command::Survey => "SURVEY",
-        Command::Admit { .. } => "ADMIT",
+        Command::Admit(_) => "ADMIT",
         Command::Disconnect { .. } => "CLIENT KILL",
         Command::LoadScripts => "SCRIPT LOAD",
     }

@@ -182,10 +182,7 @@ fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
         Word::LoadScript,
         encode::answers(&Command::LoadScripts),
     ));
-    bytes.extend(encode::batch(
-        &Batch::one(Command::LoadScripts, &"".into()),
-        keys,
-    ));
+    bytes.extend(encode::batch(&Batch::one(Command::LoadScripts), keys).bytes);
     (words, bytes)
 }
 

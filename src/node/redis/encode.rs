@@ -4,8 +4,11 @@ use super::scripts::{self, Script};
 use crate::{
     name::Name,
     node::{
-        admission::{FORMAT, Handshake, ms},
-        command::{Batch, Command},
+        admission::{
+            Admit, Handshake, Mode,
+            record::{FORMAT, ms},
+        },
+        command::{Batch, Command, Wire},
     },
 };
 
@@ -23,21 +26,11 @@ pub(crate) struct Keys {
     previous: Vec<u8>,
     /// All of a lock's key but its name.
     lock: Vec<u8>,
-    /// Matches the locks of every kind.
-    locks: Vec<u8>,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
         let key = |rest: &[u8]| [prefix.as_bytes(), b":", rest].concat();
-        let mut locks = Vec::new();
-        for &byte in prefix.as_bytes() {
-            if matches!(byte, b'*' | b'?' | b'[' | b']' | b'^' | b'-' | b'\\') {
-                locks.push(b'\\');
-            }
-            locks.push(byte);
-        }
-        locks.extend_from_slice(b":@*");
         Self {
             boot: key(b"boot"),
             open: key(b"open"),
@@ -45,7 +38,6 @@ impl Keys {
             current: key(b"c0"),
             previous: key(b"c1"),
             lock: key(MUTEX),
-            locks,
         }
     }
 }
@@ -58,16 +50,30 @@ pub(crate) fn answers(command: &Command) -> usize {
     }
 }
 
-/// The bytes of a batch.
-pub(crate) fn batch(batch: &Batch, keys: &Keys) -> Vec<u8> {
-    let mut wire = Wire(Vec::with_capacity(64 + batch.commands().len() * 512));
+/// The bytes of a batch. The guard is the last argument of whatever has one.
+pub(crate) fn batch(batch: &Batch, keys: &Keys) -> Wire {
+    let mut writer = Writer(Vec::with_capacity(64 + batch.commands().len() * 512));
+    let mut guards = Vec::new();
     for command in batch.commands() {
-        encode(&mut wire, command, batch.guard(), keys);
+        encode(&mut writer, command, keys);
+        if command.is_guarded() {
+            guards.push(writer.0.len());
+        }
     }
-    wire.0
+    Wire {
+        bytes: writer.0,
+        guards,
+    }
 }
 
-fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
+/// A guard as it is put in.
+pub(crate) fn guard(guard: &str) -> Vec<u8> {
+    let mut writer = Writer(Vec::with_capacity(guard.len() + 8));
+    writer.put(Arg::Text(guard));
+    writer.0
+}
+
+fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
     use Arg::{Number, Text};
     let open = Arg::Bytes(&keys.open);
     let boot = Arg::Bytes(&keys.boot);
@@ -78,10 +84,11 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
     let counter = |name| Arg::Named(MUTEX, name);
     match command {
         Command::Handshake(Handshake {
-            fleet,
-            max_ttl,
-            fleet_max_ttl,
-            margin,
+            masters,
+            list,
+            terms,
+            vouch,
+            used,
             known,
             witnessed,
             nonce,
@@ -94,10 +101,12 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
                 &[boot, open, time],
                 &[
                     Number(FORMAT.into()),
-                    Number(*fleet),
-                    Number(ms(*max_ttl)),
-                    Number(ms(*fleet_max_ttl)),
-                    Number(ms(*margin)),
+                    Number(*masters),
+                    Text(list),
+                    Number(ms(terms.max_ttl)),
+                    Number(ms(terms.margin)),
+                    Number(*vouch as u64),
+                    Number((*used).into()),
                     Text(run),
                     Text(id),
                     Number(*witnessed),
@@ -110,62 +119,80 @@ fn encode(wire: &mut Wire, command: &Command, guard: &str, keys: &Keys) {
             entry,
             ttl,
             floor,
-        } => {
-            let max_ttl = guard.rsplit(' ').next().unwrap_or("0");
-            wire.call(
-                &scripts::ACQUIRE,
-                &[lock(name), open, time, current, previous],
-                &[
-                    Text(guard),
-                    Text(max_ttl),
-                    counter(name),
-                    Text(entry.as_str()),
-                    Number(ms(*ttl)),
-                    Number(*floor),
-                ],
-            );
-        }
-        Command::Raise { name, entry, token } => wire.call(
+            max_ttl,
+        } => wire.call_guarded(
+            &scripts::ACQUIRE,
+            &[lock(name), open, time, current, previous],
+            &[
+                Number(ms(*max_ttl)),
+                counter(name),
+                Text(entry.as_str()),
+                Number(ms(*ttl)),
+                Number(*floor),
+            ],
+        ),
+        Command::Raise {
+            name,
+            entry,
+            token,
+            max_ttl,
+        } => wire.call_guarded(
             &scripts::RAISE,
             &[lock(name), open, current, previous],
             &[
-                Text(guard),
+                Number(ms(*max_ttl)),
                 counter(name),
                 Text(entry.as_str()),
                 Number(*token),
             ],
         ),
-        Command::Extend { name, entry, ttl } => wire.call(
+        Command::Extend { name, entry, ttl } => wire.call_guarded(
             &scripts::EXTEND,
             &[lock(name), open],
-            &[Text(guard), Text(entry.as_str()), Number(ms(*ttl))],
+            &[Text(entry.as_str()), Number(ms(*ttl))],
         ),
         Command::Release { name, entry } => {
             wire.call(&scripts::RELEASE, &[lock(name)], &[Text(entry.as_str())]);
         }
-        Command::Inspect { name } => wire.call(
+        Command::Inspect { name } => wire.call_guarded(
             &scripts::INSPECT,
             &[lock(name), open, current, previous],
-            &[Text(guard), counter(name)],
+            &[counter(name)],
         ),
         Command::Evict { name } => {
-            wire.call(&scripts::EVICT, &[lock(name), open], &[Text(guard)]);
+            wire.call_guarded(&scripts::EVICT, &[lock(name), open], &[]);
         }
-        Command::Survey => wire.call(&scripts::SURVEY, &[], &[Arg::Bytes(&keys.locks)]),
-        Command::Admit {
+        Command::Survey => {
+            wire.array(3);
+            wire.put(Text("EXISTS"));
+            wire.put(current);
+            wire.put(previous);
+        }
+        Command::Admit(Admit {
+            masters,
+            list,
             run,
             id,
-            max_ttl,
+            terms,
             witnessed,
-        } => wire.call(
+            mode,
+        }) => wire.call(
             &scripts::ADMIT,
             &[boot, open],
             &[
                 Number(FORMAT.into()),
+                Number(*masters),
+                Text(list),
                 Text(run),
                 Text(id),
-                Number(ms(*max_ttl)),
+                Number(ms(terms.max_ttl)),
+                Number(ms(terms.margin)),
                 Number(*witnessed),
+                Text(match mode {
+                    Mode::New => "new",
+                    Mode::Raise => "raise",
+                    Mode::Forced => "forced",
+                }),
             ],
         ),
         Command::Disconnect { client } => {
@@ -194,15 +221,25 @@ enum Arg<'a> {
     Number(u64),
 }
 
-struct Wire(Vec<u8>);
+struct Writer(Vec<u8>);
 
-impl Wire {
+impl Writer {
     fn call(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.run("EVALSHA", script.sha(), keys, args);
     }
 
+    /// The guard is to follow.
+    fn call_guarded(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
+        self.array(1 + 3 + keys.len() + args.len());
+        self.script("EVALSHA", script.sha(), keys, args);
+    }
+
     fn run(&mut self, how: &str, script: &str, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len());
+        self.script(how, script, keys, args);
+    }
+
+    fn script(&mut self, how: &str, script: &str, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.put(Arg::Text(how));
         self.put(Arg::Text(script));
         self.put(Arg::Number(keys.len() as u64));
@@ -255,8 +292,12 @@ mod tests {
     use crate::owner::{Entry, Label};
 
     fn text(command: Command) -> String {
-        let wire = batch(&Batch::one(command, &"1 3 30000".into()), &Keys::new("q"));
-        String::from_utf8(wire).unwrap()
+        let wire = batch(&Batch::one(command), &Keys::new("q"));
+        let mut bytes = wire.bytes;
+        for at in wire.guards.into_iter().rev() {
+            bytes.splice(at..at, guard("2 3 word 30000 5000 id"));
+        }
+        String::from_utf8(bytes).unwrap()
     }
 
     fn words(command: Command) -> Vec<String> {
@@ -296,6 +337,7 @@ mod tests {
             entry,
             ttl,
             floor: 0,
+            max_ttl: std::time::Duration::from_secs(30),
         };
         let wanted = [
             "EVALSHA",
@@ -306,19 +348,19 @@ mod tests {
             "q:time",
             "q:c0",
             "q:c1",
-            "1 3 30000",
             "30000",
             "@mutex:a:b",
             &holder,
             "11",
             "0",
+            "2 3 word 30000 5000 id",
         ];
         assert_eq!(words(acquire), wanted);
         assert_eq!(
             words(Command::Disconnect { client: 10 }),
             ["CLIENT", "KILL", "ID", "10"]
         );
-        assert_eq!(words(Command::Survey)[3], "q:@*");
+        assert_eq!(words(Command::Survey), ["EXISTS", "q:c0", "q:c1"]);
     }
 
     #[test]
@@ -326,12 +368,6 @@ mod tests {
         for n in [0, 9, 10, 99, 100, u64::MAX] {
             assert_eq!(words(Command::Disconnect { client: n })[3], n.to_string());
         }
-    }
-
-    #[test]
-    fn a_pattern_matches_the_prefix_as_it_is() {
-        let keys = Keys::new(r"a*?[^-]\b");
-        assert_eq!(keys.locks, br"a\*\?\[\^\-\]\\b:@*");
     }
 
     #[test]

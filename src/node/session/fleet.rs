@@ -1,56 +1,169 @@
-//! What a client knows of all nodes together.
+//! What a client knows of all nodes together (protocol §2, "CLIENT"). Pure.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::node::admission;
+use crate::{
+    ballot::majority::majority,
+    clock::Tick,
+    node::admission::{BootRecord, Terms, Vouch, is_mine},
+    report::seconds,
+    rules::{Rule, Rules},
+    settings::Settings,
+};
 
-/// The fleet as read so far: the longest `max_ttl` on any node, the guard that follows from it, and
-/// which process answers at which address.
+/// The fleet as last read on living connections: who votes for whom, and on what terms.
 pub(crate) struct Fleet {
-    total: usize,
-    max_ttl: Duration,
-    longest_read: Option<Duration>,
-    guard: Arc<str>,
+    settings: Arc<Settings>,
+    needed: usize,
+    /// By node: the record that is in sight.
+    sights: Vec<Option<BootRecord>>,
+    /// The greatest terms of the voters in sight; while none is, the last known.
+    terms: Option<Terms>,
+    /// u: this client has met a voter of its fleet.
+    used: bool,
+    /// An operator forces a bootstrap: this client vouches.
+    forced: bool,
+    /// Since when a majority of nodes with records of this fleet has been in sight.
+    majority_since: Option<Tick>,
+    /// Why no node is counted at all.
+    stop: Option<Arc<str>>,
+    /// Terms or stop changed: when, and whether somebody has looked since.
+    moved_at: Tick,
+    moved: bool,
+    /// By node: the process behind it.
     runs: Vec<Option<String>>,
 }
 
 impl Fleet {
-    pub(crate) fn new(total: usize) -> Self {
-        let guard = admission::guard(total, Duration::ZERO).into();
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        let total = settings.total();
         Self {
-            total,
-            max_ttl: Duration::ZERO,
-            longest_read: None,
-            guard,
+            needed: majority(total),
+            sights: vec![None; total],
+            terms: None,
+            used: false,
+            forced: false,
+            majority_since: None,
+            stop: None,
+            moved_at: Tick::default(),
+            moved: false,
             runs: vec![None; total],
+            settings,
         }
     }
 
+    // ---- what it says -----------------------------------------------------------------------
+
+    /// v: what a handshake may vouch for.
+    pub(crate) fn vouch(&self) -> Vouch {
+        let voters = self.mine().filter(|record| record.votes()).count();
+        if self.foreign().is_some() {
+            Vouch::Stranger
+        } else if self.forced || voters >= self.needed {
+            Vouch::Majority
+        } else if voters > 0 {
+            Vouch::Voter
+        } else {
+            Vouch::Stranger
+        }
+    }
+
+    /// u: whether this client has met a voter of its fleet.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used
+    }
+
+    /// What a handshake brings: the fleet's terms from who vouches for them, the greater of those
+    /// and its own from who does not.
+    pub(crate) fn terms_to_bring(&self) -> Terms {
+        let own = self.settings.terms;
+        match (self.terms, self.vouch()) {
+            (Some(terms), Vouch::Voter | Vouch::Majority) if !self.forced => terms,
+            (Some(terms), _) => terms.join(own),
+            (None, _) => own,
+        }
+    }
+
+    /// The greatest terms this client has to do with.
+    pub(crate) fn greatest_terms(&self) -> Terms {
+        let own = self.settings.terms;
+        self.terms.map_or(own, |terms| terms.join(own))
+    }
+
+    /// The longest lease of the fleet.
     pub(crate) fn max_ttl(&self) -> Duration {
-        self.max_ttl
+        self.terms.unwrap_or(self.settings.terms).max_ttl
     }
 
-    /// What `<prefix>:open` must say, the same for every node.
-    pub(crate) fn guard(&self) -> &Arc<str> {
-        &self.guard
-    }
-
-    /// The longest `max_ttl` on any node, whether it is ours or not.
-    pub(crate) fn longest_read(&self) -> Option<Duration> {
-        self.longest_read
-    }
-
-    /// A node stores this `max_ttl`.
-    pub(crate) fn read(&mut self, max_ttl: Duration) {
-        self.longest_read = self.longest_read.max(Some(max_ttl));
-    }
-
-    /// A node that may count stores this `max_ttl`: the others have to store it too.
-    pub(crate) fn learn(&mut self, max_ttl: Duration) {
-        if max_ttl > self.max_ttl {
-            self.max_ttl = max_ttl;
-            self.guard = admission::guard(self.total, max_ttl).into();
+    /// From when on this client may count what it witnesses of a node: it sees a majority of
+    /// the fleet, this node included. None: it does not.
+    pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
+        if !self.rules().hold(Rule::MajorityInSight) {
+            return Some(Tick::default());
         }
+        let record = self.sights.get(node)?.as_ref()?;
+        self.majority_since.filter(|_| self.is_mine(record))
+    }
+
+    /// Why no node is counted, if that is so.
+    pub(crate) fn stop(&self) -> Option<&Arc<str>> {
+        self.stop.as_ref()
+    }
+
+    /// Whether a voter with these terms is one vote. Its terms have to be the fleet's, and enough
+    /// for this client.
+    pub(crate) fn counts(&self, terms: Terms) -> bool {
+        let enough = !self.settings.terms.exceed(terms);
+        self.stop.is_none()
+            && self.terms == Some(terms)
+            && (enough || !self.rules().hold(Rule::RaiseBeforeUse))
+    }
+
+    pub(crate) fn is_mine(&self, record: &BootRecord) -> bool {
+        let Settings { nodes, list, .. } = &*self.settings;
+        is_mine(record, nodes.len() as u64, list, self.rules())
+    }
+
+    /// When terms or stop changed last.
+    pub(crate) fn moved_at(&self) -> Tick {
+        self.moved_at
+    }
+
+    /// Whether terms or stop changed since this was last asked: then every node is met again.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    // ---- what is said to it -----------------------------------------------------------------
+
+    /// What was read of a node; none: it is out of sight.
+    pub(crate) fn see(&mut self, now: Tick, node: usize, record: Option<&BootRecord>) {
+        if let Some(sight) = self.sights.get_mut(node) {
+            *sight = record.cloned();
+        }
+        let terms_of = |records: &mut dyn Iterator<Item = &BootRecord>| {
+            records.map(|record| record.terms).reduce(Terms::join)
+        };
+        let voters = terms_of(&mut self.mine().filter(|record| record.votes()));
+        let taught = match self.rules().hold(Rule::OnlyVotersTeach) {
+            true => voters,
+            false => terms_of(&mut self.mine()),
+        };
+        self.used |= voters.is_some();
+        self.majority_since = match self.mine().count() >= self.needed {
+            true => self.majority_since.or(Some(now)),
+            false => None,
+        };
+        let (terms, stop) = (taught.or(self.terms), self.reason_to_stop());
+        if terms != self.terms || stop != self.stop {
+            (self.terms, self.stop) = (terms, stop);
+            (self.moved, self.moved_at) = (true, now);
+        }
+    }
+
+    /// A forced bootstrap begins or ends.
+    pub(crate) fn force(&mut self, forced: bool) {
+        self.forced = forced;
     }
 
     /// The process behind this node; or the other node that already has it.
@@ -76,4 +189,80 @@ impl Fleet {
             *slot = None;
         }
     }
+
+    // ---- for people -------------------------------------------------------------------------
+
+    /// Both sides, where a record is of another fleet.
+    pub(crate) fn difference(&self, record: &BootRecord) -> String {
+        format!(
+            "{} masters, fleet word {:?}; this client: {} masters, fleet word {:?}",
+            record.masters,
+            record.list,
+            self.settings.total(),
+            self.settings.list,
+        )
+    }
+
+    /// What an operator deletes to make a node forget its record.
+    pub(crate) fn forget_hint(&self) -> String {
+        let prefix = &self.settings.prefix;
+        format!("DEL {prefix}:boot {prefix}:open there")
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    fn rules(&self) -> Rules {
+        self.settings.rules
+    }
+
+    fn mine(&self) -> impl Iterator<Item = &BootRecord> + Clone {
+        let in_sight = self.sights.iter().flatten();
+        in_sight.filter(|record| self.is_mine(record))
+    }
+
+    /// A voter of another fleet, where one is in sight.
+    fn foreign(&self) -> Option<(usize, &BootRecord)> {
+        if !self.rules().hold(Rule::OtherFleetStops) {
+            return None;
+        }
+        let in_sight = self.sights.iter().enumerate();
+        let mut in_sight = in_sight.filter_map(|(node, record)| Some((node, record.as_ref()?)));
+        in_sight.find(|(_, record)| record.votes() && !self.is_mine(record))
+    }
+
+    fn reason_to_stop(&self) -> Option<Arc<str>> {
+        if let Some((node, record)) = self.foreign() {
+            let node = self.settings.nodes.get(node)?;
+            let (difference, hint) = (self.difference(record), self.forget_hint());
+            let why = format!(
+                "not counted while {node} votes for another fleet ({difference}): see there; if \
+                 that fleet is gone for good, {hint}"
+            );
+            return Some(why.into());
+        }
+        let own = self.settings.terms;
+        let smaller = self
+            .mine()
+            .find(|record| record.votes() && own.exceed(record.terms))
+            .filter(|_| self.rules().hold(Rule::RaiseBeforeUse))?;
+        Some(ask_for_less(own, smaller.terms).into())
+    }
+}
+
+/// This client wants more than the fleet has.
+fn ask_for_less(own: Terms, fleet: Terms) -> String {
+    let mut both = Vec::new();
+    for (what, flag, here, there) in [
+        ("max_ttl", "--max-ttl", own.max_ttl, fleet.max_ttl),
+        ("restart_margin", "--restart-margin", own.margin, fleet.margin),
+    ] {
+        if here > there {
+            let (here, there) = (seconds(here), seconds(there));
+            both.push(format!(
+                "{what} is {here} here and {there} in the fleet: lower it, or raise it everywhere \
+                 with `quorate bootstrap {flag}`"
+            ));
+        }
+    }
+    both.join("; ")
 }

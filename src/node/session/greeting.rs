@@ -7,28 +7,25 @@ use crate::{
     Error,
     clock::Tick,
     node::{
-        admission::{FORMAT, Handshake, Meeting, quarantine},
+        admission::{BootRecord, Handshake, Meeting, Stored, record::FORMAT},
         status::NodeState,
     },
-    report::seconds,
     rules::Rule,
 };
 
-/// Run and record as last read, and when: what this client can witness.
+/// The record as last read, and when: what this client can witness.
 pub(crate) struct Witness {
-    pub(crate) run: String,
-    pub(crate) id: String,
-    pub(crate) max_ttl: Duration,
-    pub(crate) witnessed: u64,
-    /// When that handshake was sent.
-    pub(crate) asked_at: Tick,
+    pub(crate) record: BootRecord,
+    /// `open` stood.
+    open: bool,
     read_at: Tick,
 }
 
 /// What a node that was met is.
 pub(super) enum Standing {
-    Voting,
-    Quarantined(Tick),
+    /// Its record is of this fleet: what it says decides.
+    Fit,
+    /// It is not counted. The text says why, and what to do.
     Refused(String),
     /// Another address leads to the same server.
     Duplicate(String),
@@ -37,42 +34,65 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    pub(super) fn state(&self, now: Tick) -> NodeState {
-        match self {
-            Self::Voting => NodeState::Voting,
-            Self::Quarantined(until) => NodeState::Quarantined(until.since(now)),
-            Self::Refused(why) | Self::Duplicate(why) => NodeState::Refused(why.clone()),
-            Self::Changed => NodeState::Connecting,
+    pub(super) fn state(
+        &self,
+        now: Tick,
+        witness: Option<&Witness>,
+        fleet: &super::Fleet,
+    ) -> NodeState {
+        match (self, witness, fleet.stop()) {
+            (Self::Refused(why) | Self::Duplicate(why), ..) => NodeState::Refused(why.clone()),
+            (Self::Fit, Some(_), Some(why)) => NodeState::Refused(why.to_string()),
+            (Self::Fit, Some(witness), None) if !witness.record.votes() => {
+                NodeState::Quarantined(witness.votes_at().since(now))
+            }
+            (Self::Fit, Some(witness), None)
+                if witness.open && fleet.counts(witness.record.terms) =>
+            {
+                NodeState::Voting
+            }
+            // The fleet's terms were raised, and this node has to learn them before it counts.
+            (Self::Fit, ..) | (Self::Changed, ..) => NodeState::Connecting,
         }
     }
 }
 
-/// What to bring: x is the w that was read, and what this clock counted from then to this sending.
+impl Witness {
+    /// When the quarantine is over, if it is watched until then.
+    fn votes_at(&self) -> Tick {
+        let z = self.record.terms.quarantine();
+        let left = z.saturating_sub(self.record.witnessed);
+        self.read_at.plus(Duration::from_millis(left))
+    }
+}
+
+/// What to bring: x is the w that was read, and what this clock counted from then to this sending
+/// while it saw a majority.
 pub(super) fn handshake(
     step: &mut Step<'_>,
+    node: usize,
     witness: Option<&Witness>,
 ) -> Result<Handshake, Error> {
-    let counted = witness.map_or(0, |w| {
-        let since = u64::try_from(step.now.since(w.read_at).as_millis()).unwrap_or(u64::MAX);
-        w.witnessed.saturating_add(since)
-    });
-    let wanted = step.settings.max_ttl;
-    let counted = match step.settings.rules.hold(Rule::Quarantine) {
-        true => counted,
-        false => quarantine(step.fleet.max_ttl().max(wanted), step.settings.margin),
-    };
+    let terms = step.fleet.terms_to_bring();
+    let since = step.fleet.witnesses_since(node);
+    let (mut known, mut witnessed) = (None, 0);
+    if let (Some(Witness { record, read_at, .. }), Some(since)) = (witness, since) {
+        let passed = step.now.since(since.max(*read_at)).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        known = Some((record.run.clone(), record.id.clone()));
+        witnessed = record.witnessed.saturating_add(passed);
+        if !step.settings.rules.hold(Rule::Quarantine) {
+            witnessed = terms.join(record.terms).quarantine();
+        }
+    }
     Ok(Handshake {
-        fleet: step.settings.total() as u64,
-        // A client that asks for more than the fleet knows is refused, and does not teach its own
-        // max_ttl to a node that has just been emptied: one would stop the whole fleet for as long.
-        max_ttl: step
-            .fleet
-            .longest_read()
-            .map_or(wanted, |longest| wanted.min(longest)),
-        fleet_max_ttl: step.fleet.max_ttl(),
-        margin: step.settings.margin,
-        known: witness.map(|w| (w.run.clone(), w.id.clone())),
-        witnessed: counted,
+        masters: step.settings.total() as u64,
+        list: step.settings.list.clone(),
+        terms,
+        vouch: step.fleet.vouch(),
+        used: step.fleet.was_used(),
+        known,
+        witnessed,
         nonce: format!("{:032x}", step.chance.bits()?),
     })
 }
@@ -95,17 +115,37 @@ pub(super) fn failed(why: &str) -> Standing {
     ))
 }
 
-/// May the node vote? And what was read of it.
+/// Is the node one of this fleet? And what was read of it.
 pub(super) fn judge(
     step: &mut Step<'_>,
     node: usize,
-    meeting: Meeting,
-    asked_at: Tick,
+    meeting: &Meeting,
 ) -> (Standing, Option<Witness>) {
-    let refuse = |why: String| (Standing::Refused(why), None);
-    if let Err(why) = fit(step, &meeting) {
-        return refuse(why);
-    }
+    let (standing, record) = match fitting_record(step, node, meeting) {
+        Ok(record) => (Standing::Fit, Some(record)),
+        Err(standing) => (standing, None),
+    };
+    // A record of another fleet is in sight too; that of a server that is not fit is not.
+    let foreign = match &standing {
+        Standing::Refused(_) => foreign(step, meeting),
+        _ => None,
+    };
+    step.fleet
+        .see(step.now, node, record.as_ref().or(foreign.as_ref()));
+    let witness = record.map(|record| Witness {
+        record,
+        open: meeting.open,
+        read_at: step.now,
+    });
+    (standing, witness)
+}
+
+fn fitting_record(
+    step: &mut Step<'_>,
+    node: usize,
+    meeting: &Meeting,
+) -> Result<BootRecord, Standing> {
+    fit(step, meeting).map_err(Standing::Refused)?;
     if step.settings.rules.hold(Rule::OneServerOneVote)
         && let Err(other) = step.fleet.claim_run(node, &meeting.server.run)
     {
@@ -114,58 +154,40 @@ pub(super) fn judge(
             .nodes
             .get(other)
             .map_or("another node", |id| id);
-        let why = format!("it is the same server as {other}: give every master one address");
-        return (Standing::Duplicate(why), None);
+        return Err(Standing::Duplicate(format!(
+            "it is the same server as {other}: give every master one address"
+        )));
     }
-    let Some(record) = meeting.record else {
-        return refuse("it keeps no record of this fleet".into());
-    };
-    let fleet = step.settings.total() as u64;
-    if record.format != FORMAT {
-        return refuse(format!(
-            "it holds format {} and this client speaks format {FORMAT}: use one version of quorate",
-            record.format
-        ));
+    match &meeting.stored {
+        Stored::Record(record) if step.fleet.is_mine(record) => Ok(record.clone()),
+        Stored::Record(record) => Err(Standing::Refused(of_another_fleet(step, record))),
+        Stored::Other(format) => Err(Standing::Refused(format!(
+            "it holds format {format} and this client speaks format {FORMAT}: use one version of \
+             quorate in every client; if no other version runs any more, {}",
+            step.fleet.forget_hint()
+        ))),
+        Stored::Nothing => Err(Standing::Refused("it keeps no record of this fleet".into())),
     }
-    if record.fleet != fleet && step.settings.rules.hold(Rule::SameFleet) {
-        return refuse(format!(
-            "it belongs to a fleet of {} masters and this client counts {fleet}: every client must \
-             list the same masters",
-            record.fleet
-        ));
+}
+
+fn foreign(step: &Step<'_>, meeting: &Meeting) -> Option<BootRecord> {
+    let record = meeting.stored.record()?;
+    (fit(step, meeting).is_ok() && !step.fleet.is_mine(record)).then(|| record.clone())
+}
+
+fn of_another_fleet(step: &Step<'_>, record: &BootRecord) -> String {
+    let (difference, hint) = (step.fleet.difference(record), step.fleet.forget_hint());
+    match record.votes() {
+        true => format!(
+            "it votes for another fleet ({difference}): give every client the same masters; if they \
+             are the same by other addresses, give every client the same fleet name \
+             (Builder::fleet, QUORATE_FLEET); if that fleet is gone for good, {hint}"
+        ),
+        false => format!(
+            "its record is of another fleet ({difference}): it is replaced as soon as this client \
+             sees a voting master of its own fleet; if there is none, {hint}"
+        ),
     }
-    step.fleet.read(record.max_ttl);
-    let witness = Witness {
-        run: record.run,
-        id: record.id,
-        max_ttl: record.max_ttl,
-        witnessed: record.witnessed,
-        asked_at,
-        read_at: step.now,
-    };
-    if step.settings.max_ttl > record.max_ttl {
-        let why = format!(
-            "max_ttl is {} here and {} in the fleet: lower it, or raise it everywhere with \
-             `quorate bootstrap --max-ttl`",
-            seconds(step.settings.max_ttl),
-            seconds(record.max_ttl)
-        );
-        return (Standing::Refused(why), Some(witness));
-    }
-    step.fleet.learn(record.max_ttl);
-    let z = quarantine(record.max_ttl, step.settings.margin);
-    let standing = if record.max_ttl < step.fleet.max_ttl() {
-        Standing::Changed
-    } else if record.witnessed >= z && meeting.open {
-        Standing::Voting
-    } else if !step.settings.rules.hold(Rule::Quarantine) {
-        // Met again at once, and then it votes.
-        Standing::Changed
-    } else {
-        let left = Duration::from_millis(z.saturating_sub(record.witnessed));
-        Standing::Quarantined(step.now.plus(left))
-    };
-    (standing, Some(witness))
 }
 
 /// Is this a server that can be counted at all?

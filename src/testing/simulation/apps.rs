@@ -112,7 +112,7 @@ impl World {
     pub(crate) fn new_task(&mut self, engine: &Engine) -> Task {
         let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
         let mutexes = names
-            .map(|name| Mutex::new(engine.clone(), name, self.plan.max_ttl))
+            .map(|name| Mutex::new(engine.clone(), name, self.plan.terms.max_ttl))
             .collect();
         Task {
             mutexes,
@@ -291,7 +291,7 @@ impl World {
         let mutexes = self.clients[c].tasks[t].mutexes.len();
         let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
         let mut mutex = mutex.ttl(ttl).renewal(renewal);
-        let room = self.plan.max_ttl.saturating_sub(ttl);
+        let room = self.plan.terms.max_ttl.saturating_sub(ttl);
         if self.dice.percent(15) && !room.is_zero() {
             let most = u64::try_from(room.as_millis()).unwrap_or(0);
             mutex = mutex.lock_delay(Duration::from_millis(self.dice.range(0, most)));
@@ -662,7 +662,7 @@ impl World {
             self.set_clock(c);
             let engine = self.clients[c].engine.clone();
             let ttl = Duration::from_millis(self.plan.ttl.1);
-            let mutex = Mutex::new(engine, "probe".into(), self.plan.max_ttl).ttl(ttl);
+            let mutex = Mutex::new(engine, "probe".into(), self.plan.terms.max_ttl).ttl(ttl);
             self.lock(c, 0, mutex, ttl, 5 * MS, true);
             self.run_client(c)?;
         }

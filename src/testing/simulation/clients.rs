@@ -78,8 +78,9 @@ impl World {
         let settings = Settings {
             nodes: names,
             node_timeout: self.plan.node_timeout,
-            max_ttl: self.plan.max_ttl,
-            margin: self.plan.margin,
+            list: plan.list,
+            prefix: "quorate".into(),
+            terms: plan.terms.unwrap_or(self.plan.terms),
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
             allow_eviction: false,
             rules: self.rules,
@@ -183,12 +184,12 @@ impl World {
                     self.clients[c].links[node] = Link::Dialing(id);
                 }
                 Effect::Close(node) => self.leave(c, node),
-                Effect::Send(node, batch) => {
+                Effect::Send(node, batch, guard) => {
                     if let Link::Up(id) = self.clients[c].links[node] {
                         if self.plan.support {
                             self.note_entries(c, &batch);
                         }
-                        self.send(id, batch);
+                        self.send(id, (batch, guard));
                     }
                 }
                 Effect::Withdraw(node) => {

@@ -7,10 +7,7 @@ use super::{
 };
 use crate::{
     name::Name,
-    node::{
-        Command,
-        admission::{guard, quarantine},
-    },
+    node::Command,
     owner::Entry,
 };
 
@@ -220,7 +217,7 @@ impl World {
         }
         if self.servers[s].wrong != 0 {
             // Long before its quarantine can be over: no lease lives on it.
-            let z = quarantine(self.plan.max_ttl, self.plan.margin) * MS;
+            let z = self.plan.terms.quarantine() * MS;
             let wait = self.dice.range(0, z / 10 * 9);
             self.at(self.now + wait, What::Correct(s));
         }
@@ -284,8 +281,8 @@ impl World {
         let Some((name, entry)) = self.some_lock(s) else {
             return;
         };
+        let guard = self.servers[s].guard();
         let server = &mut self.servers[s];
-        let guard = guard(self.plan.servers, self.plan.max_ttl);
         let _ = server
             .store
             .apply(&Command::Release { name, entry }, &guard, time);
@@ -309,9 +306,15 @@ impl World {
         let Some((name, entry)) = self.some_lock(s) else {
             return;
         };
-        let guard = guard(self.plan.servers, self.plan.max_ttl);
+        let guard = self.servers[s].guard();
         let token = time + self.dice.range(3_000_000, 6_000_000);
-        let raise = Command::Raise { name, entry, token };
+        let max_ttl = std::time::Duration::from_secs(60);
+        let raise = Command::Raise {
+            name,
+            entry,
+            token,
+            max_ttl,
+        };
         let _ = self.servers[s].store.apply(&raise, &guard, time);
     }
 
@@ -320,7 +323,7 @@ impl World {
         let Some((name, entry)) = self.some_lock(s) else {
             return;
         };
-        let guard = guard(self.plan.servers, self.plan.max_ttl);
+        let guard = self.servers[s].guard();
         let ttl = std::time::Duration::from_millis(self.dice.range(1, 60));
         let extend = Command::Extend { name, entry, ttl };
         let _ = self.servers[s].store.apply(&extend, &guard, time);

@@ -12,6 +12,9 @@ use crate::node::{Answer, Batch, Command, Fault, Reply};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 
+/// A batch, and the guard of the node it goes to.
+type Request = (Arc<Batch>, Arc<str>);
+
 /// One connection, or one in the making.
 pub(crate) struct Connection {
     pub(crate) client: usize,
@@ -20,12 +23,12 @@ pub(crate) struct Connection {
     pub(crate) server: usize,
     pub(crate) client_id: u64,
     /// To the server: when it arrives, and what.
-    up: VecDeque<(u64, Arc<Batch>)>,
+    up: VecDeque<(u64, Request)>,
     last_up: u64,
     /// Not written yet: the socket takes no more.
-    unwritten: Vec<Arc<Batch>>,
+    unwritten: Vec<Request>,
     /// Arrived: a batch and how far it is done.
-    arrived: VecDeque<(Arc<Batch>, usize)>,
+    arrived: VecDeque<(Request, usize)>,
     down: VecDeque<(u64, Down)>,
     last_down: u64,
     /// Nothing passes before.
@@ -137,7 +140,7 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    pub(crate) fn send(&mut self, id: usize, batch: Arc<Batch>) {
+    pub(crate) fn send(&mut self, id: usize, batch: Request) {
         let connection = &mut self.connections[id];
         if connection.clogged {
             connection.unwritten.push(batch);
@@ -146,7 +149,7 @@ impl World {
         }
     }
 
-    fn transmit(&mut self, id: usize, batch: Arc<Batch>) {
+    fn transmit(&mut self, id: usize, batch: Request) {
         let delay = self.delay();
         let connection = &mut self.connections[id];
         if connection.cut {
@@ -162,7 +165,7 @@ impl World {
     /// Takes back what was not written.
     pub(crate) fn withdraw(&mut self, id: usize) -> usize {
         let unwritten = std::mem::take(&mut self.connections[id].unwritten);
-        unwritten.iter().map(|batch| batch.commands().len()).sum()
+        unwritten.iter().map(|(batch, _)| batch.commands().len()).sum()
     }
 
     /// Something arrives at the server.
@@ -216,10 +219,10 @@ impl World {
 
     /// The server obeys the next command of this connection. Whether there was one.
     fn execute(&mut self, id: usize) -> Result<bool, super::invariants::Violation> {
-        let Some((batch, done)) = self.connections[id].arrived.front_mut() else {
+        let Some(((batch, guard), done)) = self.connections[id].arrived.front_mut() else {
             return Ok(false);
         };
-        let (batch, index) = (Arc::clone(batch), *done);
+        let (batch, guard, index) = (Arc::clone(batch), Arc::clone(guard), *done);
         *done += 1;
         if *done >= batch.commands().len() {
             self.connections[id].arrived.pop_front();
@@ -228,7 +231,7 @@ impl World {
             return Ok(true);
         };
         let s = self.connections[id].server;
-        let answer = self.obey(id, s, command, &batch)?;
+        let answer = self.obey(id, s, command, &guard)?;
         self.stats.commands += 1;
         if self.tracing() {
             let (client, incarnation) = (
@@ -259,7 +262,7 @@ impl World {
         id: usize,
         s: usize,
         command: &Command,
-        batch: &Arc<Batch>,
+        guard: &str,
     ) -> Result<Answer, super::invariants::Violation> {
         let errors = self.servers[s].errors;
         if errors > 0 && self.dice.per_mille(errors) {
@@ -283,7 +286,7 @@ impl World {
         let now = self.now;
         let server = &mut self.servers[s];
         let time = server.time(now);
-        let answer = server.store.apply(command, batch.guard(), time);
+        let answer = server.store.apply(command, guard, time);
         match (command, &answer) {
             (Command::Acquire { name, entry, .. }, Ok(Reply::Granted(counter))) => {
                 server
@@ -452,18 +455,21 @@ fn server_is_free(server: &super::server::Server) -> bool {
 fn brief(command: &Command) -> String {
     match command {
         Command::Handshake(h) => format!(
-            "HANDSHAKE N={} w={} known={:?}",
-            h.fleet, h.witnessed, h.known
+            "HANDSHAKE {} {} {:?} {:?} u={} x={} known={:?}",
+            h.masters, h.list, h.terms, h.vouch, h.used, h.witnessed, h.known
         ),
         Command::Acquire {
             name,
             entry,
             ttl,
             floor,
+            ..
         } => {
             format!("ACQUIRE {name} {} {ttl:?} p={floor}", short(entry.as_str()))
         }
-        Command::Raise { name, entry, token } => {
+        Command::Raise {
+            name, entry, token, ..
+        } => {
             format!("RAISE {name} {} {token}", short(entry.as_str()))
         }
         Command::Extend { name, entry, ttl } => {
@@ -481,13 +487,13 @@ fn short(entry: &str) -> &str {
 fn brief_answer(answer: &Answer) -> String {
     match answer {
         Ok(Reply::Met(m)) => {
-            let w = m
-                .record
-                .as_ref()
-                .map(|r| (r.fleet, r.run.clone(), r.witnessed));
+            let record = m.stored.record().map(ToString::to_string);
             format!(
-                "met run {} {} {w:?} open {}",
-                m.server.run, m.server.role, m.open
+                "met run {} {} {} open {}",
+                m.server.run,
+                m.server.role,
+                record.unwrap_or_default(),
+                m.open
             )
         }
         other => format!("{other:?}"),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{clocks::MOST_PPM, dice::Dice};
+use crate::node::admission::Terms;
 
 /// A kind of schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,7 +168,14 @@ pub(crate) struct ClientPlan {
     pub(crate) fit: bool,
     /// Its wall clock, in ms off: within these.
     pub(crate) wall: (i64, i64),
+    /// Its word for the list of masters.
+    pub(crate) list: String,
+    /// What it asks of the fleet, where that is not what the others do.
+    pub(crate) terms: Option<Terms>,
 }
+
+/// The word of everybody whose configuration is right.
+pub(crate) const LIST: &str = "fleet";
 
 /// One schedule's settings.
 #[derive(Clone, Debug)]
@@ -176,8 +184,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) tasks: usize,
     pub(crate) names: usize,
-    pub(crate) max_ttl: Duration,
-    pub(crate) margin: Duration,
+    pub(crate) terms: Terms,
     pub(crate) node_timeout: Duration,
     /// Leases, in ms.
     pub(crate) ttl: (u64, u64),
@@ -250,14 +257,18 @@ impl Plan {
             servers: (0..servers).collect(),
             fit: true,
             wall: WALL,
+            list: LIST.into(),
+            terms: None,
         };
         Self {
             servers,
             clients: vec![client; clients],
             tasks: usize::try_from(dice.range(1, 2)).unwrap_or(1),
             names: 1 + usize::from(dice.percent(20)),
-            max_ttl: Duration::from_millis(dice.range(300, 800)),
-            margin: Duration::from_millis(50),
+            terms: Terms {
+                max_ttl: Duration::from_millis(dice.range(300, 800)),
+                margin: Duration::from_millis(50),
+            },
             node_timeout: Duration::from_millis(50),
             ttl: (150, 300),
             hold: 1500,
@@ -319,7 +330,7 @@ impl Plan {
     fn lasting(dice: &mut Dice) -> Self {
         let servers = [3, 5][dice.index(2)];
         let mut plan = Self::base(dice, servers).and(&[(1, Fault::OutOfMemory)]);
-        plan.max_ttl = Duration::from_secs(120);
+        plan.terms.max_ttl = Duration::from_secs(120);
         plan.ttl = (60_000, 60_000);
         plan.hold = 1;
         plan.active = dice.range(700, 1500) * MS;
@@ -379,7 +390,7 @@ impl Plan {
                     (3, Fault::RestartOld),
                     (2, Fault::Save),
                 ]);
-                plan.max_ttl = Duration::from_millis(800);
+                plan.terms.max_ttl = Duration::from_millis(800);
                 plan.ttl = (600, 800);
                 plan.tasks = 1;
                 plan.hold = 5000;
@@ -402,7 +413,7 @@ impl Plan {
                 plan.split = true;
                 plan.first_mortal = 1;
                 plan.first_safe = 2;
-                plan.max_ttl = Duration::from_millis(800);
+                plan.terms.max_ttl = Duration::from_millis(800);
                 plan.ttl = (600, 800);
                 plan.tasks = 1;
                 plan.hold = 6000;
@@ -424,7 +435,7 @@ impl Plan {
                 plan.first_mortal = 1;
                 plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
                 plan.bootstraps = 30;
-                plan.max_ttl = Duration::from_millis(800);
+                plan.terms.max_ttl = Duration::from_millis(800);
                 plan.downtime = 40 * MS;
                 plan.hold = 400;
                 plan.fault_every = dice.range(80, 300) * MS;
@@ -444,7 +455,7 @@ impl Plan {
                 for client in &mut plan.clients {
                     client.wall = (3_600_000, 3_700_000);
                 }
-                plan.max_ttl = Duration::from_millis(300);
+                plan.terms.max_ttl = Duration::from_millis(300);
                 plan.active = 3 * SECOND;
                 plan.fault_every = dice.range(80, 250) * MS;
                 plan
@@ -452,7 +463,7 @@ impl Plan {
             Profile::Digits => {
                 let mut plan = Self::base(dice, 3);
                 plan.base_wall_us = 1_000_000_000_000_000 - 300_000;
-                plan.max_ttl = Duration::from_millis(800);
+                plan.terms.max_ttl = Duration::from_millis(800);
                 plan.names = 4;
                 plan
             }
@@ -461,7 +472,7 @@ impl Plan {
                 // 1 s before the edge of a week, at first.
                 plan.base_wall_us = 2911 * WEEK_US - 1_000_000;
                 // A node that is 2 s back has M at least that far from its clients.
-                plan.margin = Duration::from_millis(50);
+                plan.terms.margin = Duration::from_millis(50);
                 plan.hold = 500;
                 plan.think = 120 * MS;
                 plan.fault_every = dice.range(80, 250) * MS;
@@ -531,7 +542,7 @@ mod tests {
             assert_eq!(Profile::named(&format!("{profile:?}")), Some(profile));
             let plan = Plan::new(profile, &mut Dice::new(1));
             let longest = Duration::from_millis(plan.ttl.1);
-            assert!(longest <= plan.max_ttl, "{profile:?}");
+            assert!(longest <= plan.terms.max_ttl, "{profile:?}");
         }
         assert_eq!(Profile::named("Nice"), None);
     }

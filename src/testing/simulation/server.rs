@@ -1,14 +1,13 @@
 //! One simulated server: a store, a clock, what is wrong with it.
 
-use std::time::Duration;
-
 use super::{clocks::Drifting, invariants::counters::Counters};
 use crate::{
     node::{
-        Command,
-        admission::{Handshake, guard, quarantine},
-        command::Reply,
-        memory::store::{Identity, Snapshot, Store},
+        admission::Terms,
+        memory::{
+            server::admit,
+            store::{Identity, Snapshot, Store},
+        },
     },
     rules::Rules,
 };
@@ -71,30 +70,15 @@ impl Server {
     }
 
     /// As one of a fleet that has been there for long.
-    pub(crate) fn admit(&mut self, now: u64, fleet: usize, max_ttl: Duration, margin: Duration) {
-        let hello = Handshake {
-            fleet: fleet as u64,
-            max_ttl,
-            fleet_max_ttl: max_ttl,
-            margin,
-            known: None,
-            witnessed: 0,
-            nonce: "long-ago".into(),
-        };
-        let (guard, time) = (guard(fleet, max_ttl), self.time(now));
-        let met = self.store.apply(&Command::Handshake(hello), &guard, time);
-        if let Ok(Reply::Met(meeting)) = met
-            && let Some(record) = meeting.record
-        {
-            let witnessed = quarantine(max_ttl, margin);
-            let admit = Command::Admit {
-                run: record.run,
-                id: record.id,
-                max_ttl,
-                witnessed,
-            };
-            let _ = self.store.apply(&admit, &guard, time);
-        }
+    pub(crate) fn admit(&mut self, now: u64, masters: usize, list: &str, terms: Terms) {
+        let time = self.time(now);
+        admit(&mut self.store, masters as u64, list, terms, time);
+    }
+
+    /// What `open` says on it.
+    pub(crate) fn guard(&self) -> String {
+        let record = self.store.record();
+        record.map_or(String::new(), |record| record.guard(Rules::ALL))
     }
 
     /// A new process, with these keys.

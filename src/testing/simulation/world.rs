@@ -13,10 +13,10 @@ use super::{
     dice::Dice,
     invariants::{Held, keys, tidy},
     network::{Connection, at},
-    profile::{MS, Plan, Profile, SECOND, Start},
+    profile::{LIST, MS, Plan, Profile, SECOND, Start},
     server::Server,
 };
-use crate::{node::admission::quarantine, rules::Rules};
+use crate::rules::Rules;
 
 /// What happens at an instant.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,7 @@ impl World {
             };
             let mut server = Server::new(s, clock, eviction, self.rules);
             if plan.start == Start::Admitted {
-                server.admit(0, plan.servers, plan.max_ttl, plan.margin);
+                server.admit(0, plan.servers, LIST, plan.terms);
             }
             self.servers.push(server);
         }
@@ -307,7 +307,7 @@ impl World {
         }
         self.plan.slow = (0, 0);
         self.heal()?;
-        let z = quarantine(self.plan.max_ttl, self.plan.margin).min(5_000) * MS;
+        let z = self.plan.terms.quarantine().min(5_000) * MS;
         self.at(self.now + z + SETTLE, What::Settled);
         self.at(self.now + z + SETTLE + PROBE, What::End);
         Ok(())

@@ -1,22 +1,22 @@
 -- ACQUIRE (protocol §3): takes the lock if it is free.
 -- KEYS     lock, open, time, c0, c1
--- ARGV     guard, max_ttl ms, counter field, entry, ttl ms, p µs
+-- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, guard
 -- RETURNS  the counter, where granted; {PTTL, counter}, where another holds
 local seen = redis.call('MGET', KEYS[2], KEYS[3])
-if seen[1] ~= ARGV[1] then
+if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- The handshake leaves TIME behind every few seconds. It was never later than now: while p is below
 -- the cap that follows from it, p is below the true cap as well, and asking for TIME is saved.
-local floor, ahead = tonumber(ARGV[6]), ARGV[2] * 1000
+local floor, ahead = tonumber(ARGV[5]), ARGV[1] * 1000
 local now = tonumber(seen[2] or 0)
 if not now or floor > now + ahead then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local read = redis.call('HMGET', KEYS[4], ARGV[3], '_')
+local read = redis.call('HMGET', KEYS[4], ARGV[2], '_')
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[3]) or 0)
+local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[2]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
@@ -31,13 +31,13 @@ if token > 9007199254740991 then
 end
 local begun = read[2] and tonumber(read[2])
 -- The first write. It fails where the server is full or a replica; nothing after it fails.
-if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then
+if not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
   return { redis.call('PTTL', KEYS[1]), c }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
-local written = token == floor and ARGV[6] or string.format('%.0f', token)
+local written = token == floor and ARGV[5] or string.format('%.0f', token)
 if begun and now - begun <= 604800000000 then
-  redis.call('HSET', KEYS[4], ARGV[3], written)
+  redis.call('HSET', KEYS[4], ARGV[2], written)
 else
   -- The counters are older than 7 days: they become the previous ones, and those are forgotten. By age,
   -- not by the number of the week: that lost the order when a clock went back over the edge.
@@ -46,6 +46,6 @@ else
     redis.call('RENAME', KEYS[4], KEYS[5])
   end
   -- More than 64 bytes long, so that the hash is no listpack, which is searched field by field.
-  redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[3], written)
+  redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[2], written)
 end
 return token

@@ -1,14 +1,26 @@
 -- ADMIT (protocol §2): the memory of this run and record votes from now on; the last step of a bootstrap.
 -- KEYS     boot, open
--- ARGV     format, run, id, max_ttl ms, w ms
--- RETURNS  1; 0, where it is another run or record, or one of a longer max_ttl
+-- ARGV     format, N, list, run, id, max_ttl ms, M ms, w ms, mode: new, raise or forced
+-- RETURNS  1; 0, where it is another record, one of greater terms, or one that the mode rules out
 -- No guard: the node does not vote yet.
+local max_ttl, margin, w, mode = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 local boot = redis.call('GET', KEYS[1])
-local format, fleet, run, id, max_ttl, _, since =
-  string.match(boot or '', '^(%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (%d+)$')
-if format ~= ARGV[1] or run ~= ARGV[2] or id ~= ARGV[3] or tonumber(max_ttl) > tonumber(ARGV[4]) then
+local n, list, max_ttl1, margin1, run, id, _, u, w1 =
+  string.match(boot or '', '^2 (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$')
+if not n or n ~= ARGV[2] or list ~= ARGV[3] or run ~= ARGV[4] or id ~= ARGV[5] then
   return 0
 end
-redis.call('SET', KEYS[1], table.concat({ format, fleet, run, id, ARGV[4], ARGV[5], since }, ' '))
-redis.call('SET', KEYS[2], table.concat({ format, fleet, ARGV[4] }, ' '))
+max_ttl1, margin1, w1 = tonumber(max_ttl1), tonumber(margin1), tonumber(w1)
+if max_ttl1 > max_ttl or margin1 > margin then
+  return 0
+end
+if mode == 'new' and u == '1' then
+  return 0
+end
+if mode == 'raise' and w1 < max_ttl1 + math.ceil(max_ttl1 / 100) + margin1 then
+  return 0
+end
+redis.call('SET', KEYS[1], string.format('%s %s %s %.0f %.0f %s %s 1 %s %.0f', ARGV[1], n, list, max_ttl,
+  margin, run, id, u, math.max(w, w1)))
+redis.call('SET', KEYS[2], string.format('%s %s %s %.0f %.0f %s', ARGV[1], n, list, max_ttl, margin, id))
 return 1

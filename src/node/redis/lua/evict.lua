@@ -2,7 +2,7 @@
 -- KEYS     lock, open
 -- ARGV     guard
 -- RETURNS  1; 0, where nobody held it
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 if redis.call('GET', KEYS[1]) then

@@ -1,13 +1,13 @@
 -- EXTEND (protocol §3): prolongs the lock, if it is ours.
 -- KEYS     lock, open
--- ARGV     guard, entry, ttl ms
+-- ARGV     entry, ttl ms, guard
 -- RETURNS  1; 0, where the lock is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-if redis.call('GET', KEYS[1]) ~= ARGV[2] then
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
 -- GT: never shortens. A key that is gone stays gone.
-redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
+redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
 return 1

@@ -1,12 +1,12 @@
 -- HANDSHAKE (protocol §2): which memory is this, and may it vote?
 -- KEYS     boot, open, time
--- ARGV     format, N, mine ms, fleet ms, margin ms, run0, id0, x ms, nonce
--- RETURNS  {role, mode, eviction, version, run, TIME µs, boot or nil, 1 where open now stands}
--- No guard: this script makes it. One INFO, and only what changed is written; nothing on a replica,
--- in a cluster, or where another format, another N or a shorter max_ttl is in use.
--- admission.rs says the same in Rust.
-local format, fleet, mine, fleet_max = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local margin, run0, id0, x, nonce = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
+-- ARGV     format, N, list, max_ttl ms, M ms, v, u, run0, id0, x ms, nonce
+-- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 where open now stands}
+-- No guard: this script makes it. One INFO, and only what changed is written. admission.rs says the
+-- same in Rust; the numbers are those of protocol §2.
+local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
+local max_ttl, margin = tonumber(ARGV[4]), tonumber(ARGV[5])
+local v, u, run0, id0, x = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9], tonumber(ARGV[10])
 
 local info = '\n' .. redis.call('INFO', 'server', 'replication', 'memory')
 local function field(name)
@@ -19,54 +19,110 @@ local version = field('valkey_version') or field('redis_version') or ''
 local run_id = field('run_id') or ''
 local run = run_id .. '/' .. string.sub(field('master_replid2') or '', 1, 8) .. '/'
   .. (field('second_repl_offset') or '')
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 
 local boot = redis.call('GET', KEYS[1])
 local function answer(record, open)
-  return { role, mode, field('maxmemory_policy') or '', version, run, now, record, open }
+  return { role, mode, field('maxmemory_policy') or '', version, run, record, open }
 end
+-- 1
 if role ~= 'master' or mode ~= 'standalone' then
   return answer(boot, 0)
 end
 
-local id, max_ttl, w, since = nonce, math.max(mine, fleet_max), 0, string.format('%.0f', now)
+local function z(ttl, m)
+  return ttl + math.ceil(ttl / 100) + m
+end
+
+local old
 if boot then
-  local format1, fleet1, run1, id1, max_ttl1, w1, since1 =
-    string.match(boot, '^(%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (%d+)$')
-  if format1 ~= format or fleet1 ~= fleet then
-    return answer(boot, 0)
-  end
-  -- replid2 turned to zeros: the same memory, the server has only freed its backlog.
-  local same = run1 == run
-    or (run == run_id .. '/00000000/-1' and string.sub(run1, 1, #run_id + 1) == run_id .. '/')
-  if same then
-    id, max_ttl, w, since = id1, math.max(tonumber(max_ttl1), fleet_max), tonumber(w1), since1
-    if mine > max_ttl then
+  local first = string.match(boot, '^[^ ]*')
+  if string.match(first, '^%d+$') and not string.match(first, '^0*2$') then
+    -- 3: a record of another format. Of this run: nothing is written.
+    if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
-    local z = max_ttl + math.ceil(max_ttl / 100) + margin
-    if run0 == run1 and id0 == id1 and w < z then
-      w = math.max(w, x)
+  else
+    local o = { string.match(boot, '^2 (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
+    if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then
+      old = { n = tonumber(o[1]), list = o[2], max_ttl = tonumber(o[3]), margin = tonumber(o[4]), run = o[5],
+        id = o[6], v = tonumber(o[7]), u = tonumber(o[8]), w = tonumber(o[9]) }
+      -- Longer than 24 h is nobody's.
+      if old.max_ttl > 86400000 or old.margin > 86400000 then
+        old = nil
+      end
     end
   end
 end
 
-local record = string.format('%s %s %s %s %.0f %.0f %s', format, fleet, run, id, max_ttl, w, since)
-local guard = string.format('%s %s %.0f', format, fleet, max_ttl)
-local votes = w >= max_ttl + math.ceil(max_ttl / 100) + margin
+local mine, voted, same
+if old then
+  mine = old.n == tonumber(n) and old.list == list
+  voted = old.w >= z(old.max_ttl, old.margin)
+  -- replid2 turned to zeros: the same memory, the server has only freed its backlog.
+  same = old.run == run
+    or (run == run_id .. '/00000000/-1' and string.sub(old.run, 1, #run_id + 1) == run_id .. '/')
+end
+-- 2 and 4
+local new = not same
+if same and v >= 1 and not voted then
+  local more = old.max_ttl > max_ttl or old.margin > margin
+  new = not mine or (more and (old.v == 0 or v == 2))
+end
+-- 5
+if not new and not mine then
+  return answer(boot, 0)
+end
+
+local id, w, before = nonce, 0, 0
+local v1, u1 = math.min(v, 1), u
+if new and old then
+  u1 = math.max(u, old.u, voted and 1 or 0)
+  if mine and v < 2 and (voted or old.v == 1) then
+    -- It came back from a disk: it keeps the terms under which it voted.
+    v1 = 1
+    if v == 0 then
+      max_ttl, margin = old.max_ttl, old.margin
+    else
+      max_ttl, margin = math.max(max_ttl, old.max_ttl), math.max(margin, old.margin)
+    end
+  end
+elseif not new then
+  id, w, before, u1 = old.id, old.w, old.w, math.max(u, old.u)
+  -- 6
+  if v >= 1 or (old.v == 0 and not voted) then
+    max_ttl, margin = math.max(max_ttl, old.max_ttl), math.max(margin, old.margin)
+    v1 = math.max(v1, old.v)
+  else
+    max_ttl, margin, v1 = old.max_ttl, old.margin, old.v
+  end
+  -- 7
+  if run0 == old.run and id0 == old.id then
+    w = math.max(w, math.min(x, math.max(97200000, z(max_ttl, margin))))
+  end
+end
+
+local head = string.format('%s %s %s %.0f %.0f %s %s %d %d ', format, n, list, max_ttl, margin, run,
+  id, v1, u1)
+local record = head .. string.format('%.0f', w)
+local guard = string.format('%s %s %s %.0f %.0f %s', format, n, list, max_ttl, margin, id)
+local votes = w >= z(max_ttl, margin)
 local open = redis.call('GET', KEYS[2])
--- Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+-- 8. Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
 if open and (not votes or open ~= guard) then
   redis.call('DEL', KEYS[2])
 end
-if record ~= boot then
+-- 9. Beyond Z, what was witnessed is written when it is worth it.
+local changed = not boot or string.sub(boot, 1, #head) ~= head
+if changed or before < z(max_ttl, margin) or (w > before and w * 100 >= before * 101) then
   redis.call('SET', KEYS[1], record)
 end
+-- 10
 if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
 end
 -- For ACQUIRE, which then seldom has to ask for TIME. A full server refuses it: no harm is done.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 local left = tonumber(redis.call('GET', KEYS[3]) or '')
 if not left or math.abs(now - left) >= 1000000 then
   redis.pcall('SET', KEYS[3], string.format('%.0f', now))

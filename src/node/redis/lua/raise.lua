@@ -1,14 +1,17 @@
--- RAISE (protocol §3): brings the counter up to the token, if the lock is ours.
+-- RAISE (protocol §3): brings the counter up to the token, if the lock is ours. Capped a minute beyond
+-- where an ACQUIRE is: so far servers' clocks may differ, and one damaged counter does not travel.
 -- KEYS     lock, open, c0, c1
--- ARGV     guard, counter field, entry, token
+-- ARGV     max_ttl ms, counter field, entry, token, guard
 -- RETURNS  the counter; -1, where the lock is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[3] then
   return -1
 end
-local token = tonumber(ARGV[4])
+local time = redis.call('TIME')
+local cap = (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000
+local token = math.min(tonumber(ARGV[4]), cap)
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[2]) or redis.call('HGET', KEYS[4], ARGV[2]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then

@@ -1,0 +1,352 @@
+//! Bootstrap: admits brand-new nodes at once, or greater terms to nodes that vote (protocol §2).
+
+use std::{mem, sync::Arc, time::Duration};
+
+use super::{
+    Reply as Answer,
+    core::{CLOSED, Core},
+};
+use crate::{
+    Error,
+    ballot::answers::Heard,
+    clock::Tick,
+    node::{
+        Batch, Command, Reply,
+        admission::{Admit, BootRecord, Mode, Terms},
+        session::LAST_BACKOFF,
+        status::NodeState,
+    },
+    report::seconds,
+    rules::{Rule, Rules},
+};
+
+/// One bootstrap under way.
+pub(super) struct Bootstrap {
+    deadline: Tick,
+    force: bool,
+    stage: Stage,
+    /// Only what nodes were asked from here on counts: what was read before may be long over.
+    since: Tick,
+    /// What the last round of handshakes said, node by node.
+    met: Vec<Seen>,
+    reply: Answer<()>,
+}
+
+impl Bootstrap {
+    pub(super) fn deadline(&self) -> Tick {
+        self.deadline
+    }
+}
+
+enum Stage {
+    /// Until two rounds of handshakes said the same.
+    Meeting,
+    /// Has any node given out a token?
+    Surveying(u64),
+    /// Writing.
+    Admitting(u64),
+    /// Until every node votes.
+    Confirming,
+}
+
+/// What two handshakes of a node have to agree in.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    record: BootRecord,
+    /// It votes, or was watched for long enough to hear from every living client.
+    settled: bool,
+}
+
+/// What follows from nodes that were met twice and said the same.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Every node votes on these terms.
+    Done,
+    /// Nothing can be said before more time has passed.
+    Wait,
+    /// They look new: ask whether they were used.
+    Survey,
+    Admit(Mode),
+}
+
+/// G: by then every living client that reaches any of these nodes has told it that the fleet is in
+/// use: the longest back-off, one answer, and a handshake a second later.
+fn long_enough(node_timeout: Duration) -> Duration {
+    LAST_BACKOFF + node_timeout + Duration::from_secs(1)
+}
+
+/// The decision. `nodes`: their names and records; `g` is G in ms.
+fn decide(
+    nodes: &[(Arc<str>, BootRecord)],
+    own: Terms,
+    force: bool,
+    g: u64,
+    rules: Rules,
+) -> Result<Next, String> {
+    let wanted = greatest(nodes.iter().map(|(_, record)| record), own);
+    let voting = nodes.iter().find(|(_, record)| record.votes());
+    if nodes.iter().all(|(_, record)| record.votes()) {
+        let raises = nodes.iter().any(|(_, record)| record.terms != wanted);
+        return Ok(match raises {
+            true => Next::Admit(Mode::Raise),
+            false => Next::Done,
+        });
+    }
+    if force {
+        return Ok(Next::Admit(Mode::Forced));
+    }
+    let left = |(_, r): &(_, BootRecord)| r.terms.quarantine().saturating_sub(r.witnessed);
+    let left = nodes.iter().map(left).max().unwrap_or(0);
+    let wait = format!(
+        "they vote by themselves in {} (force it only if no client has run for longer than that)",
+        seconds(Duration::from_millis(left))
+    );
+    if let Some((node, _)) = voting
+        && rules.hold(Rule::BootstrapOnlyNew)
+    {
+        // A quarantine that is shorter than the wait of a bootstrap just ends.
+        return match left <= g {
+            true => Ok(Next::Wait),
+            false => Err(format!(
+                "{node} votes already, so the others are not new: they restarted, and {wait}"
+            )),
+        };
+    }
+    if !rules.hold(Rule::BootstrapUnused) {
+        return Ok(Next::Admit(Mode::Forced));
+    }
+    if let Some((node, _)) = nodes.iter().find(|(_, record)| record.used) {
+        return Err(format!(
+            "{node} was told by a client, or remembers, that this fleet has been in use, so these \
+             masters are not new: they restarted, and {wait}"
+        ));
+    }
+    let settled = nodes.iter().all(|(_, record)| record.witnessed >= g);
+    Ok(if settled { Next::Survey } else { Next::Wait })
+}
+
+fn greatest<'r>(records: impl Iterator<Item = &'r BootRecord>, own: Terms) -> Terms {
+    records.fold(own, |terms, record| terms.join(record.terms))
+}
+
+impl Core {
+    pub(super) fn bootstrap(
+        &mut self,
+        now: Tick,
+        within: Duration,
+        force: bool,
+        reply: Answer<()>,
+    ) {
+        if self.admin.is_closed() {
+            let _ = reply.send(Err(CLOSED));
+            return;
+        }
+        if self.admin.bootstrap.is_some() {
+            let why = "another bootstrap of this quorum is under way";
+            let _ = reply.send(Err(Error::Invalid(why.into())));
+            return;
+        }
+        let patience = match force {
+            true => Duration::ZERO,
+            false => long_enough(self.settings.node_timeout),
+        };
+        self.fleet().force(force);
+        self.admin.bootstrap = Some(Bootstrap {
+            deadline: now.plus(within).plus(patience),
+            force,
+            stage: Stage::Meeting,
+            since: now,
+            met: Vec::new(),
+            reply,
+        });
+    }
+
+    pub(super) fn bootstrap_due(&mut self, now: Tick) {
+        let Some(mut bootstrap) = self.admin.bootstrap.take() else {
+            return;
+        };
+        let step = match bootstrap.stage {
+            Stage::Meeting => self.all_met(now, &mut bootstrap),
+            Stage::Surveying(ticket) => self.all_surveyed(now, ticket),
+            Stage::Admitting(ticket) => self.all_admitted(now, ticket),
+            Stage::Confirming => {
+                let voting = self.states(now).iter().all(|s| *s == NodeState::Voting);
+                Ok((!voting).then_some(Stage::Confirming))
+            }
+        };
+        let answer = match step {
+            Ok(Some(stage)) if bootstrap.deadline > now => {
+                let moved = mem::discriminant(&stage) != mem::discriminant(&bootstrap.stage);
+                bootstrap.stage = stage;
+                self.admin.bootstrap = Some(bootstrap);
+                if moved {
+                    self.bootstrap_due(now);
+                }
+                return;
+            }
+            Ok(Some(stage)) => {
+                self.forget(&stage);
+                Err(Error::NoQuorum(self.state_report(now, "bootstrap")))
+            }
+            Ok(None) => Ok(()),
+            Err(why) => Err(Error::Invalid(why)),
+        };
+        self.forget(&bootstrap.stage);
+        self.fleet().force(false);
+        let _ = bootstrap.reply.send(answer);
+    }
+
+    /// Nobody looks at the answers of this stage any more.
+    fn forget(&mut self, stage: &Stage) {
+        if let Stage::Surveying(ticket) | Stage::Admitting(ticket) = stage {
+            self.take(*ticket);
+        }
+    }
+
+    /// Every node has to answer. All are met anew, twice: what was read of a neighbour before may be
+    /// from a time when it did not vote yet, and two rounds alike are one view of all nodes.
+    fn all_met(&mut self, now: Tick, bootstrap: &mut Bootstrap) -> Result<Option<Stage>, String> {
+        let g = long_enough(self.settings.node_timeout).as_millis();
+        let g = u64::try_from(g).unwrap_or(u64::MAX);
+        let (mut met, mut stale, mut missing) = (Vec::new(), Vec::new(), false);
+        for (node, (session, name)) in self.sessions().iter().zip(&self.settings.nodes).enumerate()
+        {
+            let fresh = session.was_met_since(bootstrap.since);
+            match (session.witness(), session.refusal()) {
+                // Asked again, it may say something else: this client vouches now.
+                (None, Some(_)) if session.is_met() && !fresh => stale.push(node),
+                (None, Some(why)) => return Err(format!("{name} cannot be bootstrapped: {why}")),
+                (None, None) => missing = true,
+                (Some(_), _) if !fresh => stale.push(node),
+                (Some(witness), _) => {
+                    let record = BootRecord {
+                        witnessed: 0,
+                        ..witness.record.clone()
+                    };
+                    let settled = witness.record.votes() || witness.record.witnessed >= g;
+                    met.push(Seen { record, settled });
+                }
+            }
+        }
+        let all = !missing && stale.is_empty();
+        if all && met != bootstrap.met {
+            stale.extend(0..met.len());
+            bootstrap.met = met;
+            bootstrap.since = now;
+        }
+        for node in &stale {
+            self.session(now, *node, |session, step| session.meet_again(step));
+        }
+        if missing || !stale.is_empty() {
+            return Ok(Some(Stage::Meeting));
+        }
+        let records = self.sessions().iter().filter_map(|s| s.witness());
+        let records = records.map(|witness| witness.record.clone());
+        let nodes: Vec<_> = self.settings.nodes.iter().cloned().zip(records).collect();
+        let (own, rules) = (self.settings.terms, self.settings.rules);
+        Ok(match decide(&nodes, own, bootstrap.force, g, rules)? {
+            Next::Done => None,
+            Next::Wait => Some(Stage::Meeting),
+            Next::Survey => Some(Stage::Surveying(self.put_to_all(now, |_| Command::Survey))),
+            Next::Admit(mode) => Some(self.admit_all(now, mode)),
+        })
+    }
+
+    fn all_surveyed(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, String> {
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(Some(Stage::Meeting));
+        };
+        let used = |heard: &Heard| matches!(heard, Heard::Said(Reply::Surveyed(true)));
+        let first = answers.iter().position(used);
+        if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
+            return Err(format!(
+                "{node} holds counters, so it has given out locks and is not new: wait for its \
+                 quarantine (force it only if no client has run for longer than that)"
+            ));
+        }
+        if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
+            return self
+                .polled_all(ticket)
+                .map(|()| Some(Stage::Surveying(ticket)));
+        }
+        self.take(ticket);
+        Ok(Some(self.admit_all(now, Mode::New)))
+    }
+
+    fn admit_all(&mut self, now: Tick, mode: Mode) -> Stage {
+        let records: Vec<BootRecord> = self
+            .sessions()
+            .iter()
+            .filter_map(|session| Some(session.witness()?.record.clone()))
+            .collect();
+        let terms = greatest(records.iter(), self.settings.terms);
+        // New nodes have no history to wait for.
+        let witnessed = match mode {
+            Mode::New => terms.history(),
+            Mode::Raise | Mode::Forced => terms.quarantine(),
+        };
+        let settings = Arc::clone(&self.settings);
+        Stage::Admitting(self.put_to_all(now, |node| {
+            let (run, id) = records
+                .get(node)
+                .map(|record| (record.run.clone(), record.id.clone()))
+                .unwrap_or_default();
+            Command::Admit(Admit {
+                masters: settings.total() as u64,
+                list: settings.list.clone(),
+                run,
+                id,
+                terms,
+                witnessed,
+                mode,
+            })
+        }))
+    }
+
+    fn all_admitted(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, String> {
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(Some(Stage::Meeting));
+        };
+        if answers.count(|r| *r == Reply::Admitted(false)) > 0 {
+            return Err(
+                "a node's memory changed meanwhile, or a client came that knows this fleet as one \
+                 in use: look at nodes(), and try again"
+                    .into(),
+            );
+        }
+        if answers.count(|r| *r == Reply::Admitted(true)) < self.settings.total() {
+            return self
+                .polled_all(ticket)
+                .map(|()| Some(Stage::Admitting(ticket)));
+        }
+        self.take(ticket);
+        for node in 0..self.settings.total() {
+            self.session(now, node, |session, step| session.meet_again(step));
+        }
+        Ok(Some(Stage::Confirming))
+    }
+
+    /// Puts a command to every node, whether it votes or not.
+    fn put_to_all(&mut self, now: Tick, command: impl Fn(usize) -> Command) -> u64 {
+        let ticket = self.new_ticket();
+        for node in 0..self.settings.total() {
+            let batch = Batch::one(command(node));
+            self.session(now, node, |session, step| {
+                session.ask_unvoting(step, ticket, &batch)
+            });
+        }
+        self.poll_task(ticket);
+        ticket
+    }
+
+    /// A node that failed to answer ends the bootstrap; one that has not answered yet does not.
+    fn polled_all(&self, ticket: u64) -> Result<(), String> {
+        let Some(answers) = self.polled(ticket) else {
+            return Ok(());
+        };
+        match answers.silences(&self.settings.nodes).next() {
+            Some((node, silence)) => Err(format!("{node} did not answer the bootstrap: {silence}")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The record that every memory carries, and what follows from it alone (protocol §2).
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use sha1_smol::Sha1;
+
+use crate::rules::{Rule, Rules};
+
+/// The number of the format of what stands on the nodes.
+pub(crate) const FORMAT: u32 = 2;
+
+/// The longest `max_ttl`, and the longest margin.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// What a whole history is: longer than any quarantine and any interval of a rate limit.
+const HISTORY_MS: u64 = 27 * 3600 * 1000;
+
+/// In whole ms, rounded up: what a node is told of a duration is never less than what was meant.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// What the clients of a fleet agree on: `max_ttl` and M. Of whole ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The longest lease of the deployment.
+    pub max_ttl: Duration,
+    /// M, the margin of the quarantine.
+    pub margin: Duration,
+}
+
+impl Terms {
+    /// Both in whole ms, rounded up.
+    pub(crate) fn new(max_ttl: Duration, margin: Duration) -> Self {
+        Self {
+            max_ttl: Duration::from_millis(ms(max_ttl)),
+            margin: Duration::from_millis(ms(margin)),
+        }
+    }
+
+    /// Z: for how long a memory must have been witnessed before it votes, in whole ms, rounded up.
+    pub(crate) fn quarantine(&self) -> u64 {
+        let max_ttl = ms(self.max_ttl);
+        max_ttl
+            .saturating_add(max_ttl.div_ceil(100))
+            .saturating_add(ms(self.margin))
+    }
+
+    /// What w is at most, and what a bootstrap of new nodes writes: they have no history to wait for.
+    pub(crate) fn history(&self) -> u64 {
+        self.quarantine().max(HISTORY_MS)
+    }
+
+    /// The greater of each.
+    pub(crate) fn join(self, other: Self) -> Self {
+        Self {
+            max_ttl: self.max_ttl.max(other.max_ttl),
+            margin: self.margin.max(other.margin),
+        }
+    }
+
+    /// Whether one of the two is greater than the other's.
+    pub(crate) fn exceed(&self, other: Self) -> bool {
+        self.max_ttl > other.max_ttl || self.margin > other.margin
+    }
+}
+
+/// The word of a list of masters that has no name: it says whether two clients were given the same.
+pub(crate) fn list_word(addresses: &[String]) -> String {
+    let mut sorted: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let mut word = Sha1::from(sorted.join("\n")).digest().to_string();
+    word.truncate(8);
+    word
+}
+
+/// The record in `<prefix>:boot`: "format N list max_ttl M run id v u w".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootRecord {
+    /// N: how many masters the fleet has.
+    pub masters: u64,
+    /// The word for the list of them.
+    pub list: String,
+    /// What its clients agree on.
+    pub terms: Terms,
+    /// Which process, and which memory of it: see [`Server::run`](super::Server::run).
+    pub run: String,
+    /// The nonce of the client that made the record.
+    pub id: String,
+    /// v: a client that saw voters of this fleet has brought the terms.
+    pub vouched: bool,
+    /// u: some client has met a voter of this fleet.
+    pub used: bool,
+    /// w: for how many ms this memory has been witnessed.
+    pub witnessed: u64,
+}
+
+impl BootRecord {
+    /// What `open` says where a node of this record votes: "format N list max_ttl M id". The id, so
+    /// that another member's data is no guard here.
+    pub(crate) fn guard(&self, rules: Rules) -> String {
+        let Self {
+            masters,
+            list,
+            terms,
+            id,
+            ..
+        } = self;
+        let (max_ttl, margin) = (ms(terms.max_ttl), ms(terms.margin));
+        let id = if rules.hold(Rule::OwnGuard) { id } else { "" };
+        format!("{FORMAT} {masters} {list} {max_ttl} {margin} {id}")
+    }
+
+    /// Was this memory witnessed for long enough?
+    pub(crate) fn votes(&self) -> bool {
+        self.witnessed >= self.terms.quarantine()
+    }
+}
+
+impl fmt::Display for BootRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            masters,
+            list,
+            terms,
+            run,
+            id,
+            vouched,
+            used,
+            witnessed,
+        } = self;
+        let (max_ttl, margin) = (ms(terms.max_ttl), ms(terms.margin));
+        let (v, u) = (u8::from(*vouched), u8::from(*used));
+        write!(
+            f,
+            "{FORMAT} {masters} {list} {max_ttl} {margin} {run} {id} {v} {u} {witnessed}"
+        )
+    }
+}
+
+/// What stands in `<prefix>:boot`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Nothing that can be read as a record.
+    Nothing,
+    /// A record of another format, of which only the number is known.
+    Other(String),
+    /// A record.
+    Record(BootRecord),
+}
+
+impl Stored {
+    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], is none.
+    pub(crate) fn read(text: &str) -> Self {
+        let format = text.split(' ').next().unwrap_or_default();
+        let digits = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
+        if digits && format.trim_start_matches('0') != "2" {
+            return Self::Other(format.chars().take(20).collect());
+        }
+        match text.parse() {
+            Ok(record) => Self::Record(record),
+            Err(()) => Self::Nothing,
+        }
+    }
+
+    /// The record, where there is one of this format.
+    pub(crate) fn record(&self) -> Option<&BootRecord> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Nothing | Self::Other(_) => None,
+        }
+    }
+}
+
+impl FromStr for BootRecord {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["2", masters, list, max_ttl, margin, run, id, v, u, w] = words[..] else {
+            return Err(());
+        };
+        // Lua matches %S+, and reads no more digits than a double keeps.
+        let word = |text: &str| match text.is_empty() || text.contains(char::is_whitespace) {
+            true => Err(()),
+            false => Ok(text.to_owned()),
+        };
+        let number = |digits: &str| match digits.len() {
+            1..=15 if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(drop),
+            _ => Err(()),
+        };
+        let flag = |text: &str| match text {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err(()),
+        };
+        let terms = Terms {
+            max_ttl: Duration::from_millis(number(max_ttl)?),
+            margin: Duration::from_millis(number(margin)?),
+        };
+        if terms.max_ttl > LONGEST || terms.margin > LONGEST {
+            return Err(());
+        }
+        Ok(Self {
+            masters: number(masters)?,
+            list: word(list)?,
+            terms,
+            run: word(run)?,
+            id: word(id)?,
+            vouched: flag(v)?,
+            used: flag(u)?,
+            witnessed: number(w)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(max_ttl: u64, margin: u64) -> Terms {
+        Terms {
+            max_ttl: Duration::from_millis(max_ttl),
+            margin: Duration::from_millis(margin),
+        }
+    }
+
+    #[test]
+    fn the_quarantine_is_z_rounded_up() {
+        assert_eq!(terms(30_000, 5_000).quarantine(), 35_300);
+        assert_eq!(terms(1, 0).quarantine(), 2);
+        let tiny = Terms::new(Duration::from_micros(1), Duration::from_nanos(1));
+        assert_eq!(tiny.quarantine(), 3);
+        assert_eq!(Terms::new(Duration::MAX, Duration::MAX).quarantine(), u64::MAX);
+    }
+
+    #[test]
+    fn a_record_reads_as_it_was_written() {
+        let text = "2 3 a1b2c3d4 30000 5000 abc/00000000/-1 theirs 1 0 1000";
+        let record: BootRecord = text.parse().unwrap();
+        assert_eq!(record.to_string(), text);
+        assert_eq!(record.guard(Rules::ALL), "2 3 a1b2c3d4 30000 5000 theirs");
+        assert!(!record.votes());
+        let ripe = |witnessed| BootRecord {
+            witnessed,
+            ..record.clone()
+        };
+        assert!(!ripe(35_299).votes() && ripe(35_300).votes());
+        assert_eq!(Stored::read(text), Stored::Record(record));
+    }
+
+    #[test]
+    fn what_does_not_parse_is_no_record() {
+        for bad in [
+            "",
+            "x",
+            "2",
+            "02 3 l 30000 5000 r i 1 0 1000",
+            "2 3 l 30000 5000 r i 1 0",
+            "2 3 l 30000 5000 r i 1 0 1 1",
+            "2 3 l 30000 5000 r i 2 0 1000",
+            "2 3 l 30000 5000 r i 1  1000",
+            "2 3  30000 5000 r i 1 0 1000",
+            "2 3 l -1 5000 r i 1 0 1000",
+            "2 3 l 86400001 5000 r i 1 0 1000",
+            "2 3 l 30000 86400001 r i 1 0 1000",
+            "2 3 l 30000 5000 r i 1 0 1000000000000000",
+        ] {
+            assert_eq!(Stored::read(bad), Stored::Nothing, "{bad:?}");
+        }
+        for (other, format) in [
+            ("1 3 abc/00000000/-1 theirs 30000 1000 500", "1"),
+            ("3", "3"),
+            ("99999999999999999999999 x", "99999999999999999999"),
+        ] {
+            assert_eq!(Stored::read(other), Stored::Other(format.into()));
+        }
+    }
+
+    #[test]
+    fn a_list_is_the_same_in_any_order() {
+        let word = |list: &[&str]| list_word(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(word(&["a:1/0", "b:1/0"]), word(&["b:1/0", "a:1/0"]));
+        assert_ne!(word(&["a:1/0", "b:1/0"]), word(&["a:1/0", "b:1/1"]));
+        assert_ne!(word(&["a:1/0", "b:1/0"]), word(&["a:1/0", "c:1/0"]));
+        assert_eq!(word(&[]).len(), 8);
+    }
+}
