@@ -60,6 +60,7 @@ enum Given {
 /// What a quorum remembers of its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
+    pub(crate) fleet: Arc<str>,
     pub(crate) max_ttl: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
@@ -250,6 +251,7 @@ impl Builder {
             );
         }
         let limits = Limits {
+            fleet: settings.list.as_str().into(),
             max_ttl: settings.terms.max_ttl,
             connect_timeout,
             shutdown_timeout,
@@ -360,6 +362,7 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
         rules: Rules::ALL,
     };
     let limits = Limits {
+        fleet: settings.list.as_str().into(),
         max_ttl: builder.max_ttl,
         connect_timeout: builder.connect_timeout,
         shutdown_timeout: builder.shutdown_timeout,

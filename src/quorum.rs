@@ -120,6 +120,12 @@ impl Quorum {
         self.engine.status.nodes()
     }
 
+    /// The word that all clients of these masters have to share: [`Builder::fleet`](crate::Builder::fleet),
+    /// or what follows from their addresses.
+    pub fn fleet(&self) -> &str {
+        &self.limits.fleet
+    }
+
     /// Whether locks can be taken, for a probe.
     pub fn health(&self) -> Health {
         self.engine.status.health()

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    ballot::majority::majority,
     clock::Tick,
     node::admission::{BootRecord, Terms, Vouch, is_mine},
     report::seconds,
@@ -14,7 +13,6 @@ use crate::{
 /// The fleet as last read on living connections: who votes for whom, and on what terms.
 pub(crate) struct Fleet {
     settings: Arc<Settings>,
-    needed: usize,
     /// By node: the record that is in sight.
     sights: Vec<Option<BootRecord>>,
     /// The greatest terms of the voters in sight; while none is, the last known.
@@ -38,7 +36,6 @@ impl Fleet {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         let total = settings.total();
         Self {
-            needed: majority(total),
             sights: vec![None; total],
             terms: None,
             used: false,
@@ -59,7 +56,7 @@ impl Fleet {
         let voters = self.mine().filter(|record| record.votes()).count();
         if self.foreign().is_some() {
             Vouch::Stranger
-        } else if self.forced || voters >= self.needed {
+        } else if self.forced || self.is_majority(voters) {
             Vouch::Majority
         } else if voters > 0 {
             Vouch::Voter
@@ -150,7 +147,7 @@ impl Fleet {
             false => terms_of(&mut self.mine()),
         };
         self.used |= voters.is_some();
-        self.majority_since = match self.mine().count() >= self.needed {
+        self.majority_since = match self.is_majority(self.mine().count()) {
             true => self.majority_since.or(Some(now)),
             false => None,
         };
@@ -210,6 +207,10 @@ impl Fleet {
     }
 
     // ---- inside -----------------------------------------------------------------------------
+
+    fn is_majority(&self, nodes: usize) -> bool {
+        2 * nodes > self.settings.total()
+    }
 
     fn rules(&self) -> Rules {
         self.settings.rules
