@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use proptest::prelude::*;
+use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{core::Core, *};
@@ -108,6 +110,18 @@ impl World {
             reply,
         }));
         answer
+    }
+
+    /// What node 0 was asked last, answered by this frame.
+    fn answer_last(&mut self, frame: OwnedFrame) {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let sent = effects.filter_map(|effect| match effect {
+            Effect::Send(0, batch) => batch.commands().last().cloned(),
+            _ => None,
+        });
+        let command = sent.last().unwrap();
+        self.core
+            .answered(0, crate::node::redis::answer(&command, frame));
     }
 
     /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE.
@@ -248,4 +262,60 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_server_says_is_told_in_short_and_plainly(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        huge in any::<bool>(),
+        place in 0..8usize,
+    ) {
+        let attributes = None;
+        let data = bytes.repeat(if huge { 3_000 } else { 1 });
+        let error = OwnedFrame::BlobError { data: data.clone(), attributes: None };
+        let text = OwnedFrame::BlobString { data, attributes };
+        let plain = |text: &str| OwnedFrame::SimpleString { data: text.into(), attributes: None };
+        let number = |data| OwnedFrame::Number { data, attributes: None };
+        let array = |data| OwnedFrame::Array { data, attributes: None };
+
+        let mut world = World::new(1);
+        let mut told = Vec::new();
+        if place == 0 {
+            let (reply, mut inspected) = oneshot::channel();
+            let name = Name::new("a").unwrap();
+            world.core.event(Event::Inspect { name, reply });
+            world.answer_last(array(vec![text, number(5), number(7)]));
+            let seen = inspected.try_recv().unwrap().unwrap();
+            let holder = seen.holder().unwrap();
+            told.extend([holder.entry.clone(), holder.label.clone()]);
+        } else if place < 3 {
+            let mut answer = world.try_lock();
+            world.answer_last(if place == 1 { error } else { text });
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        } else {
+            // Met anew.
+            world.core.disconnected(0, &Disconnected("died".into()));
+            world.at(60_000);
+            world.core.connected(0, 8);
+            world.answer_last(if place == 7 {
+                error
+            } else {
+                let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
+                let mut fields: Vec<_> = good.into_iter().map(plain).collect();
+                fields.extend([number(1), OwnedFrame::Null, number(1)]);
+                // Role, mode, eviction or version.
+                fields[place - 3] = text;
+                array(fields)
+            });
+            let mut answer = world.try_lock();
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        }
+        world.at(60_001);
+        told.extend(world._engine.status.nodes().iter().map(ToString::to_string));
+        for text in told {
+            prop_assert!(text.len() < 2_000, "{} bytes", text.len());
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
 }
