@@ -22,6 +22,8 @@ use crate::{
     settings::Settings,
 };
 
+type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
+
 struct World {
     core: Core,
     clock: Arc<ManualClock>,
@@ -97,9 +99,13 @@ impl World {
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
     }
 
-    fn try_lock(&mut self) -> oneshot::Receiver<Result<Option<Lease>, Error>> {
+    fn try_lock(&mut self) -> Answered {
+        self.ask(|_| {})
+    }
+
+    fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        self.core.event(Event::Acquire(Wish {
+        let mut wish = Wish {
             id: 1_000_000,
             name: Name::new("a").unwrap(),
             ttl: Duration::from_secs(10),
@@ -108,7 +114,9 @@ impl World {
             patience: Patience::Try,
             seen: Arc::new(AtomicU64::new(0)),
             reply,
-        }));
+        };
+        settings(&mut wish);
+        self.core.event(Event::Acquire(wish));
         answer
     }
 
@@ -124,7 +132,7 @@ impl World {
             .answered(0, crate::node::redis::answer(&command, frame));
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE.
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND.
     fn sent(&mut self) -> Vec<(usize, char)> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         effects
@@ -133,6 +141,7 @@ impl World {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),
+                    [Command::Extend { .. }] => Some((node, 'E')),
                     _ => None,
                 },
                 _ => None,
@@ -207,6 +216,43 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     world.core.answered(2, Ok(Said::Raised(8)));
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
+}
+
+/// Longer than the lease is the node timeout: what is lost once would else be lost for good.
+#[test]
+fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
+    let mut world = World::new(3);
+    let mut answer = world.ask(|wish| {
+        wish.ttl = Duration::from_millis(600);
+        wish.renewal = Renewal::auto();
+    });
+    for node in 0..3 {
+        world.core.answered(node, Ok(Said::Granted(7)));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.sent();
+    world.at(200);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.disconnected(1, &Disconnected("reset".into()));
+    world.at(260);
+    world.core.connected(1, 8);
+    world.meet(1, 3);
+    world.sent();
+    world.at(399);
+    assert_eq!(
+        world.sent(),
+        [(0, 'E'), (1, 'E'), (2, 'E')],
+        "node 2 is silent"
+    );
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.answered(1, Ok(Said::Extended));
+    world.at(590);
+    assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    // The first one fails at last.
+    world.at(720);
+    assert!(lease.is_valid());
+    assert!(world.sent().len() <= 2, "node 2 is stalled");
 }
 
 #[test]
