@@ -492,17 +492,30 @@ fn listener(answer: Option<&'static str>) -> String {
 
 /// Answers as a Redis 6.2.7 does, as far as that goes.
 fn old_server() -> String {
+    fake_server(meeting("6.2.7"))
+}
+
+fn meeting(version: &str) -> String {
+    format!(
+        "*7\r\n+master\r\n+standalone\r\n+noeviction\r\n+{version}\r\n+{}/0/-1\r\n_\r\n:0\r\n",
+        "b".repeat(40)
+    )
+}
+
+/// Greets as a server does, and answers every script with this.
+fn fake_server(script: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for (id, stream) in listener.incoming().enumerate() {
-            std::thread::spawn(move || answer_as_old(id, stream.unwrap()));
+            let script = script.clone();
+            std::thread::spawn(move || answer_as_fake(id, stream.unwrap(), &script));
         }
     });
     format!("redis://127.0.0.1:{port}")
 }
 
-fn answer_as_old(id: usize, mut stream: TcpStream) -> Option<()> {
+fn answer_as_fake(id: usize, mut stream: TcpStream, script: &str) -> Option<()> {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     let mut number = |sign: char| {
         let mut line = String::new();
@@ -527,10 +540,7 @@ fn answer_as_old(id: usize, mut stream: TcpStream) -> Option<()> {
                 format!("%3\r\n+version\r\n+6.2.7\r\n+id\r\n:{id}\r\n+mode\r\n+standalone\r\n")
             }
             "SCRIPT" => format!("+{}\r\n", "a".repeat(40)),
-            "EVAL" | "EVALSHA" => format!(
-                "*7\r\n+master\r\n+standalone\r\n+noeviction\r\n+6.2.7\r\n+{}/0/-1\r\n_\r\n:0\r\n",
-                "b".repeat(40)
-            ),
+            "EVAL" | "EVALSHA" => script.to_owned(),
             _ => "-ERR Unknown subcommand\r\n".to_owned(),
         };
         stream.write_all(answer.as_bytes()).ok()?;
@@ -583,6 +593,37 @@ async fn a_server_that_repeats_the_password() {
         &["refused", "does not speak RESP"],
     )
     .await;
+}
+
+/// A terminal would be cleared, a log get a line of its own, and a program many megabytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_too_much() {
+    let loud = format!("ERR \x1b[2J\u{9b}31m\u{202e}{}", "loud \t".repeat(30_000));
+    let error = format!("-{loud}\r\n");
+    let quoted = r"ERR \u{1b}[2J\u{9b}31m\u{202e}loud \t";
+    let blob = |kind| format!("{kind}{}\r\n{loud}\r\n", loud.len());
+    let fake = |script: &str| [0; 3].map(|_| fake_server(script.to_owned()));
+    let fakes = [
+        (fake(&error), quoted),
+        (fake(&blob('!')), quoted),
+        (fake(&blob('$')), "not an answer to HANDSHAKE"),
+        (fake(&meeting(&loud)), quoted),
+        (listeners(Some(String::leak(error))), quoted),
+    ];
+    for (urls, words) in fakes {
+        refused(&urls, &["refused", words]).await;
+        let error = builder().nodes(&urls).connect().await.expect_err("refused");
+        let lazy = builder().nodes(&urls).connect_lazy().unwrap();
+        wait_for(&lazy, |states| !states.contains(&NodeState::Connecting)).await;
+        let states = lazy.nodes().into_iter().map(|node| node.to_string());
+        for text in states.chain([error.to_string(), format!("{error:?}")]) {
+            assert!(text.len() < 3 * 2_000, "{} bytes", text.len());
+            assert!(
+                !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{text:?}"
+            );
+        }
+    }
 }
 
 // ---- clients that do not fit the fleet -----------------------------------------------------

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Tick,
     node::admission::{BootRecord, Terms, Vouch, is_mine},
-    report::seconds,
+    report::{said, seconds},
     rules::{Rule, Rules},
     settings::Settings,
 };
@@ -194,7 +194,7 @@ impl Fleet {
         format!(
             "{} masters, fleet word {:?}; this client: {} masters, fleet word {:?}",
             record.masters,
-            record.list,
+            said(record.list.clone()),
             self.settings.total(),
             self.settings.list,
         )
