@@ -92,14 +92,15 @@ impl Fleet {
         self.terms.unwrap_or(self.settings.terms).max_ttl
     }
 
-    /// From when on this client may count what it witnesses of a node: it sees a majority of
-    /// the fleet, this node included. None: it does not.
+    /// From when on this client may count what it witnesses of a node: it sees a majority of the
+    /// fleet, this node included, and no voter of another. None: it does not.
     pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
         if !self.rules().hold(Rule::MajorityInSight) {
             return Some(Tick::default());
         }
         let record = self.sights.get(node)?.as_ref()?;
-        self.majority_since.filter(|_| self.is_mine(record))
+        self.majority_since
+            .filter(|_| self.is_mine(record) && self.foreign().is_none())
     }
 
     /// Why no node is counted, if that is so.
