@@ -136,8 +136,8 @@ impl Builder {
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
-    /// same in every client. A client that asks for more than the fleet has is refused;
-    /// [`Quorum::bootstrap`] raises it. It is never lowered.
+    /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
+    /// less works. [`Quorum::bootstrap`] raises it; it is not lowered while the fleet runs.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.max_ttl = d;
         self
