@@ -15,6 +15,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turns;
 
 use std::{
     future::Future,
