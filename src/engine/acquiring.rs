@@ -27,6 +27,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 /// Somebody may `bootstrap` meanwhile, so a quarantine is not slept through.
 const QUARANTINE_REST: Duration = Duration::from_millis(500);
+/// So many who stood in line begin to ask in one go.
+const TURNS_AT_ONCE: usize = 16;
 
 /// One wish under way.
 pub(super) struct Acquisition {
@@ -98,7 +100,9 @@ impl Core {
         if wish.reply.is_closed() {
             return;
         }
-        let acquisition = Acquisition {
+        let (name, id) = (wish.name.clone(), wish.id);
+        let waits = wish.patience != Patience::Try;
+        let acquisition = Box::new(Acquisition {
             wish,
             asked_at: now,
             attempts: 0,
@@ -107,13 +111,55 @@ impl Core {
             warned: false,
             rest: Duration::ZERO,
             phase: Phase::New,
-        };
-        self.attempt(now, Box::new(acquisition));
+        });
+        if !waits {
+            return self.attempt(now, acquisition);
+        }
+        let give_up_at = acquisition.give_up_at();
+        match (self.turns.enter(&name, id, acquisition), give_up_at) {
+            (Some(acquisition), _) => self.attempt(now, acquisition),
+            (None, Some(at)) => self.timers.at(Key::Turn(id), at),
+            (None, None) => {}
+        }
+    }
+
+    /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
+    pub(super) fn take_turns(&mut self, now: Tick) {
+        for _ in 0..TURNS_AT_ONCE {
+            let Some(acquisition) = self.turns.next() else {
+                return;
+            };
+            let id = acquisition.wish.id;
+            self.timers.cancel(Key::Turn(id));
+            match acquisition.wish.reply.is_closed() {
+                true => drop(self.end_wish(id)),
+                false => self.attempt(now, acquisition),
+            }
+        }
+    }
+
+    /// The wait of one who stands in line is over.
+    pub(super) fn turn_due(&mut self, now: Tick, id: u64) {
+        match self.turns.over(id) {
+            Some((acquisition, Some(refusal))) => {
+                let _ = acquisition.wish.reply.send(Err(Error::Held(refusal)));
+            }
+            Some((acquisition, None)) => self.attempt(now, acquisition),
+            None => {}
+        }
+    }
+
+    /// A wish is over, granted or not: its place is another's. The attempt that was under way.
+    fn end_wish(&mut self, id: u64) -> Option<u64> {
+        if self.turns.leave(id).is_some() {
+            self.timers.cancel(Key::Turn(id));
+        }
+        self.wishes.remove(&id)
     }
 
     /// The caller's future was dropped.
     pub(super) fn cancel(&mut self, now: Tick, id: u64) {
-        let Some(ticket) = self.wishes.remove(&id) else {
+        let Some(ticket) = self.end_wish(id) else {
             return;
         };
         if let Some(Task::Acquiring(acquisition)) = self.take(ticket) {
@@ -125,6 +171,10 @@ impl Core {
     pub(super) fn close_wishes(&mut self, now: Tick) {
         self.admin.close();
         self.forget_early();
+        for acquisition in self.turns.close() {
+            self.timers.cancel(Key::Turn(acquisition.wish.id));
+            let _ = acquisition.wish.reply.send(Err(CLOSED));
+        }
         let mut wishes: Vec<(u64, u64)> = self.wishes.drain().collect();
         wishes.sort_unstable();
         for (_, ticket) in wishes {
@@ -154,7 +204,7 @@ impl Core {
             _ => match self.chance.bits() {
                 Ok(bits) => Entry::new(bits, &self.settings.label),
                 Err(error) => {
-                    self.wishes.remove(&acquisition.wish.id);
+                    self.end_wish(acquisition.wish.id);
                     let _ = acquisition.wish.reply.send(Err(error));
                     return;
                 }
@@ -232,7 +282,7 @@ impl Core {
             return;
         };
         if acquisition.give_up_at().is_some_and(|at| at <= now) {
-            self.wishes.remove(&acquisition.wish.id);
+            self.end_wish(acquisition.wish.id);
             if let Acquisition {
                 wish,
                 phase: Phase::Resting { last, .. },
@@ -353,7 +403,7 @@ impl Core {
         else {
             return;
         };
-        self.wishes.remove(&wish.id);
+        self.end_wish(wish.id);
         let Some(engine) = self.engine() else {
             return self.roll_back(now, &wish, wish.ttl + wish.lock_delay, &attempt);
         };
@@ -426,11 +476,16 @@ impl Core {
             Some(Outcome::NoQuorum) => Error::NoQuorum(report),
             Some(Outcome::Quarantined) => Error::Quarantined(report),
         };
+        let refusal = match &error {
+            Error::Held(report) => Some(report.clone()),
+            _ => None,
+        };
+        self.turns.told(acquisition.wish.id, refusal);
         // What the nodes said of themselves has just changed; they have been met again by now.
         let refresh = stale && !acquisition.refreshed && !matches!(error, Error::Held(_));
         let wait = acquisition.wish.patience != Patience::Try;
         if !wait && !refresh {
-            self.wishes.remove(&acquisition.wish.id);
+            self.end_wish(acquisition.wish.id);
             let answer = if matches!(error, Error::Held(_)) {
                 Ok(None)
             } else {
@@ -462,7 +517,7 @@ impl Core {
             acquisition.no_majority_since = Some((since, kind));
             let patient = acquisition.give_up_at().is_some() && !most.is_zero();
             if !patient && now >= since.plus(most) {
-                self.wishes.remove(&acquisition.wish.id);
+                self.end_wish(acquisition.wish.id);
                 let _ = acquisition.wish.reply.send(Err(error));
                 return;
             }

@@ -14,6 +14,7 @@ use super::{
     asking::Asking,
     holding::{Extending, Holding, Releasing},
     timers::{Key, Timers},
+    turns::Turns,
 };
 use crate::{
     Error, LossReason, Silence,
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     tasks: HashMap<u64, Task>,
     /// By the id of the wish: which attempt is under way.
     pub(super) wishes: HashMap<u64, u64>,
+    pub(super) turns: Turns<Box<Acquisition>>,
     pub(super) leases: BTreeMap<u64, Holding>,
     pub(super) timers: Timers,
     engine: WeakEngine,
@@ -77,6 +79,7 @@ impl Core {
             heard: VecDeque::new(),
             tasks: HashMap::new(),
             wishes: HashMap::new(),
+            turns: Turns::default(),
             leases: BTreeMap::new(),
             timers: Timers::default(),
             engine: engine.downgrade(),
@@ -195,6 +198,7 @@ impl Core {
             match key {
                 Key::Lease(id) => self.lease_due(now, id),
                 Key::Task(ticket) => self.task_due(now, ticket),
+                Key::Turn(wish) => self.turn_due(now, wish),
             }
         }
         self.settle(now);
@@ -221,7 +225,9 @@ impl Core {
             .filter_map(|s| s.next_tick(&self.settings))
             .min();
         let early = self.early.front().map(|(at, _)| *at);
-        [sessions, self.timers.next(), self.admin.next_tick(), early]
+        let turns = self.turns.is_due().then(|| self.clock.now());
+        let timers = self.timers.next();
+        [sessions, timers, self.admin.next_tick(), early, turns]
             .into_iter()
             .flatten()
             .min()
@@ -243,10 +249,11 @@ impl Core {
 
     /// What is kept though nothing goes on: for the simulation, all of it zero after quiet time.
     #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 6] {
+    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 7] {
         [
             ("tasks", self.tasks.len()),
             ("wishes", self.wishes.len()),
+            ("turns", self.turns.len()),
             ("leases", self.leases.len()),
             ("timers", self.timers.len()),
             ("early requests", self.early.len()),
@@ -354,10 +361,10 @@ impl Core {
             while let Some(heard) = self.heard.pop_front() {
                 self.route(now, heard);
             }
-            if self.early.is_empty() {
-                break;
+            if !self.early.is_empty() {
+                self.obey_early(now);
             }
-            self.obey_early(now);
+            self.take_turns(now);
             if self.heard.is_empty() {
                 break;
             }

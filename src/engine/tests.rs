@@ -255,6 +255,153 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     assert!(world.sent().len() <= 2, "node 2 is stalled");
 }
 
+/// Wishes for one name that wait for so long at most.
+fn crowd(world: &mut World, wishes: u64, within: Option<u64>) -> Vec<Answered> {
+    let wait = Patience::Wait(within.map(Duration::from_millis));
+    let ask = |id| {
+        world.ask(|wish| {
+            wish.id = id;
+            wish.patience = wait;
+        })
+    };
+    (1..=wishes).map(ask).collect()
+}
+
+fn left(world: &World) -> usize {
+    let kept = world.core.leftovers().into_iter();
+    let quiet = kept.filter(|(what, _)| !matches!(*what, "leases" | "releases"));
+    quiet.map(|(_, kept)| kept).sum()
+}
+
+#[test]
+fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 20, None);
+    assert_eq!(world.sent().len(), 16);
+    let mut free = world.ask(|wish| wish.name = Name::new("b").unwrap());
+    assert_eq!(world.sent(), [(0, 'A')], "another name");
+    let mut tried = world.try_lock();
+    assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
+    world.core.answered(0, Ok(Said::Granted(7)));
+    assert!(
+        matches!(answers[0].try_recv(), Ok(Ok(Some(_)))),
+        "it is dropped here"
+    );
+    assert_eq!(world.sent(), [(0, 'A')], "the next one has its place");
+    for _ in 1..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.core.answered(0, Ok(Said::Granted(8)));
+    assert!(matches!(free.try_recv(), Ok(Ok(Some(_)))));
+    world.core.answered(0, Ok(held()));
+    assert!(matches!(tried.try_recv(), Ok(Ok(None))));
+    world.core.answered(0, Ok(Said::Granted(9)));
+    assert!(
+        matches!(answers[16].try_recv(), Ok(Ok(Some(_)))),
+        "it was the 17th"
+    );
+
+    // Whoever goes away makes room, in the line or before it.
+    world.sent();
+    world.core.event(Event::Cancel(18));
+    assert_eq!(
+        world.sent(),
+        [(0, 'R'), (0, 'A')],
+        "the 18th asked, now the 19th does"
+    );
+}
+
+#[test]
+fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
+    let mut world = World::new(1);
+    let mut first = crowd(&mut world, 16, None);
+    let mut late: Vec<_> = [100, 50, 300]
+        .into_iter()
+        .enumerate()
+        .map(|(i, ms)| {
+            world.ask(|wish| {
+                wish.id = 50 + i as u64;
+                wish.patience = Patience::Wait(Some(Duration::from_millis(ms)));
+            })
+        })
+        .collect();
+    assert_eq!(world.sent().len(), 16);
+    world.at(50);
+    assert_eq!(world.sent(), [(0, 'A')], "nobody knows: it asks for itself");
+    assert!(late[1].try_recv().is_err());
+    world.core.answered(0, Ok(held()));
+    world.at(99);
+    assert!(late[0].try_recv().is_err());
+    world.at(100);
+    let told = late[0].try_recv().unwrap();
+    assert!(
+        matches!(told, Err(Error::Held(ref report)) if report.nodes().len() == 1),
+        "{told:?}"
+    );
+    for _ in 0..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.at(101);
+    assert!(
+        matches!(late[1].try_recv(), Ok(Err(Error::Held(_)))),
+        "one attempt"
+    );
+    assert!(late[2].try_recv().is_err() && first[0].try_recv().is_err());
+}
+
+#[test]
+fn a_crowd_that_goes_away_leaves_nothing() {
+    for way in 0..3 {
+        let mut world = World::new(1);
+        let mut answers = crowd(&mut world, 10_000, Some(60_000));
+        match way {
+            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(id))),
+            1 => (1..=10_000)
+                .rev()
+                .for_each(|id| world.core.event(Event::Cancel(id))),
+            _ => {
+                world.core.close();
+                for answer in &mut answers {
+                    assert!(matches!(answer.try_recv(), Ok(Err(Error::Closed))));
+                }
+            }
+        }
+        world.at(0);
+        assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+    }
+}
+
+/// The callers are gone, and the engine has not heard of it yet.
+#[test]
+fn whoever_is_gone_does_not_ask() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 200, None);
+    world.sent();
+    let last = answers.split_off(199);
+    answers.truncate(16);
+    world.core.event(Event::Cancel(1));
+    for _ in 0..20 {
+        world.at(0);
+    }
+    assert_eq!(world.sent(), [(0, 'R'), (0, 'A')], "the last one asks");
+    drop(last);
+}
+
+/// No majority: each finds out, one after the other, without an end of the stack.
+#[test]
+fn a_crowd_before_dead_nodes_is_told_so() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 10_000, None);
+    world.core.disconnected(0, &Disconnected("died".into()));
+    for _ in 0..10_000 / 16 {
+        world.at(0);
+    }
+    for answer in &mut answers {
+        assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    }
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
 #[test]
 fn two_that_shut_down_are_told_the_same() {
     let mut world = World::new(1);
