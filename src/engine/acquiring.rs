@@ -524,7 +524,7 @@ impl Core {
         }
         if matches!(error, Error::Quarantined(_)) && !acquisition.warned {
             acquisition.warned = true;
-            tracing::warn!(%error, "waiting for a quarantine to end; `bootstrap` admits a brand-new fleet at once");
+            tracing::warn!(%error, "waiting for a quarantine to end; if these masters have never been used, `bootstrap` admits them within seconds");
         }
         self.rest(now, *acquisition, took, refresh, entry, error);
     }
