@@ -12,12 +12,17 @@ use crate::{
     clock::{ManualClock, Tick},
     node::{
         Command, Disconnected, Reply as Said,
-        admission::{BootRecord, FORMAT, Meeting, Server, run},
+        admission::{BootRecord, Meeting, Server, Stored, Terms, run},
         session::Effect,
     },
     owner::{Chance, Label},
     rules::Rules,
     settings::Settings,
+};
+
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
 };
 
 struct World {
@@ -38,8 +43,9 @@ impl World {
         let settings = Settings {
             nodes,
             node_timeout: Duration::from_millis(500),
-            max_ttl: Duration::from_secs(30),
-            margin: Duration::from_secs(5),
+            list: "word".into(),
+            prefix: "quorate".into(),
+            terms: TERMS,
             label: Label::new("test").unwrap(),
             allow_eviction: false,
             rules: Rules::ALL,
@@ -68,7 +74,7 @@ impl World {
         self.core.tick();
     }
 
-    fn meet(&mut self, node: usize, fleet: usize) {
+    fn meet(&mut self, node: usize, masters: usize) {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
             run: run.clone(),
@@ -76,20 +82,20 @@ impl World {
             mode: "standalone".into(),
             eviction: "noeviction".into(),
             version: "7.0.15".into(),
-            time: 1,
         };
-        let record = Some(BootRecord {
-            format: FORMAT,
-            fleet: fleet as u64,
+        let record = BootRecord {
+            masters: masters as u64,
+            list: "word".into(),
+            terms: TERMS,
             run,
             id: "i".into(),
-            max_ttl: Duration::from_secs(30),
-            witnessed: 35_300,
-            since: 0,
-        });
+            vouched: true,
+            used: false,
+            witnessed: TERMS.quarantine(),
+        };
         let meeting = Meeting {
             server,
-            record,
+            stored: Stored::Record(record),
             open: true,
         };
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
@@ -115,7 +121,7 @@ impl World {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         effects
             .filter_map(|effect| match effect {
-                Effect::Send(node, batch) => match batch.commands() {
+                Effect::Send(node, batch, _) => match batch.commands() {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),

@@ -255,4 +255,4 @@ pub(crate) fn admit(record: &BootRecord, admit: &Admit) -> Option<BootRecord> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -399,7 +399,7 @@ mod tests {
     }
 
     async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
-        connection.send(&Batch::one(command, &"".into()));
+        connection.send(&Batch::one(command), &"".into());
         poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
         poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
     }
@@ -726,8 +726,8 @@ mod tests {
             let insecure = format!("{}/#insecure", server.url());
             let mut connection = connected(&insecure).await;
             // More than TLS takes at once.
-            let many = Batch::new(vec![Command::Survey; 5_000], "".into());
-            connection.send(&many);
+            let many = Batch::new(vec![Command::Survey; 5_000]);
+            connection.send(&many, &"".into());
             let mut answers = 0;
             poll_fn(|cx| {
                 if let Poll::Ready(flushed) = connection.poll_flush(cx) {
