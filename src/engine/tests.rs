@@ -60,10 +60,17 @@ impl World {
         world.at(0);
         for node in 0..n {
             world.core.connected(node, 7);
-            world.meet(node, n);
         }
-        world.sent();
-        world
+        // Once more, where what the fleet's terms are was not known yet.
+        loop {
+            let greeted = world.greeted();
+            if greeted.is_empty() {
+                return world;
+            }
+            for node in greeted {
+                world.meet(node, n);
+            }
+        }
     }
 
     fn at(&mut self, ms: u64) {
@@ -114,6 +121,19 @@ impl World {
             reply,
         }));
         answer
+    }
+
+    /// The nodes that were sent a handshake.
+    fn greeted(&mut self) -> Vec<usize> {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let greeted = |effect| match effect {
+            Effect::Send(node, batch, _) => {
+                let hello = matches!(batch.commands(), [Command::Handshake(_)]);
+                hello.then_some(node)
+            }
+            _ => None,
+        };
+        effects.filter_map(greeted).collect()
     }
 
     /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE.

@@ -108,8 +108,14 @@ pub(crate) fn cases() -> Vec<Case> {
 fn no_record(cases: &mut Cases) {
     let line = "2 no record: what was brought, and w = 0";
     for (hello, after) in [
-        ("3 word 20000 5000 0 0 90000", "2 3 word 20000 5000 here new 0 0 0"),
-        ("3 word 20000 5000 1 0 90000", "2 3 word 20000 5000 here new 1 0 0"),
+        (
+            "3 word 20000 5000 0 0 90000",
+            "2 3 word 20000 5000 here new 0 0 0",
+        ),
+        (
+            "3 word 20000 5000 1 0 90000",
+            "2 3 word 20000 5000 here new 1 0 0",
+        ),
         ("5 list 1 0 2 1 0", "2 5 list 1 0 here new 1 1 0"),
     ] {
         cases.add(line, "-", hello, after);
@@ -191,13 +197,25 @@ fn another_run(cases: &mut Cases) {
         let u = u8::from(old.ends_with("25200"));
         for (hello, stored) in [
             // v = 0: the old ones, whatever is brought.
-            ("3 word 10000 9000 0 0 0", format!("20000 5000 here new 1 {u} 0")),
+            (
+                "3 word 10000 9000 0 0 0",
+                format!("20000 5000 here new 1 {u} 0"),
+            ),
             ("3 word 90000 0 0 1 0", "20000 5000 here new 1 1 0".into()),
             // v = 1: the greater of each.
-            ("3 word 10000 9000 1 0 0", format!("20000 9000 here new 1 {u} 0")),
-            ("3 word 30000 0 1 0 0", format!("30000 5000 here new 1 {u} 0")),
+            (
+                "3 word 10000 9000 1 0 0",
+                format!("20000 9000 here new 1 {u} 0"),
+            ),
+            (
+                "3 word 30000 0 1 0 0",
+                format!("30000 5000 here new 1 {u} 0"),
+            ),
             // v = 2: as brought.
-            ("3 word 10000 9000 2 0 0", format!("10000 9000 here new 1 {u} 0")),
+            (
+                "3 word 10000 9000 2 0 0",
+                format!("10000 9000 here new 1 {u} 0"),
+            ),
         ] {
             cases.add(line, &boot, hello, &format!("2 3 word {stored}"));
         }
@@ -479,7 +497,11 @@ fn nothing_is_written_on_a_replica_or_in_a_cluster() {
         ..server()
     };
     for server in [replica, cluster] {
-        for boot in [None, Some("garbage"), Some("2 3 word 1 0 RUN/x/-1 old 0 0 0")] {
+        for boot in [
+            None,
+            Some("garbage"),
+            Some("2 3 word 1 0 RUN/x/-1 old 0 0 0"),
+        ] {
             let hello = brought("3 word 20000 5000 2 1 0", None);
             assert_eq!(meet(boot, &server, &hello, Rules::ALL), None);
         }
@@ -541,7 +563,13 @@ mod without {
             "1 3 there old 20000 0 500",
         ] {
             let hello = "3 word 20000 5000 0 0 0";
-            case(RunFirst, boot, hello, "2 3 word 20000 5000 here new 0 0 0", "=");
+            case(
+                RunFirst,
+                boot,
+                hello,
+                "2 3 word 20000 5000 here new 0 0 0",
+                "=",
+            );
         }
     }
 
@@ -552,7 +580,13 @@ mod without {
             (SameFleet, "2 5 word 20000 5000 here old 0 0 25200"),
             (SameList, "2 3 other 20000 5000 here old 0 0 25200"),
         ] {
-            case(rule, boot, hello, "=", "2 3 word 20000 5000 here old 0 0 25200");
+            case(
+                rule,
+                boot,
+                hello,
+                "=",
+                "2 3 word 20000 5000 here old 0 0 25200",
+            );
         }
     }
 
@@ -629,6 +663,9 @@ mod without {
     fn own_guard() {
         let record: BootRecord = "2 3 word 20000 5000 r old 0 0 0".parse().unwrap();
         assert_eq!(record.guard(Rules::ALL), "2 3 word 20000 5000 old");
-        assert_eq!(record.guard(Rules::without(OwnGuard)), "2 3 word 20000 5000 ");
+        assert_eq!(
+            record.guard(Rules::without(OwnGuard)),
+            "2 3 word 20000 5000 "
+        );
     }
 }

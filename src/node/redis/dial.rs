@@ -350,12 +350,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::node::{
-        Answer, Reply,
-        redis::{
-            address::{IntoNode as _, Target},
-            support::{Kind, Server, ServerOptions},
+    use crate::{
+        name::Name,
+        node::{
+            Answer, Reply,
+            redis::{
+                address::{IntoNode as _, Target},
+                support::{Kind, Server, ServerOptions},
+            },
         },
+        owner::{Entry, Label},
     };
 
     const LIMIT: Duration = Duration::from_secs(3);
@@ -425,14 +429,18 @@ mod tests {
                 .try_cmd(&["CLIENT", "SETINFO", "lib-name", "test"])
                 .is_ok();
             assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
+            let release = Command::Release {
+                name: Name::new("a").unwrap(),
+                entry: Entry::new(1, &Label::new("test").unwrap()),
+            };
             assert_eq!(
-                ask(&mut *connection, Command::Survey).await,
-                Ok(Reply::Surveyed(false)),
+                ask(&mut *connection, release.clone()).await,
+                Ok(Reply::Released(false)),
                 "by a script"
             );
             server.cmd(&["SCRIPT", "FLUSH"]);
             assert_eq!(
-                ask(&mut *connection, Command::Survey).await,
+                ask(&mut *connection, release).await,
                 Err(crate::node::Fault::NoScript)
             );
             assert_eq!(

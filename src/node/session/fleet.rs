@@ -254,7 +254,12 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
     let mut both = Vec::new();
     for (what, flag, here, there) in [
         ("max_ttl", "--max-ttl", own.max_ttl, fleet.max_ttl),
-        ("restart_margin", "--restart-margin", own.margin, fleet.margin),
+        (
+            "restart_margin",
+            "--restart-margin",
+            own.margin,
+            fleet.margin,
+        ),
     ] {
         if here > there {
             let (here, there) = (seconds(here), seconds(there));

@@ -3,13 +3,19 @@
 use super::*;
 use crate::node::admission::tests::{AdmitCase, Case, admit_cases, brought, cases};
 
-/// What `open` has to say where this record votes; reckoned from its words.
-fn guard_of(record: &str) -> Option<String> {
+/// What `open` says of this record.
+fn guard_of(record: &str) -> String {
+    let words: Vec<&str> = record.split(' ').collect();
+    format!("{} {}", words[..5].join(" "), words[6])
+}
+
+/// What `open` says where this record votes; reckoned from its words.
+fn open_of(record: &str) -> Option<String> {
     let words: Vec<&str> = record.split(' ').collect();
     let number = |i: usize| words[i].parse::<u64>().unwrap();
     let (max_ttl, margin, w) = (number(3), number(4), number(9));
     let votes = w >= max_ttl + max_ttl.div_ceil(100) + margin;
-    votes.then(|| format!("{} {}", words[..5].join(" "), words[6]))
+    votes.then(|| guard_of(record))
 }
 
 /// RUN in what a client read here.
@@ -39,14 +45,15 @@ fn every_line_of_the_handshake() {
                 ..hello
             };
             // What stood in `open`: nothing, something else, what belongs to the record.
-            let right = boot.as_deref().filter(|b| b.split(' ').count() == 10);
-            let right = right.and_then(guard_of);
+            let stored = boot.as_deref().map(Stored::read);
+            let stored = stored.as_ref().and_then(Stored::record);
+            let right = stored.map(|record| guard_of(&record.to_string()));
             for open in [None, Some("else"), right.as_deref()] {
                 peer.put(Key::Boot, boot.as_deref());
                 peer.put(Key::Open, open);
                 let meeting = peer.meet(&hello);
                 let wanted = match &after {
-                    Some(after) => [Some(after.clone()), guard_of(after)],
+                    Some(after) => [Some(after.clone()), open_of(after)],
                     None => [boot.clone(), open.map(str::to_owned)],
                 };
                 let name = peer.name();
@@ -82,7 +89,7 @@ fn every_mode_of_admit() {
                 let said = peer.say(&Command::Admit(admit.clone()));
                 assert_eq!(said, Reply::Admitted(after.is_some()), "{line}");
                 let wanted = match &after {
-                    Some(after) => [Some(after.clone()), guard_of(after)],
+                    Some(after) => [Some(after.clone()), Some(guard_of(after))],
                     None => [Some(boot.clone()), open.map(str::to_owned)],
                 };
                 assert_eq!(peer.stands(), wanted, "{}: {line}", peer.name());
@@ -207,13 +214,13 @@ fn a_failback_is_another_run() {
         let before = peer.meet(&hello());
         let stood = peer.stands();
         peer.demote();
-        for hello in [
-            hello(),
-            brought("5 other 90000 0 2 1 90000/nobody", None),
-        ] {
+        for hello in [hello(), brought("5 other 90000 0 2 1 90000/nobody", None)] {
             let meeting = peer.meet(&hello);
             assert_ne!(meeting.server.role, "master");
-            assert_eq!((meeting.stored, meeting.open), (before.stored.clone(), false));
+            assert_eq!(
+                (meeting.stored, meeting.open),
+                (before.stored.clone(), false)
+            );
             assert_eq!(peer.stands(), stood, "nothing is written");
         }
         let record = before.stored.record().unwrap();

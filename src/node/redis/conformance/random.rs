@@ -237,8 +237,13 @@ impl Chance {
             "eeee/00000000/-1",
         ]);
         match self.up_to(8) {
-            0 => self.one(&["", "garbage", "garbage RUN", "2", "2 3 word"]).into(),
-            1 => format!("{} 3 {run} id 20000 1000 500", self.one(&["1", "3", "0", "77"])),
+            0 => self
+                .one(&["", "garbage", "garbage RUN", "2", "2 3 word"])
+                .into(),
+            1 => format!(
+                "{} 3 {run} id 20000 1000 500",
+                self.one(&["1", "3", "0", "77"])
+            ),
             2 => format!("2 3 word 86400001 5000 {run} id 1 1 90000"),
             _ => BootRecord {
                 masters: self.masters(),

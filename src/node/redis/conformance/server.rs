@@ -22,7 +22,7 @@ fn a_key_of_another_kind_is_left_alone() {
             assert_eq!(real.error(&command), "WRONGTYPE", "{command:?}");
         }
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
-        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(true));
+        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(false));
 
         real.say(&acquire("b", 1, secs(10), 0));
         real.text(&["PERSIST", "quorate:@mutex:b"]);
