@@ -23,7 +23,7 @@ pub(crate) struct Fleet {
     used: bool,
     /// An operator forces a bootstrap: this client vouches.
     forced: bool,
-    /// Since when a majority of nodes with records of this fleet has been in sight.
+    /// Since when a majority of nodes with records of this fleet has been in sight, and nothing foreign.
     majority_since: Option<Tick>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
@@ -96,7 +96,7 @@ impl Fleet {
     }
 
     /// From when on this client may count what it witnesses of a node: it sees a majority of
-    /// the fleet, this node included. None: it does not.
+    /// the fleet, this node included, and no voter of another one. None: it does not.
     pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
         if !self.rules().hold(Rule::MajorityInSight) {
             return Some(Tick::default());
@@ -150,7 +150,8 @@ impl Fleet {
             false => terms_of(&mut self.mine()),
         };
         self.used |= voters.is_some();
-        self.majority_since = match self.mine().count() >= self.needed {
+        let sees_majority = self.foreign().is_none() && self.mine().count() >= self.needed;
+        self.majority_since = match sees_majority {
             true => self.majority_since.or(Some(now)),
             false => None,
         };
@@ -271,3 +272,6 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
     }
     both.join("; ")
 }
+
+#[cfg(test)]
+mod tests;
