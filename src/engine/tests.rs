@@ -14,7 +14,7 @@ use crate::{
     clock::{ManualClock, Tick},
     node::{
         Command, Disconnected, Reply as Said,
-        admission::{BootRecord, FORMAT, Meeting, Server, run},
+        admission::{BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         session::Effect,
     },
     owner::{Chance, Label},
@@ -23,10 +23,16 @@ use crate::{
 };
 
 type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
 
 struct World {
     core: Core,
     clock: Arc<ManualClock>,
+    /// For how long each memory was witnessed.
+    witnessed: Vec<u64>,
     _engine: Engine,
     _events: mpsc::UnboundedReceiver<Event>,
 }
@@ -34,6 +40,12 @@ struct World {
 impl World {
     /// n nodes that vote.
     fn new(n: usize) -> Self {
+        Self::witnessed(&vec![TERMS.quarantine(); n])
+    }
+
+    /// So many nodes, each witnessed for so long.
+    fn witnessed(witnessed: &[u64]) -> Self {
+        let n = witnessed.len();
         let clock = Arc::new(ManualClock::default());
         let nodes: Vec<Arc<str>> = (0..n).map(|i| format!("n{i}").into()).collect();
         let shared: Arc<dyn Clock> = clock.clone();
@@ -42,8 +54,9 @@ impl World {
         let settings = Settings {
             nodes,
             node_timeout: Duration::from_millis(500),
-            max_ttl: Duration::from_secs(30),
-            margin: Duration::from_secs(5),
+            list: "word".into(),
+            prefix: "quorate".into(),
+            terms: TERMS,
             label: Label::new("test").unwrap(),
             allow_eviction: false,
             rules: Rules::ALL,
@@ -52,16 +65,24 @@ impl World {
         let mut world = Self {
             core,
             clock,
+            witnessed: witnessed.to_vec(),
             _engine: engine,
             _events: events,
         };
         world.at(0);
         for node in 0..n {
             world.core.connected(node, 7);
-            world.meet(node, n);
         }
-        world.sent();
-        world
+        // Once more, where what the fleet's terms are was not known yet.
+        loop {
+            let greeted = world.greeted();
+            if greeted.is_empty() {
+                return world;
+            }
+            for node in greeted {
+                world.meet(node);
+            }
+        }
     }
 
     fn at(&mut self, ms: u64) {
@@ -72,7 +93,7 @@ impl World {
         self.core.tick();
     }
 
-    fn meet(&mut self, node: usize, fleet: usize) {
+    fn meet(&mut self, node: usize) {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
             run: run.clone(),
@@ -80,21 +101,21 @@ impl World {
             mode: "standalone".into(),
             eviction: "noeviction".into(),
             version: "7.0.15".into(),
-            time: 1,
         };
-        let record = Some(BootRecord {
-            format: FORMAT,
-            fleet: fleet as u64,
+        let record = BootRecord {
+            masters: self.witnessed.len() as u64,
+            list: "word".into(),
+            terms: TERMS,
             run,
             id: "i".into(),
-            max_ttl: Duration::from_secs(30),
-            witnessed: 35_300,
-            since: 0,
-        });
+            vouched: true,
+            used: false,
+            witnessed: self.witnessed[node],
+        };
         let meeting = Meeting {
             server,
-            record,
-            open: true,
+            open: record.votes(),
+            stored: Stored::Record(record),
         };
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
     }
@@ -124,7 +145,7 @@ impl World {
     fn answer_last(&mut self, frame: OwnedFrame) {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let sent = effects.filter_map(|effect| match effect {
-            Effect::Send(0, batch) => batch.commands().last().cloned(),
+            Effect::Send(0, batch, _) => batch.commands().last().cloned(),
             _ => None,
         });
         let command = sent.last().unwrap();
@@ -132,21 +153,73 @@ impl World {
             .answered(0, crate::node::redis::answer(&command, frame));
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND.
+
+    /// The nodes that were sent a handshake.
+    fn greeted(&mut self) -> Vec<usize> {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let greeted = |effect| match effect {
+            Effect::Send(node, batch, _) => {
+                let hello = matches!(batch.commands(), [Command::Handshake(_)]);
+                hello.then_some(node)
+            }
+            _ => None,
+        };
+        effects.filter_map(greeted).collect()
+    }
+
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
     fn sent(&mut self) -> Vec<(usize, char)> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         effects
             .filter_map(|effect| match effect {
-                Effect::Send(node, batch) => match batch.commands() {
+                Effect::Send(node, batch, _) => match batch.commands() {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),
                     [Command::Extend { .. }] => Some((node, 'E')),
+                    [Command::Survey] => Some((node, 'S')),
                     _ => None,
                 },
                 _ => None,
             })
             .collect()
+    }
+}
+
+impl World {
+    fn bootstrap(&mut self, force: bool) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        self.core.event(Event::Bootstrap {
+            within: Duration::from_secs(2),
+            force,
+            reply,
+        });
+        answer
+    }
+
+    /// Answers handshakes until something else goes out, and returns that.
+    fn until_sent(&mut self) -> Vec<(usize, Command)> {
+        for _ in 0..10 {
+            let mut rest = Vec::new();
+            for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
+                if let Effect::Send(node, batch, _) = effect {
+                    match batch.commands() {
+                        [Command::Handshake(_)] => self.meet(node),
+                        commands => rest.extend(commands.iter().map(|c| (node, c.clone()))),
+                    }
+                }
+            }
+            if !rest.is_empty() {
+                return rest;
+            }
+        }
+        Vec::new()
+    }
+
+    fn all_say(&mut self, said: &[Said]) {
+        for (node, said) in said.iter().enumerate() {
+            self.core.answered(node, Ok(said.clone()));
+        }
     }
 }
 
@@ -496,7 +569,7 @@ proptest! {
             } else {
                 let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
                 let mut fields: Vec<_> = good.into_iter().map(plain).collect();
-                fields.extend([number(1), OwnedFrame::Null, number(1)]);
+                fields.extend([OwnedFrame::Null, number(1)]);
                 // Role, mode, eviction or version.
                 fields[place - 3] = text;
                 array(fields)
@@ -511,4 +584,62 @@ proptest! {
             prop_assert!(!text.contains(char::is_control), "{text:?}");
         }
     }
+}
+
+fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
+    let admit = |(node, command): &_| match command {
+        Command::Admit(admit) => (*node, admit.mode, admit.witnessed),
+        other => panic!("{other:?}"),
+    };
+    sent.iter().map(admit).collect()
+}
+
+#[test]
+fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
+    let mut world = World::witnessed(&[6_000; 3]);
+    let mut answer = world.bootstrap(false);
+    assert!(world.until_sent().is_empty(), "not for long enough yet");
+    world.witnessed = vec![6_500; 3];
+    world.at(1_500);
+    let surveys = world.until_sent();
+    assert!(matches!(
+        surveys[..],
+        [
+            (0, Command::Survey),
+            (1, Command::Survey),
+            (2, Command::Survey)
+        ]
+    ));
+    world.all_say(&[const { Said::Surveyed(false) }; 3]);
+    let admitted = admits(&world.until_sent());
+    let whole = 27 * 3600 * 1000;
+    assert_eq!(admitted, [0, 1, 2].map(|node| (node, Mode::New, whole)));
+    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    assert!(answer.try_recv().is_err(), "until all of them vote");
+    world.witnessed = vec![whole; 3];
+    world.until_sent();
+    assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+}
+
+#[test]
+fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
+    let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
+    let mut answer = world.bootstrap(false);
+    world.until_sent();
+    world.core.answered(1, Ok(Said::Surveyed(true)));
+    let why = answer.try_recv().unwrap().unwrap_err().to_string();
+    assert!(why.contains("n1 holds counters"), "{why}");
+    assert!(why.contains("28.8 s"), "the longest: {why}");
+}
+
+#[test]
+fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
+    let mut world = World::witnessed(&[0, TERMS.quarantine(), 0]);
+    let mut answer = world.bootstrap(true);
+    let admitted = admits(&world.until_sent());
+    assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
+    world.core.answered(0, Ok(Said::Admitted(true)));
+    world.core.answered(1, Ok(Said::Admitted(false)));
+    let why = answer.try_recv().unwrap().unwrap_err().to_string();
+    assert!(why.contains("changed meanwhile"), "{why}");
 }

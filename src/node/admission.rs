@@ -157,7 +157,8 @@ pub(crate) fn meet(
     // 4
     let vouches = hello.vouch >= Vouch::Voter;
     let votes = old.witnessed >= z(&old.terms, hello, rules);
-    let unsure = !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
+    let unsure =
+        !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
     let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
     if vouches && !votes && replaces && rules.hold(Rule::VoucherReplaces) {
         return Some(new_record(Some(&old), server, hello, rules));
@@ -213,8 +214,9 @@ fn new_record(
     let Some(old) = old else { return record };
     record.used |= old.used || old.votes();
     let mine = is_mine(old, hello.masters, &hello.list, rules);
+    let from_disk = !same_run(&old.run, &server.run);
     let binds = (old.votes() || old.vouched) && rules.hold(Rule::DiskVouches);
-    if mine && binds && hello.vouch < Vouch::Majority {
+    if mine && from_disk && binds && hello.vouch < Vouch::Majority {
         record.terms = match hello.vouch {
             Vouch::Stranger => old.terms,
             Vouch::Voter | Vouch::Majority => old.terms.join(hello.terms),
@@ -255,4 +257,4 @@ pub(crate) fn admit(record: &BootRecord, admit: &Admit) -> Option<BootRecord> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

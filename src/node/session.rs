@@ -712,11 +712,9 @@ impl Sent {
 fn credible(reply: Reply) -> Answer {
     let damaged = |counter: u64| counter > FencingToken::MAX;
     match reply {
-        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => {
-            Err(Fault::Error(format!(
-                "its counter for this name is damaged: {counter} is not below 2^53"
-            )))
-        }
+        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => Err(Fault::Error(
+            format!("its counter for this name is damaged: {counter} is not below 2^53"),
+        )),
         Reply::Held { remaining, counter } if damaged(counter) => Ok(Reply::Held {
             remaining,
             counter: 0,

@@ -207,8 +207,28 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(crate) fn set_boot(&mut self, record: impl ToString) {
-        self.keys.boot = Some(record.to_string());
+    pub(crate) fn set_boot(&mut self, text: Option<String>) {
+        self.keys.boot = text;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_open(&mut self, text: Option<String>) {
+        self.keys.open = text;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.keys.boot.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> Option<&str> {
+        self.keys.open.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_counter(&mut self, name: &Name, counter: u64) {
+        self.write_counter(0, name, counter);
     }
 
     /// What stands in `boot`.
@@ -518,10 +538,16 @@ fn fourteen_digits(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Label;
+    use crate::{
+        node::admission::{Mode, Terms, Vouch},
+        owner::Label,
+    };
 
-    const GUARD: &str = "1 3 30000";
-    const MARGIN: Duration = Duration::from_secs(5);
+    const GUARD: &str = "2 3 word 30000 5000 nonce";
+    const TERMS: Terms = Terms {
+        max_ttl: Duration::from_secs(30),
+        margin: Duration::from_secs(5),
+    };
     const Z: u64 = 35_300;
     /// A TIME in the middle of a week and of a ms.
     const T: u64 = 1_760_000_000_000_500;
@@ -544,6 +570,7 @@ mod tests {
             entry: entry(owner),
             ttl: ms(ttl),
             floor,
+            max_ttl: TERMS.max_ttl,
         }
     }
 
@@ -552,6 +579,7 @@ mod tests {
             name: name("a"),
             entry: entry(owner),
             token,
+            max_ttl: TERMS.max_ttl,
         }
     }
 
@@ -572,34 +600,49 @@ mod tests {
 
     fn hello() -> Handshake {
         Handshake {
-            fleet: 3,
-            max_ttl: ms(30_000),
-            fleet_max_ttl: Duration::ZERO,
-            margin: MARGIN,
+            masters: 3,
+            list: "word".into(),
+            terms: TERMS,
+            vouch: Vouch::Stranger,
+            used: false,
             known: None,
             witnessed: 0,
             nonce: "nonce".into(),
         }
     }
 
-    fn meet(store: &mut Store, time: u64) -> Meeting {
-        match store.apply(&Command::Handshake(hello()), "", time) {
-            Ok(Reply::Met(meeting)) => *meeting,
+    /// What stands after a handshake, and whether `open` does.
+    fn meet(store: &mut Store, hello: Handshake, time: u64) -> (BootRecord, bool) {
+        match store.apply(&Command::Handshake(hello), "", time) {
+            Ok(Reply::Met(meeting)) => (meeting.stored.record().unwrap().clone(), meeting.open),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// A hello of one who read this record.
+    fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
+        Handshake {
+            known: Some((record.run.clone(), record.id.clone())),
+            witnessed,
+            ..hello()
         }
     }
 
     /// A store that votes.
     fn voting(rules: Rules) -> Store {
         let mut store = Store::new(Identity::master("run"), rules);
-        let record = meet(&mut store, T).record.unwrap();
-        let admit = Command::Admit {
+        let (record, _) = meet(&mut store, hello(), T);
+        let admit = Admit {
+            masters: 3,
+            list: record.list,
             run: record.run,
             id: record.id,
-            max_ttl: record.max_ttl,
+            terms: TERMS,
             witnessed: Z,
+            mode: Mode::New,
         };
-        assert_eq!(store.apply(&admit, "", T), Ok(Reply::Admitted(true)));
+        let admitted = store.apply(&Command::Admit(admit), "", T);
+        assert_eq!(admitted, Ok(Reply::Admitted(true)));
         store
     }
 
@@ -684,11 +727,8 @@ mod tests {
             store.apply(&extend(1, 10), GUARD, T).is_ok(),
             "`open` came back too"
         );
-        let meeting = meet(store, T);
-        assert_eq!(
-            (meeting.record.unwrap().witnessed, meeting.open),
-            (0, false)
-        );
+        let (record, open) = meet(store, hello(), T);
+        assert_eq!((record.witnessed, open), (0, false));
         assert_eq!(
             store.apply(&extend(1, 10), GUARD, T),
             Err(Fault::NotAdmitted)
@@ -706,7 +746,7 @@ mod tests {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert!(meet(store, T).open, "nothing to write");
+        assert!(meet(store, hello(), T).1, "nothing to write");
     }
 
     /// What each trap of §10 does once its rule is off.

@@ -407,7 +407,7 @@ mod tests {
 
     #[tokio::test]
     async fn scripts_are_loaded_when_all_of_them_are() {
-        let load = Batch::one(Command::LoadScripts, &"".into());
+        let load = Batch::one(Command::LoadScripts);
         let scripts = encode::answers(&Command::LoadScripts);
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
@@ -606,7 +606,9 @@ mod tests {
                 calls: 0,
                 taken: Vec::new(),
             });
-            batches.iter().for_each(|batch| c.send(batch));
+            for batch in &batches {
+                c.send(batch, &guard());
+            }
             flushed(&mut c).await;
             assert!(c.stream.taken == expected, "{width} at a time");
             assert_eq!(c.stream.calls, expected.len().div_ceil(width));

@@ -2,16 +2,22 @@
 
 use super::*;
 use crate::{
-    node::admission::{self, BootRecord, Meeting, Server},
+    node::admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms, Vouch},
     owner::Label,
     rules::Rules,
 };
 
 const RUN: &str = "aaaa/00000000/-1";
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
+/// Z of these terms.
+const Z: u64 = 35_300;
 
 struct World {
     now: Tick,
-    settings: Settings,
+    settings: Arc<Settings>,
     fleet: Fleet,
     chance: Chance,
     effects: VecDeque<Effect>,
@@ -22,18 +28,20 @@ struct World {
 impl World {
     fn new() -> Self {
         let now = Tick::from_nanos(1_000_000_000);
+        let settings = Arc::new(Settings {
+            nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
+            list: "word".into(),
+            prefix: "quorate".into(),
+            node_timeout: Duration::from_millis(500),
+            terms: TERMS,
+            label: Label::new("test").unwrap(),
+            allow_eviction: false,
+            rules: Rules::ALL,
+        });
         Self {
             now,
-            settings: Settings {
-                nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
-                node_timeout: Duration::from_millis(500),
-                max_ttl: Duration::from_secs(30),
-                margin: Duration::from_secs(5),
-                label: Label::new("test").unwrap(),
-                allow_eviction: false,
-                rules: Rules::ALL,
-            },
-            fleet: Fleet::new(3),
+            fleet: Fleet::new(Arc::clone(&settings)),
+            settings,
             chance: Chance::seeded(1),
             effects: VecDeque::new(),
             heard: VecDeque::new(),
@@ -73,7 +81,7 @@ impl World {
     fn sent(&mut self) -> Vec<Command> {
         let effects = std::mem::take(&mut self.effects);
         let commands = |effect| match effect {
-            Effect::Send(_, batch) => batch.commands().to_vec(),
+            Effect::Send(_, batch, _) => batch.commands().to_vec(),
             _ => Vec::new(),
         };
         effects.into_iter().flat_map(commands).collect()
@@ -90,31 +98,41 @@ impl World {
         self.step(|session, step| session.connected(step, client_id));
     }
 
+    /// The handshake is answered: this run, and so long witnessed.
     fn meet(&mut self, run: &str, witnessed: u64) {
-        let record = BootRecord {
-            format: admission::FORMAT,
-            fleet: 3,
-            run: run.into(),
-            id: "id".into(),
-            max_ttl: Duration::from_secs(30),
-            witnessed,
-            since: 0,
-        };
-        let open = witnessed >= 35_300;
+        let record = record(run, witnessed);
+        self.read(run, Stored::Record(record));
+    }
+
+    /// The handshake is answered by what stands there.
+    fn read(&mut self, run: &str, stored: Stored) {
         let server = Server {
             run: run.into(),
             role: "master".into(),
             mode: "standalone".into(),
             eviction: "noeviction".into(),
             version: "7.0.15".into(),
-            time: 0,
         };
+        let open = stored.record().is_some_and(BootRecord::votes);
         let meeting = Meeting {
             server,
-            record: Some(record),
+            stored,
             open,
         };
         self.answer(Ok(Reply::Met(Box::new(meeting))));
+    }
+
+    /// What was read of the neighbour b.
+    fn see_neighbour(&mut self, record: Option<&BootRecord>) {
+        self.fleet.see(self.now, 1, record);
+    }
+
+    /// The handshake that was sent last.
+    fn hello(&mut self) -> Handshake {
+        match self.sent().pop() {
+            Some(Command::Handshake(hello)) => hello,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -136,8 +154,9 @@ impl World {
             entry: entry(ticket),
             ttl: Duration::from_secs(10),
             floor: 1,
+            max_ttl: TERMS.max_ttl,
         };
-        let batch = Batch::one(command, self.fleet.guard());
+        let batch = Batch::one(command);
         self.step(|session, step| session.ask(step, ticket, &batch))
     }
 
@@ -149,7 +168,20 @@ impl World {
     }
 
     fn state(&self) -> NodeState {
-        self.session.state(self.now, &self.settings)
+        self.session.state(self.now, &self.settings, &self.fleet)
+    }
+}
+
+fn record(run: &str, witnessed: u64) -> BootRecord {
+    BootRecord {
+        masters: 3,
+        list: "word".into(),
+        terms: TERMS,
+        run: run.into(),
+        id: "id".into(),
+        vouched: false,
+        used: false,
+        witnessed,
     }
 }
 
@@ -188,12 +220,13 @@ fn the_handshake_comes_first_and_alone() {
 #[test]
 fn a_quarantined_node_gets_handshakes_and_releases_only() {
     let mut world = World::new();
+    world.see_neighbour(Some(&record("bbbb/00000000/-1", 0)));
     world.dial(7);
     world.meet(RUN, 0);
     world.sent();
     assert_eq!(
         world.state(),
-        NodeState::Quarantined(Duration::from_millis(35_300))
+        NodeState::Quarantined(Duration::from_millis(Z))
     );
     assert!(matches!(world.acquire(1), Err(Silence::Quarantined(_))));
     world.release(2);
