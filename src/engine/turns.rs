@@ -231,7 +231,7 @@ mod tests {
                             let over = turns.over(id);
                             prop_assert_eq!(over.is_some(), was.is_some());
                             asking.extend(was.map(|of| (id, of)));
-                        } else if let Some(_) = was {
+                        } else if was.is_some() {
                             prop_assert_eq!(turns.leave(id), Some(id));
                         }
                     }
