@@ -153,7 +153,6 @@ impl World {
             .answered(0, crate::node::redis::answer(&command, frame));
     }
 
-
     /// The nodes that were sent a handshake.
     fn greeted(&mut self) -> Vec<usize> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
@@ -310,7 +309,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
     world.core.connected(1, 8);
-    world.meet(1, 3);
+    world.meet(1);
     world.sent();
     world.at(399);
     assert_eq!(
