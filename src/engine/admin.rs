@@ -315,7 +315,7 @@ impl Core {
         let (mut ripe, mut low, mut voting) = (0, 0, None);
         let (mut met, mut stale) = (Vec::new(), Vec::new());
         for (session, node) in self.sessions().iter().zip(&self.settings.nodes) {
-            let state = session.state(now, &self.settings);
+            let state = session.state(now);
             let Some(record) = session.record() else {
                 if let NodeState::Refused(why) = state {
                     return Err(format!("{node} cannot be bootstrapped: {why}"));

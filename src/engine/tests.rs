@@ -65,7 +65,7 @@ impl World {
             Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
             1_700_000_000_000_000 + ms * 1000,
         );
-        self.core.tick();
+        self.core.tick(self.clock.now());
     }
 
     fn meet(&mut self, node: usize, fleet: usize) {
@@ -112,7 +112,9 @@ impl World {
 
     /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE.
     fn sent(&mut self) -> Vec<(usize, char)> {
-        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
                 Effect::Send(node, batch) => match batch.commands() {

@@ -18,8 +18,8 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(super) struct Duties {
     by_id: BTreeMap<u64, Duty>,
     retries: BTreeSet<(Tick, u64)>,
-    /// No duty ends before this.
-    next_expiry: Option<Tick>,
+    /// All of them, by their ends.
+    ends: BTreeSet<(Tick, u64)>,
     last_id: u64,
 }
 
@@ -30,6 +30,7 @@ struct Duty {
     ticket: Option<Ticket>,
     /// When to send it again; none while an answer is due, or before it was first sent.
     retry_at: Option<Tick>,
+    is_sent: bool,
 }
 
 impl Duties {
@@ -41,7 +42,7 @@ impl Duties {
         ticket: Option<Ticket>,
     ) -> u64 {
         self.last_id += 1;
-        self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
+        self.ends.insert((until, self.last_id));
         self.by_id.insert(
             self.last_id,
             Duty {
@@ -50,6 +51,7 @@ impl Duties {
                 until,
                 ticket,
                 retry_at: None,
+                is_sent: false,
             },
         );
         self.last_id
@@ -61,15 +63,28 @@ impl Duties {
         if let Some(at) = duty.retry_at.take() {
             self.retries.remove(&(at, id));
         }
+        duty.is_sent = true;
         Some(Command::Release {
             name: duty.name.clone(),
             entry: duty.entry.clone(),
         })
     }
 
-    /// It was answered: who waits for the answer.
+    /// Whether an answer is due.
+    pub(super) fn is_sent(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|duty| duty.is_sent)
+    }
+
+    /// Whether it frees one of these.
+    pub(super) fn is_about(&self, id: u64, entries: &BTreeSet<Entry>) -> bool {
+        let duty = self.by_id.get(&id);
+        duty.is_some_and(|duty| entries.contains(&duty.entry))
+    }
+
+    /// It was answered, or has nothing to free: who waits for the answer.
     pub(super) fn done(&mut self, id: u64) -> Option<Ticket> {
         let duty = self.by_id.remove(&id)?;
+        self.ends.remove(&(duty.until, id));
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }
@@ -89,26 +104,19 @@ impl Duties {
     fn retry(&mut self, id: u64, at: Tick) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.retry_at = Some(at);
+            duty.is_sent = false;
             self.retries.insert((at, id));
         }
     }
 
-    /// These entries were never asked for: there is nothing to free.
-    pub(super) fn forget(&mut self, entries: &BTreeSet<Entry>) {
-        self.keep(|duty| !entries.contains(&duty.entry));
-    }
-
     /// Drops what has ended by now.
     pub(super) fn expire(&mut self, now: Tick) {
-        if self.next_expiry.is_some_and(|at| at <= now) {
-            self.keep(|duty| duty.until > now);
-            self.next_expiry = self.by_id.values().map(|duty| duty.until).min();
+        while let Some(&(until, id)) = self.ends.first()
+            && until <= now
+        {
+            self.ends.pop_first();
+            self.done(id);
         }
-    }
-
-    fn keep(&mut self, keep: impl Fn(&Duty) -> bool) {
-        self.by_id.retain(|_, duty| keep(duty));
-        self.retries.retain(|(_, id)| self.by_id.contains_key(id));
     }
 
     /// What is to be sent again by now.
@@ -127,7 +135,7 @@ impl Duties {
     }
 
     pub(super) fn next_expiry(&self) -> Option<Tick> {
-        self.next_expiry
+        self.ends.first().map(|(until, _)| *until)
     }
 
     pub(super) fn is_empty(&self) -> bool {

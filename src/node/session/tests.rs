@@ -65,7 +65,8 @@ impl World {
             rings = if at <= self.now { rings + 1 } else { 0 };
             assert!(rings < 10, "it rings for ever at {at:?}");
             self.now = self.now.max(at);
-            self.step(|session, step| session.tick(step));
+            let seen = self.now;
+            self.step(|session, step| session.tick(step, seen));
         }
         self.now = end;
     }
@@ -149,7 +150,7 @@ impl World {
     }
 
     fn state(&self) -> NodeState {
-        self.session.state(self.now, &self.settings)
+        self.session.state(self.now)
     }
 }
 
