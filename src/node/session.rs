@@ -246,17 +246,19 @@ impl Session {
         until: Tick,
         ticket: Option<Ticket>,
     ) -> u64 {
-        let id = self.duties.add(name.clone(), entry.clone(), until, ticket);
-        if self.may_release() {
+        let now = self.may_release();
+        let (name, entry) = (name.clone(), entry.clone());
+        let id = self.duties.add(name, entry, until, ticket, now);
+        if now {
             self.send_release(step, id);
         }
         id
     }
 
     /// Until when an answer may be waited for at least: until then no request to this node is late.
-    /// None: it is stalled or owes nothing, or not the answer to the RELEASE of this number.
+    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
     pub(crate) fn patience(&self, release: Option<u64>, settings: &Settings) -> Option<Tick> {
-        if self.stalled.is_some() || release.is_some_and(|id| !self.duties.is_sent(id)) {
+        if self.stalled.is_some() || release.is_some_and(|id| !self.duties.is_prompt(id)) {
             return None;
         }
         self.late_at(settings)
@@ -610,7 +612,7 @@ impl Session {
             Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
                 self.duties.done(id);
             }
-            Err(Fault::NoScript) if !sent.again && self.duties.is_sent(id) => {
+            Err(Fault::NoScript) if !sent.again && self.duties.is_owed(id) => {
                 self.send_again(step, Arc::clone(&sent.batch), sent.what);
             }
             Err(_) => self.duties.failed(id, step.now),

@@ -30,7 +30,8 @@ struct Duty {
     ticket: Option<Ticket>,
     /// When to send it again; none while an answer is due, or before it was first sent.
     retry_at: Option<Tick>,
-    is_sent: bool,
+    /// It was sent when it was asked for, and nothing has gone wrong with that.
+    is_prompt: bool,
 }
 
 impl Duties {
@@ -40,6 +41,7 @@ impl Duties {
         entry: Entry,
         until: Tick,
         ticket: Option<Ticket>,
+        is_prompt: bool,
     ) -> u64 {
         self.last_id += 1;
         self.ends.insert((until, self.last_id));
@@ -51,7 +53,7 @@ impl Duties {
                 until,
                 ticket,
                 retry_at: None,
-                is_sent: false,
+                is_prompt,
             },
         );
         self.last_id
@@ -63,16 +65,19 @@ impl Duties {
         if let Some(at) = duty.retry_at.take() {
             self.retries.remove(&(at, id));
         }
-        duty.is_sent = true;
         Some(Command::Release {
             name: duty.name.clone(),
             entry: duty.entry.clone(),
         })
     }
 
-    /// Whether an answer is due.
-    pub(super) fn is_sent(&self, id: u64) -> bool {
-        self.by_id.get(&id).is_some_and(|duty| duty.is_sent)
+    /// Whether whoever asked may wait for it as for any other request.
+    pub(super) fn is_prompt(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|duty| duty.is_prompt)
+    }
+
+    pub(super) fn is_owed(&self, id: u64) -> bool {
+        self.by_id.contains_key(&id)
     }
 
     /// Whether it frees one of these.
@@ -104,7 +109,7 @@ impl Duties {
     fn retry(&mut self, id: u64, at: Tick) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.retry_at = Some(at);
-            duty.is_sent = false;
+            duty.is_prompt = false;
             self.retries.insert((at, id));
         }
     }
