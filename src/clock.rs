@@ -321,4 +321,33 @@ mod tests {
         assert!(took >= Duration::from_millis(20), "{took:?}");
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
+
+    /// Due by the clock, it rings only once the reactor has told what had arrived by then, whatever
+    /// wakes the task meanwhile.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_is_due_rings_after_the_reactor_has_looked() {
+        use std::io::Write as _;
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let ours = tokio::net::UnixStream::from_std(ours).unwrap();
+        let mut alarm = SystemAlarm::new().unwrap();
+        for round in 0..3 {
+            theirs.write_all(b"x").unwrap();
+            let due = SystemClock.now();
+            let mut polls = 0;
+            let seen = std::future::poll_fn(|cx| {
+                polls += 1;
+                cx.waker().wake_by_ref();
+                alarm.poll_at(cx, SystemClock.now(), due)
+            })
+            .await;
+            assert!(
+                polls > 1 && seen >= due,
+                "round {round}: by the clock alone"
+            );
+            let read = ours.try_read(&mut [0; 8]);
+            assert_eq!(read.ok(), Some(1), "round {round}");
+        }
+    }
 }
