@@ -5,7 +5,7 @@ use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use super::{
     Patience, Wish,
-    core::{CLOSED, Core, Task},
+    core::{CLOSED, Core, Early, Outstanding, Task},
     holding::Holding,
     timers::Key,
 };
@@ -262,7 +262,9 @@ impl Core {
             return;
         };
         match &mut acquisition.phase {
-            Phase::Resting { until, .. } if *until <= now => self.rested(now, ticket),
+            Phase::Resting { until, .. } if *until <= now => {
+                self.rested(now, ticket, self.waits_for_nodes());
+            }
             Phase::Resting { until, .. } => {
                 let until = *until;
                 self.timers.at(Key::Task(ticket), until);
@@ -270,14 +272,31 @@ impl Core {
             Phase::New => {}
             Phase::Asking(attempt) => {
                 if attempt.deadline <= now {
-                    attempt.ballot.give_up();
+                    let outstanding = attempt.ballot.answers().outstanding();
+                    let outstanding = outstanding.map(|node| (node, None)).collect();
+                    self.give_up(ticket, outstanding);
                 }
                 self.attempt_heard(now, ticket);
             }
         }
     }
 
-    fn rested(&mut self, now: Tick, ticket: u64) {
+    /// The deadline of an attempt: whoever is late is waited for no more.
+    fn give_up(&mut self, ticket: u64, outstanding: Vec<Outstanding>) {
+        let (late, next) = self.late(outstanding);
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
+        for node in late {
+            acquisition.vote(node, Err(Silence::TimedOut));
+        }
+        if let (Phase::Asking(attempt), Some(at)) = (&mut acquisition.phase, next) {
+            attempt.deadline = at;
+        }
+    }
+
+    /// The rest is over: the next attempt, unless nodes are just being met and it may wait for them.
+    pub(super) fn rested(&mut self, now: Tick, ticket: u64, may_wait: bool) {
         let Some(Task::Acquiring(acquisition)) = self.take(ticket) else {
             return;
         };
@@ -292,6 +311,10 @@ impl Core {
                 let _ = wish.reply.send(Err(last));
             }
             return;
+        }
+        if may_wait {
+            self.put(ticket, Task::Acquiring(acquisition));
+            return self.wait_for_nodes(now, Early::Rested(ticket));
         }
         self.attempt(now, acquisition);
     }

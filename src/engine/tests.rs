@@ -90,7 +90,7 @@ impl World {
             Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
             1_700_000_000_000_000 + ms * 1000,
         );
-        self.core.tick();
+        self.core.tick(self.clock.now());
     }
 
     fn meet(&mut self, node: usize) {
@@ -168,7 +168,9 @@ impl World {
 
     /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
     fn sent(&mut self) -> Vec<(usize, char)> {
-        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
                 Effect::Send(node, batch, _) => match batch.commands() {
@@ -321,6 +323,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     world.core.answered(1, Ok(Said::Extended));
     world.at(590);
     assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    world.sent();
     // The first one fails at last.
     world.at(720);
     assert!(lease.is_valid());
@@ -641,4 +644,173 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     world.core.answered(1, Ok(Said::Admitted(false)));
     let why = answer.try_recv().unwrap().unwrap_err().to_string();
     assert!(why.contains("changed meanwhile"), "{why}");
+}
+
+/// No answer: neither a reply nor an error yet.
+fn is_open<T>(answer: &mut oneshot::Receiver<T>) -> bool {
+    matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+}
+
+impl World {
+    /// The process stands still: the clock goes on, and nobody looks.
+    fn pause_until(&mut self, ms: u64) {
+        self.clock.set(
+            Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
+            1_700_000_000_000_000 + ms * 1000,
+        );
+    }
+
+    fn inspect(&mut self) -> oneshot::Receiver<Result<Inspection, Error>> {
+        let (reply, answer) = oneshot::channel();
+        let name = Name::new("a").unwrap();
+        self.core.event(Event::Inspect { name, reply });
+        answer
+    }
+
+    fn lease(&mut self) -> (Lease, u64) {
+        let mut answer = self.try_lock();
+        self.sent();
+        for node in 0..3 {
+            self.core.answered(node, Ok(Said::Granted(7)));
+        }
+        let lease = answer.try_recv().unwrap().unwrap().unwrap();
+        (lease, *self.core.leases.keys().next().unwrap())
+    }
+}
+
+#[test]
+fn an_attempt_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.pause_until(3_000);
+    world.sent();
+    world.at(3_499);
+    assert!(is_open(&mut answer));
+    world.at(3_500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn a_deadline_counts_once_the_sockets_were_looked_at() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    world.pause_until(9_000);
+    let seen = |ms: u64| Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000);
+    world.core.tick(seen(499));
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.core.tick(seen(500));
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn every_task_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut inspected = world.inspect();
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut inspected));
+    world.at(2_500);
+    assert!(inspected.try_recv().is_ok());
+
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let (reply, mut extended) = oneshot::channel();
+    world.core.event(Event::Extend { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut extended));
+    world.at(2_500);
+    assert!(matches!(extended.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let (reply, mut released) = oneshot::channel();
+    let reply = Some(reply);
+    world.core.event(Event::Release { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut released));
+    world.at(2_500);
+    assert!(matches!(released.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    std::mem::forget(lease);
+}
+
+/// Who answers everything in time is waited for beside others that do not.
+#[test]
+fn a_late_node_does_not_make_the_others_late() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    // This one's requests leave later than the others'.
+    world.core.disconnected(2, &Disconnected("died".into()));
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.at(500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn requests_wait_while_open_is_being_restored() {
+    let mut world = World::new(3);
+    let (_lease, _) = world.lease();
+    let mut first = world.try_lock();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    // Its next attempt waits like whoever asks now.
+    let mut second = world.inspect();
+    world.sent();
+    world.at(400);
+    assert!(is_open(&mut first) && is_open(&mut second));
+    assert_eq!(world.sent(), []);
+    world.meet(0);
+    assert_eq!(world.sent(), [], "one votes");
+    world.meet(1);
+    let asked: Vec<_> = world
+        .sent()
+        .into_iter()
+        .filter(|(_, k)| *k == 'A')
+        .collect();
+    assert_eq!(asked, [(0, 'A'), (1, 'A')]);
+    for node in 0..2 {
+        world.core.answered(node, Ok(Said::Released(false)));
+        let (holder, counter) = (None, 7);
+        world
+            .core
+            .answered(node, Ok(Said::Inspected { holder, counter }));
+        world.core.answered(node, Ok(Said::Granted(8)));
+    }
+    assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
+}
+
+#[test]
+fn requests_do_not_wait_longer_than_for_an_answer() {
+    let mut world = World::new(3);
+    let _other = world.inspect();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    world.sent();
+    world.at(100);
+    let mut answer = world.try_lock();
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.at(500);
+    let answer = answer.try_recv();
+    assert!(
+        matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+        "the handshakes are late"
+    );
 }

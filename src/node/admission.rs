@@ -9,8 +9,7 @@ pub(crate) mod record;
 
 use crate::rules::{Rule, Rules};
 
-#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
-pub use self::record::{BootRecord, Stored, Terms};
+pub(crate) use self::record::{BootRecord, Stored, Terms};
 
 /// What a client brings to a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
