@@ -265,10 +265,16 @@ impl Core {
             .min();
         let turns = self.turns.is_due().then(|| self.clock.now());
         let timers = self.timers.next();
-        [sessions, timers, self.admin.next_tick(), self.early_due(), turns]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            sessions,
+            timers,
+            self.admin.next_tick(),
+            self.early_due(),
+            turns,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Closed, nothing held, nothing left to take back.
@@ -332,7 +338,10 @@ impl Core {
     }
 
     pub(super) fn states(&self, now: Tick) -> Vec<NodeState> {
-        self.sessions.iter().map(|s| s.state(now, &self.fleet)).collect()
+        self.sessions
+            .iter()
+            .map(|s| s.state(now, &self.fleet))
+            .collect()
     }
 
     pub(super) fn new_ticket(&self) -> u64 {

@@ -9,7 +9,7 @@ pub(crate) mod record;
 
 use crate::rules::{Rule, Rules};
 
-pub(crate) use self::record::{BootRecord, Stored, Terms};
+pub use self::record::{BootRecord, Stored, Terms};
 
 /// What a client brings to a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
