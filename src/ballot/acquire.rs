@@ -202,7 +202,10 @@ impl Ballot {
     fn reachable_token(&self) -> u64 {
         let mut tokens: Vec<u64> = self.tokens().collect();
         tokens.sort_unstable();
-        let nth = self.needed.saturating_sub(1).min(tokens.len().saturating_sub(1));
+        let nth = self
+            .needed
+            .saturating_sub(1)
+            .min(tokens.len().saturating_sub(1));
         tokens.get(nth).copied().unwrap_or(0)
     }
 
