@@ -89,11 +89,6 @@ impl Ballot {
         late
     }
 
-    /// The outstanding nodes will not answer any more.
-    pub(crate) fn give_up(&mut self) {
-        self.answers.give_up();
-    }
-
     /// Starts the raise round: T, and the nodes to be raised.
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
         let t = self.reachable_token();
@@ -382,7 +377,9 @@ mod tests {
     #[test]
     fn silence_after_the_timeout_decides() {
         let mut b = ballot(&[granted(7), granted(7), None, None, None]);
-        b.give_up();
+        for node in 2..5 {
+            b.vote(node, Err(Silence::TimedOut));
+        }
         assert_eq!(b.verdict(), Verdict::Over(Outcome::NoQuorum));
     }
 

@@ -129,7 +129,8 @@ fn longest_wait<'r>(records: impl Iterator<Item = &'r BootRecord>) -> u64 {
 
 fn by_themselves(left: u64) -> String {
     format!(
-        "they vote by themselves in {} (force it only if no client has run for longer than that)",
+        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
+         max_ttl)",
         seconds(Duration::from_millis(left))
     )
 }

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use proptest::prelude::*;
+use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{core::Core, *};
@@ -20,6 +22,7 @@ use crate::{
     settings::Settings,
 };
 
+type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
 const TERMS: Terms = Terms {
     max_ttl: Duration::from_secs(30),
     margin: Duration::from_secs(5),
@@ -87,7 +90,7 @@ impl World {
             Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
             1_700_000_000_000_000 + ms * 1000,
         );
-        self.core.tick();
+        self.core.tick(self.clock.now());
     }
 
     fn meet(&mut self, node: usize) {
@@ -117,9 +120,13 @@ impl World {
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
     }
 
-    fn try_lock(&mut self) -> oneshot::Receiver<Result<Option<Lease>, Error>> {
+    fn try_lock(&mut self) -> Answered {
+        self.ask(|_| {})
+    }
+
+    fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        self.core.event(Event::Acquire(Wish {
+        let mut wish = Wish {
             id: 1_000_000,
             name: Name::new("a").unwrap(),
             ttl: Duration::from_secs(10),
@@ -128,8 +135,22 @@ impl World {
             patience: Patience::Try,
             seen: Arc::new(AtomicU64::new(0)),
             reply,
-        }));
+        };
+        settings(&mut wish);
+        self.core.event(Event::Acquire(wish));
         answer
+    }
+
+    /// What node 0 was asked last, answered by this frame.
+    fn answer_last(&mut self, frame: OwnedFrame) {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let sent = effects.filter_map(|effect| match effect {
+            Effect::Send(0, batch, _) => batch.commands().last().cloned(),
+            _ => None,
+        });
+        let command = sent.last().unwrap();
+        self.core
+            .answered(0, crate::node::redis::answer(&command, frame));
     }
 
     /// The nodes that were sent a handshake.
@@ -145,15 +166,18 @@ impl World {
         effects.filter_map(greeted).collect()
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, S for a survey.
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
     fn sent(&mut self) -> Vec<(usize, char)> {
-        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
                 Effect::Send(node, batch, _) => match batch.commands() {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),
+                    [Command::Extend { .. }] => Some((node, 'E')),
                     [Command::Survey] => Some((node, 'S')),
                     _ => None,
                 },
@@ -268,6 +292,191 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     assert_eq!(lease.token().as_u64(), 8);
 }
 
+/// Longer than the lease is the node timeout: what is lost once would else be lost for good.
+#[test]
+fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
+    let mut world = World::new(3);
+    let mut answer = world.ask(|wish| {
+        wish.ttl = Duration::from_millis(600);
+        wish.renewal = Renewal::auto();
+    });
+    for node in 0..3 {
+        world.core.answered(node, Ok(Said::Granted(7)));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.sent();
+    world.at(200);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.disconnected(1, &Disconnected("reset".into()));
+    world.at(260);
+    world.core.connected(1, 8);
+    world.meet(1);
+    world.sent();
+    world.at(399);
+    assert_eq!(
+        world.sent(),
+        [(0, 'E'), (1, 'E'), (2, 'E')],
+        "node 2 is silent"
+    );
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.answered(1, Ok(Said::Extended));
+    world.at(590);
+    assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    world.sent();
+    // The first one fails at last.
+    world.at(720);
+    assert!(lease.is_valid());
+    assert!(world.sent().len() <= 2, "node 2 is stalled");
+}
+
+/// Wishes for one name that wait for so long at most.
+fn crowd(world: &mut World, wishes: u64, within: Option<u64>) -> Vec<Answered> {
+    let wait = Patience::Wait(within.map(Duration::from_millis));
+    let ask = |id| {
+        world.ask(|wish| {
+            wish.id = id;
+            wish.patience = wait;
+        })
+    };
+    (1..=wishes).map(ask).collect()
+}
+
+fn left(world: &World) -> usize {
+    let kept = world.core.leftovers().into_iter();
+    let quiet = kept.filter(|(what, _)| !matches!(*what, "leases" | "releases"));
+    quiet.map(|(_, kept)| kept).sum()
+}
+
+#[test]
+fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 20, None);
+    assert_eq!(world.sent().len(), 16);
+    let mut free = world.ask(|wish| wish.name = Name::new("b").unwrap());
+    assert_eq!(world.sent(), [(0, 'A')], "another name");
+    let mut tried = world.try_lock();
+    assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
+    world.core.answered(0, Ok(Said::Granted(7)));
+    assert!(
+        matches!(answers[0].try_recv(), Ok(Ok(Some(_)))),
+        "it is dropped here"
+    );
+    assert_eq!(world.sent(), [(0, 'A')], "the next one has its place");
+    for _ in 1..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.core.answered(0, Ok(Said::Granted(8)));
+    assert!(matches!(free.try_recv(), Ok(Ok(Some(_)))));
+    world.core.answered(0, Ok(held()));
+    assert!(matches!(tried.try_recv(), Ok(Ok(None))));
+    world.core.answered(0, Ok(Said::Granted(9)));
+    assert!(
+        matches!(answers[16].try_recv(), Ok(Ok(Some(_)))),
+        "it was the 17th"
+    );
+
+    // Whoever goes away makes room, in the line or before it.
+    world.sent();
+    world.core.event(Event::Cancel(18));
+    assert_eq!(
+        world.sent(),
+        [(0, 'R'), (0, 'A')],
+        "the 18th asked, now the 19th does"
+    );
+}
+
+#[test]
+fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
+    let mut world = World::new(1);
+    let mut first = crowd(&mut world, 16, None);
+    let mut late: Vec<_> = [100, 50, 300]
+        .into_iter()
+        .enumerate()
+        .map(|(i, ms)| {
+            world.ask(|wish| {
+                wish.id = 50 + i as u64;
+                wish.patience = Patience::Wait(Some(Duration::from_millis(ms)));
+            })
+        })
+        .collect();
+    assert_eq!(world.sent().len(), 16);
+    world.at(50);
+    assert_eq!(world.sent(), [(0, 'A')], "nobody knows: it asks for itself");
+    assert!(late[1].try_recv().is_err());
+    world.core.answered(0, Ok(held()));
+    world.at(99);
+    assert!(late[0].try_recv().is_err());
+    world.at(100);
+    let told = late[0].try_recv().unwrap();
+    assert!(
+        matches!(told, Err(Error::Held(ref report)) if report.nodes().len() == 1),
+        "{told:?}"
+    );
+    for _ in 0..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.at(101);
+    assert!(
+        matches!(late[1].try_recv(), Ok(Err(Error::Held(_)))),
+        "one attempt"
+    );
+    assert!(late[2].try_recv().is_err() && first[0].try_recv().is_err());
+}
+
+#[test]
+fn a_crowd_that_goes_away_leaves_nothing() {
+    for way in 0..3 {
+        let mut world = World::new(1);
+        let mut answers = crowd(&mut world, 10_000, Some(60_000));
+        match way {
+            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(id))),
+            1 => (1..=10_000)
+                .rev()
+                .for_each(|id| world.core.event(Event::Cancel(id))),
+            _ => {
+                world.core.close();
+                for answer in &mut answers {
+                    assert!(matches!(answer.try_recv(), Ok(Err(Error::Closed))));
+                }
+            }
+        }
+        world.at(0);
+        assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+    }
+}
+
+/// The callers are gone, and the engine has not heard of it yet.
+#[test]
+fn whoever_is_gone_does_not_ask() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 200, None);
+    world.sent();
+    let last = answers.split_off(199);
+    answers.truncate(16);
+    world.core.event(Event::Cancel(1));
+    for _ in 0..20 {
+        world.at(0);
+    }
+    assert_eq!(world.sent(), [(0, 'R'), (0, 'A')], "the last one asks");
+    drop(last);
+}
+
+/// No majority: each finds out, one after the other, without an end of the stack.
+#[test]
+fn a_crowd_before_dead_nodes_is_told_so() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 10_000, None);
+    world.core.disconnected(0, &Disconnected("died".into()));
+    for _ in 0..10_000 / 16 {
+        world.at(0);
+    }
+    for answer in &mut answers {
+        assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    }
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
 #[test]
 fn two_that_shut_down_are_told_the_same() {
     let mut world = World::new(1);
@@ -321,6 +530,62 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_server_says_is_told_in_short_and_plainly(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        huge in any::<bool>(),
+        place in 0..8usize,
+    ) {
+        let attributes = None;
+        let data = bytes.repeat(if huge { 3_000 } else { 1 });
+        let error = OwnedFrame::BlobError { data: data.clone(), attributes: None };
+        let text = OwnedFrame::BlobString { data, attributes };
+        let plain = |text: &str| OwnedFrame::SimpleString { data: text.into(), attributes: None };
+        let number = |data| OwnedFrame::Number { data, attributes: None };
+        let array = |data| OwnedFrame::Array { data, attributes: None };
+
+        let mut world = World::new(1);
+        let mut told = Vec::new();
+        if place == 0 {
+            let (reply, mut inspected) = oneshot::channel();
+            let name = Name::new("a").unwrap();
+            world.core.event(Event::Inspect { name, reply });
+            world.answer_last(array(vec![text, number(5), number(7)]));
+            let seen = inspected.try_recv().unwrap().unwrap();
+            let holder = seen.holder().unwrap();
+            told.extend([holder.entry.clone(), holder.label.clone()]);
+        } else if place < 3 {
+            let mut answer = world.try_lock();
+            world.answer_last(if place == 1 { error } else { text });
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        } else {
+            // Met anew.
+            world.core.disconnected(0, &Disconnected("died".into()));
+            world.at(60_000);
+            world.core.connected(0, 8);
+            world.answer_last(if place == 7 {
+                error
+            } else {
+                let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
+                let mut fields: Vec<_> = good.into_iter().map(plain).collect();
+                fields.extend([OwnedFrame::Null, number(1)]);
+                // Role, mode, eviction or version.
+                fields[place - 3] = text;
+                array(fields)
+            });
+            let mut answer = world.try_lock();
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        }
+        world.at(60_001);
+        told.extend(world._engine.status.nodes().iter().map(ToString::to_string));
+        for text in told {
+            prop_assert!(text.len() < 2_000, "{} bytes", text.len());
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
 }
 
 fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
@@ -379,4 +644,173 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     world.core.answered(1, Ok(Said::Admitted(false)));
     let why = answer.try_recv().unwrap().unwrap_err().to_string();
     assert!(why.contains("changed meanwhile"), "{why}");
+}
+
+/// No answer: neither a reply nor an error yet.
+fn is_open<T>(answer: &mut oneshot::Receiver<T>) -> bool {
+    matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+}
+
+impl World {
+    /// The process stands still: the clock goes on, and nobody looks.
+    fn pause_until(&mut self, ms: u64) {
+        self.clock.set(
+            Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
+            1_700_000_000_000_000 + ms * 1000,
+        );
+    }
+
+    fn inspect(&mut self) -> oneshot::Receiver<Result<Inspection, Error>> {
+        let (reply, answer) = oneshot::channel();
+        let name = Name::new("a").unwrap();
+        self.core.event(Event::Inspect { name, reply });
+        answer
+    }
+
+    fn lease(&mut self) -> (Lease, u64) {
+        let mut answer = self.try_lock();
+        self.sent();
+        for node in 0..3 {
+            self.core.answered(node, Ok(Said::Granted(7)));
+        }
+        let lease = answer.try_recv().unwrap().unwrap().unwrap();
+        (lease, *self.core.leases.keys().next().unwrap())
+    }
+}
+
+#[test]
+fn an_attempt_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.pause_until(3_000);
+    world.sent();
+    world.at(3_499);
+    assert!(is_open(&mut answer));
+    world.at(3_500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn a_deadline_counts_once_the_sockets_were_looked_at() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    world.pause_until(9_000);
+    let seen = |ms: u64| Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000);
+    world.core.tick(seen(499));
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.core.tick(seen(500));
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn every_task_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut inspected = world.inspect();
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut inspected));
+    world.at(2_500);
+    assert!(inspected.try_recv().is_ok());
+
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let (reply, mut extended) = oneshot::channel();
+    world.core.event(Event::Extend { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut extended));
+    world.at(2_500);
+    assert!(matches!(extended.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let (reply, mut released) = oneshot::channel();
+    let reply = Some(reply);
+    world.core.event(Event::Release { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut released));
+    world.at(2_500);
+    assert!(matches!(released.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    std::mem::forget(lease);
+}
+
+/// Who answers everything in time is waited for beside others that do not.
+#[test]
+fn a_late_node_does_not_make_the_others_late() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    // This one's requests leave later than the others'.
+    world.core.disconnected(2, &Disconnected("died".into()));
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.at(500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn requests_wait_while_open_is_being_restored() {
+    let mut world = World::new(3);
+    let (_lease, _) = world.lease();
+    let mut first = world.try_lock();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    // Its next attempt waits like whoever asks now.
+    let mut second = world.inspect();
+    world.sent();
+    world.at(400);
+    assert!(is_open(&mut first) && is_open(&mut second));
+    assert_eq!(world.sent(), []);
+    world.meet(0);
+    assert_eq!(world.sent(), [], "one votes");
+    world.meet(1);
+    let asked: Vec<_> = world
+        .sent()
+        .into_iter()
+        .filter(|(_, k)| *k == 'A')
+        .collect();
+    assert_eq!(asked, [(0, 'A'), (1, 'A')]);
+    for node in 0..2 {
+        world.core.answered(node, Ok(Said::Released(false)));
+        let (holder, counter) = (None, 7);
+        world
+            .core
+            .answered(node, Ok(Said::Inspected { holder, counter }));
+        world.core.answered(node, Ok(Said::Granted(8)));
+    }
+    assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
+}
+
+#[test]
+fn requests_do_not_wait_longer_than_for_an_answer() {
+    let mut world = World::new(3);
+    let _other = world.inspect();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    world.sent();
+    world.at(100);
+    let mut answer = world.try_lock();
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.at(500);
+    let answer = answer.try_recv();
+    assert!(
+        matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+        "the handshakes are late"
+    );
 }

@@ -9,7 +9,6 @@ pub(crate) mod record;
 
 use crate::rules::{Rule, Rules};
 
-#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::record::{BootRecord, Stored, Terms};
 
 /// What a client brings to a meeting.

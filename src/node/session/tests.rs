@@ -73,7 +73,8 @@ impl World {
             rings = if at <= self.now { rings + 1 } else { 0 };
             assert!(rings < 10, "it rings for ever at {at:?}");
             self.now = self.now.max(at);
-            self.step(|session, step| session.tick(step));
+            let seen = self.now;
+            self.step(|session, step| session.tick(step, seen));
         }
         self.now = end;
     }
@@ -160,6 +161,16 @@ impl World {
         self.step(|session, step| session.ask(step, ticket, &batch))
     }
 
+    fn left(&mut self) {
+        let now = self.now;
+        self.step(|session, _| session.left(now));
+    }
+
+    fn told(&mut self) -> Vec<(Ticket, Result<Reply, Silence>)> {
+        let heard = self.heard.drain(..);
+        heard.map(|h| (h.ticket, h.answer)).collect()
+    }
+
     fn release(&mut self, ticket: Ticket) {
         let until = self.now.plus(Duration::from_secs(10));
         self.step(|session, step| {
@@ -168,7 +179,7 @@ impl World {
     }
 
     fn state(&self) -> NodeState {
-        self.session.state(self.now, &self.settings, &self.fleet)
+        self.session.state(self.now, &self.fleet)
     }
 }
 
@@ -663,4 +674,306 @@ fn a_damaged_counter_is_taken_from_no_reply() {
     world.answer(Ok(Reply::Granted(max + 1)));
     let heard = world.heard.pop_front().unwrap();
     assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn nobody_is_stalled_before_time_was_looked_at() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    // The process stood still, and what arrived meanwhile is unread.
+    world.now = world.now.plus(10_000 * MS);
+    assert_eq!(world.state(), NodeState::Voting);
+    assert_eq!(world.acquire(2), Ok(()));
+    let seen = world.now.minus(9_501 * MS);
+    world.step(|session, step| session.tick(step, seen));
+    assert_eq!(world.state(), NodeState::Voting, "seen until 499 ms only");
+    world.step(|session, step| session.tick(step, seen.plus(MS)));
+    assert!(matches!(world.state(), NodeState::Stalled(_)));
+}
+
+#[test]
+fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
+    let mut world = World::voting();
+    for (ticket, wait) in [(1, 0), (2, 100), (3, 10)] {
+        world.pass(wait * MS);
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    world.pass(390 * MS);
+    world.answer(Ok(Reply::Granted(1)));
+    world.pass(99 * MS);
+    assert_eq!(world.state(), NodeState::Voting, "the second is 499 ms old");
+    world.pass(MS);
+    assert_eq!(
+        world.state(),
+        NodeState::Stalled(500 * MS),
+        "though it answered 100 ms ago"
+    );
+    world.pass(10 * MS);
+    world.answer(Ok(Reply::Granted(2)));
+    assert!(
+        matches!(world.state(), NodeState::Stalled(_)),
+        "the third is 500 ms old"
+    );
+    assert_eq!(world.acquire(4), Err(Silence::Stalled));
+    world.answer(Ok(Reply::Granted(3)));
+    assert_eq!(world.state(), NodeState::Voting);
+
+    assert_eq!(world.acquire(5), Ok(()));
+    world.pass(2 * MS);
+    assert_eq!(world.acquire(6), Ok(()));
+    world.pass(499 * MS);
+    assert!(matches!(world.state(), NodeState::Stalled(_)));
+    world.answer(Ok(Reply::Granted(5)));
+    assert_eq!(world.state(), NodeState::Voting, "the last is 499 ms old");
+}
+
+#[test]
+fn only_total_silence_closes_a_connection() {
+    let mut world = World::voting();
+    for ticket in 0..10 {
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    for _ in 0..9 {
+        world.pass(1_999 * MS);
+        world.answer(Ok(Reply::Granted(1)));
+    }
+    assert!(matches!(world.state(), NodeState::Stalled(_)));
+    assert!(!world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
+    world.pass(1_999 * MS);
+    assert!(!world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
+    world.pass(MS);
+    assert!(world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
+}
+
+#[test]
+fn the_time_that_a_node_may_take_begins_when_the_request_left() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.now = world.now.plus(3_000 * MS);
+    assert!(world.session.has_unleft());
+    world.left();
+    assert!(!world.session.has_unleft());
+    assert_eq!(world.acquire(2), Ok(()));
+    world.pass(MS);
+    world.left();
+    world.pass(498 * MS);
+    assert_eq!(world.state(), NodeState::Voting);
+    world.pass(MS);
+    assert!(matches!(world.state(), NodeState::Stalled(_)));
+    // The second one is taken back; the first had left.
+    world.step(|session, step| session.withdrawn(step, 1, 0));
+    assert!(!world.session.has_unleft());
+    world.answer(Ok(Reply::Granted(1)));
+    assert_eq!(world.acquire(3), Ok(()));
+    assert!(world.session.has_unleft());
+}
+
+/// As many as may be unanswered, and three more.
+fn full() -> World {
+    let mut world = World::voting();
+    for ticket in 1..=MOST_IN_FLIGHT as u64 + 3 {
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    world
+}
+
+const LAST: Ticket = MOST_IN_FLIGHT as u64 + 3;
+
+#[test]
+fn what_is_too_much_waits_in_order() {
+    let mut world = full();
+    assert_eq!(world.sent().len(), MOST_IN_FLIGHT);
+    world.release(LAST);
+    world.release(1);
+    world.step(|session, step| session.meet_again(step));
+    assert_eq!(
+        kinds(&world.sent()),
+        ["hello"],
+        "a handshake waits for nothing"
+    );
+    world.answer(Ok(Reply::Granted(1)));
+    assert_eq!(world.sent().len(), 0, "the handshake has its place");
+    for expected in ["acquire", "acquire", "acquire", "release", "release"] {
+        world.answer(Ok(Reply::Granted(1)));
+        assert_eq!(kinds(&world.sent()), [expected]);
+    }
+    world.answer(Ok(Reply::Granted(1)));
+    assert_eq!(world.sent().len(), 0);
+    assert_eq!(world.acquire(LAST + 1), Ok(()));
+    assert_eq!(kinds(&world.sent()), ["acquire"], "there is room");
+}
+
+#[test]
+fn what_waits_is_taken_back_from_a_node_that_stalls() {
+    let mut world = full();
+    world.release(LAST);
+    world.release(1);
+    world.pass(500 * MS);
+    let stalled = |ticket| (ticket, Err(Silence::Stalled));
+    let expected = [LAST - 2, LAST - 1, LAST, LAST].map(stalled);
+    assert_eq!(
+        world.told(),
+        expected,
+        "the ACQUIREs, and the RELEASE of one"
+    );
+    assert!(!world.session.is_idle(), "the first one left");
+    world.sent();
+    for ticket in 1..=MOST_IN_FLIGHT {
+        assert!(matches!(world.state(), NodeState::Stalled(_)), "{ticket}");
+        world.answer(Ok(Reply::Granted(1)));
+    }
+    assert_eq!(world.state(), NodeState::Voting);
+    world.pass(Duration::ZERO);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+}
+
+#[test]
+fn what_waits_when_the_connection_is_lost_was_never_asked() {
+    let mut world = full();
+    world.release(LAST);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    let told = world.told();
+    let (lost, unsent) = told.split_at(MOST_IN_FLIGHT);
+    assert!(
+        lost.iter()
+            .all(|(_, said)| *said == Err(Silence::ConnectionLost))
+    );
+    assert_eq!(unsent.len(), 4);
+    for (_, said) in unsent {
+        assert_eq!(*said, Err(Silence::Unreachable("reset".into())));
+    }
+    assert!(world.session.is_idle(), "there is nothing to free");
+}
+
+#[test]
+fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
+    let mut world = World::voting();
+    for ticket in 1..=6 {
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    world.sent();
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NoScript));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["hello", "load"]);
+    // Neither had left.
+    world.step(|session, step| session.withdrawn(step, 2, 0));
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["hello", "load"]);
+    world.meet(RUN, 40_000);
+    world.answer(Ok(Reply::Loaded));
+    for answer in [Fault::NotAdmitted, Fault::NoScript] {
+        assert_eq!(world.acquire(7), Ok(()));
+        world.sent();
+        world.answer(Err(answer));
+        assert_eq!(world.sent().len(), 1);
+        world.meet(RUN, 40_000);
+    }
+    assert_eq!(world.acquire(8), Ok(()));
+    world.answer(Err(Fault::NotAdmitted));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+}
+
+#[test]
+fn releases_end_in_order_and_at_little_cost() {
+    const MANY: u64 = 50_000;
+    let mut world = World::new();
+    for ticket in 0..MANY {
+        // Later ones end earlier.
+        let until = world.now.plus(u32::try_from(MANY - ticket).unwrap() * MS);
+        world.step(|session, step| {
+            session.release(step, &name(), &entry(ticket), until, None);
+        });
+    }
+    let start = std::time::Instant::now();
+    for _ in 1..MANY {
+        world.now = world.now.plus(MS);
+        let seen = world.now;
+        world.step(|session, step| session.tick(step, seen));
+    }
+    assert!(!world.session.is_idle(), "one is left");
+    world.now = world.now.plus(MS);
+    let seen = world.now;
+    world.step(|session, step| session.tick(step, seen));
+    assert!(world.session.is_idle());
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_server_that_is_no_master_any_more_is_met_anew() {
+    for text in [
+        "READONLY You can't write against a read only replica.",
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down",
+    ] {
+        let mut world = World::voting();
+        assert_eq!(world.acquire(1), Ok(()));
+        assert_eq!(world.acquire(2), Ok(()));
+        world.release(2);
+        world.sent();
+        world.answer(Err(Fault::Error(text.into())));
+        let told = [
+            (1, Err(Silence::Failed(text.into()))),
+            (2, Err(Silence::ConnectionLost)),
+        ];
+        assert_eq!(world.told(), told);
+        assert!(matches!(world.effects.front(), Some(Effect::Close(0))));
+        assert!(matches!(world.state(), NodeState::Unreachable(..)));
+        // What the shell still read of the old connection, and its end, are nothing.
+        world.answer(Ok(Reply::Granted(1)));
+        world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+        world.effects.clear();
+        world.dial(8);
+        world.meet(RUN, 40_000);
+        assert_eq!(kinds(&world.sent()), ["hello", "kill 7", "release"]);
+    }
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(Err(Fault::Error("READONLYISH".into())));
+    assert_eq!(world.state(), NodeState::Voting, "another word");
+}
+
+#[test]
+fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
+    let mut world = World::new();
+    let start = world.now;
+    let mut dials = 0;
+    while world.now.since(start) < Duration::from_secs(60) {
+        while !world.effects.iter().any(|e| matches!(e, Effect::Dial(0))) {
+            world.pass(MS);
+        }
+        dials += 1;
+        world.effects.clear();
+        world.step(|session, step| session.connected(step, dials));
+        world.meet(RUN, 40_000);
+        assert_eq!(world.acquire(dials), Ok(()));
+        world.answer(Err(Fault::Error("READONLY".into())));
+    }
+    assert!((12..40).contains(&dials), "{dials} in a minute");
+}
+
+#[test]
+fn a_release_is_waited_for_if_it_was_sent_at_once() {
+    let mut world = World::voting();
+    let patience = |world: &World, id| world.session.patience(Some(id), &world.settings);
+    world.release(1);
+    assert_eq!(patience(&world, 1), Some(world.now.plus(500 * MS)));
+    world.answer(Err(Fault::Error("BUSY".into())));
+    assert_eq!(world.acquire(2), Ok(()));
+    assert_eq!(patience(&world, 1), None, "it is sent again, some time");
+    world.pass(200 * MS);
+    assert_eq!(patience(&world, 1), None);
+    let mut world = World::new();
+    world.dial(7);
+    world.release(1);
+    world.meet(RUN, 40_000);
+    assert_eq!(patience(&world, 1), None, "it was late already");
 }
