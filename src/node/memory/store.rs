@@ -701,6 +701,56 @@ mod tests {
     }
 
     #[test]
+    fn a_raise_is_capped_a_minute_further() {
+        let cap = T + 90_000_000;
+        for (token, raised) in [
+            (cap - 1, cap - 1),
+            (cap, cap),
+            (cap + 1, cap),
+            (MAX_TOKEN, cap),
+        ] {
+            let store = &mut voting(Rules::ALL);
+            ask(store, &acquire(1, 10, 0), T);
+            assert_eq!(ask(store, &raise(1, token), T), Reply::Raised(raised));
+        }
+        // What stands there already is never lowered.
+        let store = &mut voting(Rules::ALL);
+        ask(store, &acquire(1, 10, 0), T);
+        store.set_counter(&name("a"), 1 << 53);
+        assert_eq!(ask(store, &raise(1, 9), T), Reply::Raised(1 << 53));
+    }
+
+    #[test]
+    fn w_is_written_when_it_has_grown_by_a_hundredth() {
+        for (x, written) in [(35_652, Z), (35_653, 35_653)] {
+            let store = &mut voting(Rules::ALL);
+            let (record, _) = meet(store, hello(), T);
+            let (record, open) = meet(store, knowing(&record, x), T);
+            assert_eq!((record.witnessed, open), (x, true));
+            assert_eq!(store.record().unwrap().witnessed, written);
+        }
+    }
+
+    #[test]
+    fn a_full_server_is_closed_and_not_opened() {
+        let store = &mut voting(Rules::ALL);
+        let (record, _) = meet(store, hello(), T);
+        let gone = BootRecord {
+            run: "other/00000000/-1".into(),
+            ..record
+        };
+        store.set_boot(Some(gone.to_string()));
+        store.set_out_of_memory(true);
+        // A server stops no script after its first write, and DEL is one.
+        assert_eq!(meet(store, hello(), T).0.witnessed, 0);
+        assert_eq!(store.open(), None);
+        store.set_boot(Some(gone.to_string()));
+        let met = store.apply(&Command::Handshake(hello()), "", T);
+        assert!(matches!(met, Err(Fault::Error(text)) if text.starts_with("OOM")));
+        assert_eq!(store.boot(), Some(&*gone.to_string()));
+    }
+
+    #[test]
     fn counters_rotate_after_a_week_to_the_microsecond() {
         for (age, rotated) in [(WEEK_US, false), (WEEK_US + 1, true)] {
             let store = &mut voting(Rules::ALL);
@@ -756,6 +806,53 @@ mod tests {
 
         fn store(rule: Rule) -> Store {
             voting(Rules::without(rule))
+        }
+
+        #[test]
+        fn witnessed_by_clients() {
+            let rules = Rules::without(Rule::WitnessedByClients);
+            let store = &mut Store::new(Identity::master("run"), rules);
+            meet(store, hello(), T);
+            let (_, open) = meet(store, hello(), T + (Z - 1) * 1000);
+            assert!(!open);
+            let (record, open) = meet(store, hello(), T + Z * 1000);
+            assert_eq!((record.witnessed, open), (Z, true), "its own clock went on");
+        }
+
+        #[test]
+        fn greater_w() {
+            let store = &mut store(Rule::GreaterW);
+            let (record, _) = meet(store, hello(), T);
+            let (answered, _) = meet(store, knowing(&record, Z + 300), T);
+            assert_eq!(answered.witnessed, Z, "as it is stored");
+            let (answered, _) = meet(store, knowing(&record, Z + 400), T);
+            assert_eq!(answered.witnessed, Z + 400);
+        }
+
+        #[test]
+        fn margin_in_record() {
+            let store = &mut Store::new(
+                Identity::master("run"),
+                Rules::without(Rule::MarginInRecord),
+            );
+            let (record, _) = meet(store, hello(), T);
+            let terms = Terms {
+                margin: Duration::ZERO,
+                ..TERMS
+            };
+            let less = Handshake {
+                terms,
+                ..knowing(&record, 30_300)
+            };
+            assert!(meet(store, less, T).1, "a client without M opens it");
+        }
+
+        #[test]
+        fn own_guard() {
+            let store = &mut Store::new(Identity::master("run"), Rules::without(Rule::OwnGuard));
+            let (record, _) = meet(store, hello(), T);
+            meet(store, knowing(&record, Z), T);
+            assert_eq!(store.open(), Some("2 3 word 30000 5000 "), "no id");
         }
 
         #[test]

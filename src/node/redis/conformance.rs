@@ -480,17 +480,6 @@ fn hello() -> Handshake {
     }
 }
 
-/// A hello of somebody who knows this record.
-fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
-    let known = Some((record.run.clone(), record.id.clone()));
-    Handshake {
-        known,
-        witnessed,
-        nonce: "another".into(),
-        ..hello()
-    }
-}
-
 fn admit(record: &BootRecord) -> Command {
     Command::Admit(admission_of(record))
 }

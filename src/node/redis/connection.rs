@@ -367,6 +367,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_batch_leaves_with_the_guard_of_each_node() {
+        let name = crate::name::Name::new("a").unwrap();
+        let inspect = Command::Inspect { name };
+        let batch = Batch::new(vec![inspect.clone(), Command::Survey, inspect]);
+        let (mut c, mut server) = fake(4096);
+        for guard in ["one", "another", "one"] {
+            c.send(&batch, &guard.into());
+        }
+        flushed(&mut c).await;
+        drop(c);
+        let mut read = String::new();
+        server.read_to_string(&mut read).await.unwrap();
+        let order: Vec<&str> = read
+            .split("\r\n")
+            .filter(|line| matches!(*line, "one" | "another" | "EXISTS"))
+            .collect();
+        let around = |guard| [guard, "EXISTS", guard];
+        assert_eq!(order, ["one", "another", "one"].map(around).concat());
+    }
+
+    #[tokio::test]
     async fn a_waiting_task_is_woken_by_an_answer_and_by_room() {
         let (mut c, mut server) = fake(4);
         let batch = surveys(3);
@@ -583,7 +604,7 @@ mod tests {
     #[tokio::test]
     async fn many_batches_leave_in_one_call_and_in_order() {
         let batches: Vec<_> = (1..=16).map(surveys).collect();
-        let expected: Vec<u8> = batches.iter().flat_map(|batch| bytes(batch)).collect();
+        let expected: Vec<u8> = batches.iter().flat_map(bytes).collect();
         assert!(expected.len() < CHUNK);
         for width in [usize::MAX, 1, 7, 64, 1000] {
             let mut c = connection(Narrow {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    node::admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms},
+    node::admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms, Vouch},
     owner::Label,
     rules::Rules,
 };
@@ -456,6 +456,224 @@ fn what_is_taken_back_is_what_the_shell_had_been_given() {
             (3, Ok(Reply::Released(false)))
         ]
     );
+}
+
+/// A record of this fleet at the neighbour, that does not vote.
+fn quiet() -> BootRecord {
+    record("bbbb/00000000/-1", 0)
+}
+
+#[test]
+fn what_is_witnessed_is_counted_from_the_last_answer_and_from_when_a_majority_is_seen() {
+    let ms = Duration::from_millis;
+    let mut world = World::new();
+    world.dial(7);
+    let first = world.hello();
+    assert_eq!((first.known, first.witnessed), (None, 0));
+    world.meet(RUN, 1000);
+    world.pass(ms(1100));
+    let alone = world.hello();
+    assert_eq!((alone.known, alone.witnessed), (None, 0), "alone");
+    world.meet(RUN, 1000);
+    world.pass(ms(600));
+    world.see_neighbour(Some(&quiet()));
+    world.pass(ms(500));
+    let hello = world.hello();
+    assert_eq!(hello.known, Some((RUN.into(), "id".into())));
+    assert!(
+        (1400..=1500).contains(&hello.witnessed),
+        "since two were in sight: {}",
+        hello.witnessed
+    );
+    // On its way to here the server counts for nothing.
+    world.pass(ms(400));
+    world.meet(RUN, 1500);
+    world.pass(ms(1100));
+    let witnessed = world.hello().witnessed;
+    assert!((2500..=2600).contains(&witnessed), "{witnessed}");
+}
+
+#[test]
+fn a_new_connection_brings_nothing_that_was_witnessed_before() {
+    let mut world = World::new();
+    world.see_neighbour(Some(&quiet()));
+    world.dial(7);
+    world.meet(RUN, 1000);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    let hello = world.hello();
+    assert_eq!((hello.known, hello.witnessed), (None, 0));
+}
+
+#[test]
+fn a_handshake_brings_what_the_fleet_knows() {
+    let mut world = World::new();
+    world.dial(7);
+    let hello = world.hello();
+    assert_eq!((hello.masters, &*hello.list), (3, "word"));
+    assert_eq!((hello.vouch, hello.used), (Vouch::Stranger, false));
+    assert_eq!(hello.terms, TERMS);
+    world.meet(RUN, 0);
+    let mut greater = record("bbbb/00000000/-1", 90_000);
+    greater.terms.max_ttl = Duration::from_secs(60);
+    world.see_neighbour(Some(&greater));
+    world.pass(Duration::from_millis(1100));
+    let hello = world.hello();
+    assert_eq!((hello.vouch, hello.used), (Vouch::Voter, true));
+    assert_eq!(hello.terms, greater.terms);
+}
+
+#[test]
+fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
+    let mut world = World::voting();
+    let guard = |world: &mut World| match world.effects.pop_back() {
+        Some(Effect::Send(0, _, guard)) => guard.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.acquire(1), Ok(()));
+    assert_eq!(guard(&mut world), "2 3 word 30000 5000 id");
+    world.answer(Ok(Reply::Granted(1)));
+    world.pass(Duration::from_secs(6));
+    let other = BootRecord {
+        id: "other".into(),
+        ..record(RUN, 40_000)
+    };
+    world.read(RUN, Stored::Record(other));
+    assert_eq!(world.acquire(2), Ok(()));
+    assert_eq!(guard(&mut world), "2 3 word 30000 5000 other");
+}
+
+#[test]
+fn a_voter_on_less_than_the_fleets_terms_is_met_again_before_it_counts() {
+    let mut world = World::voting();
+    let mut greater = record("bbbb/00000000/-1", 90_000);
+    greater.terms.max_ttl = Duration::from_secs(60);
+    world.see_neighbour(Some(&greater));
+    assert_eq!(world.state(), NodeState::Connecting);
+    assert!(world.acquire(1).is_err());
+    // What was asked before the terms were known is asked again at once.
+    world.step(|session, step| session.meet_again(step));
+    let mut greatest = greater.clone();
+    greatest.terms.margin = Duration::from_secs(6);
+    world.see_neighbour(Some(&greatest));
+    world.sent();
+    world.meet(RUN, 40_000);
+    assert_eq!(world.hello().terms, greatest.terms);
+    let learned = BootRecord {
+        terms: greatest.terms,
+        ..record(RUN, 90_000)
+    };
+    world.read(RUN, Stored::Record(learned));
+    assert_eq!(world.state(), NodeState::Voting);
+}
+
+#[test]
+fn a_foreign_voter_stops_every_node_and_is_asked_again_every_second() {
+    let mut world = World::voting();
+    let foreign = BootRecord {
+        masters: 5,
+        ..record("bbbb/00000000/-1", 90_000)
+    };
+    world.see_neighbour(Some(&foreign));
+    assert!(matches!(world.state(), NodeState::Refused(why) if why.contains("b:1")));
+    assert!(world.acquire(1).is_err());
+    world.release(2);
+    assert_eq!(kinds(&world.sent()), ["release"], "it is obeyed by anybody");
+    world.step(|session, step| session.meet_again(step));
+    let hello = world.hello();
+    assert_eq!((hello.vouch, hello.known), (Vouch::Stranger, None));
+    world.answer(Ok(Reply::Released(true)));
+    world.meet(RUN, 40_000);
+    world.pass(Duration::from_millis(1100));
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    world.see_neighbour(None);
+    assert_eq!(world.state(), NodeState::Voting);
+}
+
+#[test]
+fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
+    let of = |witnessed| {
+        Stored::Record(BootRecord {
+            list: "theirs".into(),
+            ..record(RUN, witnessed)
+        })
+    };
+    for (stored, texts) in [
+        (
+            of(40_000),
+            [
+                "\"theirs\"",
+                "\"word\"",
+                "QUORATE_FLEET",
+                "DEL quorate:boot",
+            ],
+        ),
+        (
+            of(0),
+            [
+                "\"theirs\"",
+                "\"word\"",
+                "it is replaced",
+                "DEL quorate:boot",
+            ],
+        ),
+        (
+            Stored::Other("1".into()),
+            ["format 1", "format 2", "one version", "DEL quorate:boot"],
+        ),
+        (Stored::Nothing, ["no record", "", "", ""]),
+    ] {
+        let mut world = World::new();
+        world.dial(7);
+        world.read(RUN, stored);
+        let NodeState::Refused(why) = world.state() else {
+            panic!("{:?}", world.state())
+        };
+        assert!(texts.iter().all(|text| why.contains(text)), "{why}");
+        world.sent();
+        world.pass(Duration::from_millis(1100));
+        assert_eq!(kinds(&world.sent()), ["hello"], "every second");
+    }
+}
+
+#[test]
+fn a_damaged_counter_is_taken_from_no_reply() {
+    let max = FencingToken::MAX;
+    let holder = Some(("x".to_owned(), None));
+    let held = |counter| Reply::Held {
+        remaining: None,
+        counter,
+    };
+    let inspected = |counter| Reply::Inspected {
+        holder: holder.clone(),
+        counter,
+    };
+    for reply in [
+        Reply::Granted(max),
+        Reply::Raised(max),
+        held(max),
+        inspected(max),
+        Reply::Extended,
+    ] {
+        assert_eq!(credible(reply.clone()), Ok(reply));
+    }
+    for damaged in [max + 1, u64::MAX] {
+        for reply in [Reply::Granted(damaged), Reply::Raised(damaged)] {
+            match credible(reply) {
+                Err(Fault::Error(why)) => assert!(why.contains("damaged"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        // Who holds is still told.
+        assert_eq!(credible(held(damaged)), Ok(held(0)));
+        assert_eq!(credible(inspected(damaged)), Ok(inspected(0)));
+    }
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(Ok(Reply::Granted(max + 1)));
+    let heard = world.heard.pop_front().unwrap();
+    assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
 }
 
 const MS: Duration = Duration::from_millis(1);
