@@ -335,7 +335,7 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
 }
 
 /// So many locks asked for while the servers stand still, after `happen`: how long it takes until
-/// all have an answer once they go on.
+/// all are granted.
 async fn all_at_once(
     fleet: &Fleet,
     quorum: &Quorum,
@@ -344,6 +344,7 @@ async fn all_at_once(
 ) -> Duration {
     fleet.iter().for_each(happen);
     fleet.iter().for_each(Server::sigstop);
+    let start = Instant::now();
     let asked: Vec<_> = (0..n)
         .map(|i| tokio::spawn(quorum.mutex(format!("name {i}")).try_lock()))
         .collect();
@@ -357,7 +358,6 @@ async fn all_at_once(
             .is_none()
     );
     sleep(ms(1_500)).await;
-    let start = Instant::now();
     fleet.iter().for_each(Server::sigcont);
     let mut granted = Vec::new();
     for answer in join_all(asked).await {
