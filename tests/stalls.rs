@@ -32,12 +32,12 @@ const fn ms(ms: u64) -> Duration {
 }
 
 fn builder() -> Builder {
-    Quorum::builder().node_timeout(ms(500))
+    Quorum::builder().fleet("tests").node_timeout(ms(500))
 }
 
 async fn connect(builder: Builder, urls: Vec<String>) -> Quorum {
     let quorum = builder.nodes(urls).connect().await.unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
     quorum
 }
 
