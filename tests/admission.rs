@@ -379,6 +379,25 @@ async fn bootstrap_admits_what_is_new_and_nothing_else() {
     fleet[1].sigcont();
 }
 
+// ---- another address -------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_replaced_at_a_new_address_without_stopping() {
+    let servers = Fleet::start(4, Kind::Redis);
+    let urls = servers.urls();
+    let list = |nodes: [usize; 3]| builder().nodes(nodes.map(|i| urls[i].clone()));
+    let before = admitted(list([0, 1, 2])).await;
+    let held = before.mutex("a").lock().await.unwrap();
+    servers[2].shutdown();
+    // The new list, together with the word of the old one.
+    let after = list([0, 1, 3]).fleet(before.fleet()).connect().await.unwrap();
+    assert!(after.mutex("a").try_lock().await.unwrap().is_none());
+    assert!(matches!(after.nodes()[2].state, NodeState::Quarantined(_)));
+    let lease = after.mutex("b").lock().await.unwrap();
+    until("the new one votes", Z + SLACK, || voting(&after) == 3).await;
+    assert!(held.is_valid() && lease.is_valid() && voting(&before) == 2);
+}
+
 // ---- raising max_ttl -------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -84,8 +84,12 @@ async fn work(
     took: Arc<Mutex<Vec<Duration>>>,
 ) -> Vec<String> {
     let mut errors = Vec::new();
-    // Every second name has two who want it.
-    let name = if task % 4 == 0 { task + 1 } else { task };
+    // Every fourth task wants its neighbour's name.
+    let name = if task.is_multiple_of(4) {
+        task + 1
+    } else {
+        task
+    };
     let mutex = quorum.mutex(format!("name {name}"));
     while !over.load(SeqCst) {
         let start = Instant::now();
