@@ -358,11 +358,15 @@ stray() {
 }
 
 stop_stray_clients() {
-  local pid
+  local pid what
   touch "$history/no-strays"
   for pid in "${strays[@]}"; do
     wait "$pid" || true
   done
   strays=()
+  # They were there, and were told so: another list or N, and a greater max_ttl.
+  for what in "another fleet" "max_ttl is 86400.0 s here"; do
+    grep -q "$what" "$history/strays.log" || die "no stray client was told: $what"
+  done
   healed "no client has wrong settings any more"
 }
