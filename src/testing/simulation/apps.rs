@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Error, Lease, Mutex, Renewal,
     ballot::{majority::majority, validity::margin},
-    engine::{Engine, Event},
+    engine::{Engine, Event, bootstrap::long_enough},
     name::Name,
 };
 
@@ -375,7 +375,9 @@ impl World {
             reply,
         });
         let op = self.operation(c, "bootstrap", "");
-        let pending = self.pending(c, t, op, Box::pin(answer), Some(nanos(within)));
+        // It waits for whoever may still know the fleet.
+        let bound = nanos(within) + nanos(long_enough(self.plan.node_timeout));
+        let pending = self.pending(c, t, op, Box::pin(answer), Some(bound));
         self.clients[c].tasks[t].stage = Stage::Operating(pending);
     }
 
@@ -591,6 +593,8 @@ impl World {
                 self.exclusive(&op.name, Some(id))?;
                 self.checks
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
+                // Others wait for it, and nobody waits for ever.
+                let hold = if self.calm { hold.min(50 * MS) } else { hold };
                 let until = self.now + hold;
                 let name = op.name;
                 let read = self.checks.updates.read(&name, lease.token());

@@ -428,17 +428,24 @@ impl Plan {
             Profile::Bootstrap => {
                 let mut plan = Self::base(dice, 3).and(&[
                     (4, Fault::RestartEmpty),
-                    (10, Fault::PowerCut),
+                    (8, Fault::PowerCut),
                     (2, Fault::RestartOld),
+                    (2, Fault::Save),
+                    (1, Fault::Flush),
+                    (2, Fault::Crash),
                 ]);
-                // One master always keeps its memory, and so tells the others from new ones.
-                plan.first_mortal = 1;
                 plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
                 plan.bootstraps = 30;
-                plan.terms.max_ttl = Duration::from_millis(800);
-                plan.downtime = 40 * MS;
-                plan.hold = 400;
-                plan.fault_every = dice.range(80, 300) * MS;
+                // A quarantine that is longer than what a bootstrap waits for.
+                plan.terms.max_ttl = Duration::from_secs(10);
+                plan.ttl = (6_000, 10_000);
+                plan.hold = 1000;
+                plan.think = 2 * SECOND;
+                plan.active = 25 * SECOND;
+                plan.downtime = 3 * SECOND;
+                // Whoever lives reaches some master before a bootstrap is done, or nothing protects.
+                plan.long = 0;
+                plan.fault_every = dice.range(400, 1500) * MS;
                 plan
             }
             Profile::Failover => {

@@ -307,9 +307,14 @@ impl World {
         }
         self.plan.slow = (0, 0);
         self.heal()?;
-        let z = self.plan.terms.quarantine().min(5_000) * MS;
-        self.at(self.now + z + SETTLE, What::Settled);
-        self.at(self.now + z + SETTLE + PROBE, What::End);
+        // A quarantine, a lease that is held and one that was left behind; where nothing expires,
+        // nothing restarts.
+        let wait = match self.plan.lasting {
+            true => 5 * SECOND,
+            false => (self.plan.terms.quarantine() + 2 * self.plan.ttl.1) * MS,
+        };
+        self.at(self.now + wait + SETTLE, What::Settled);
+        self.at(self.now + wait + SETTLE + PROBE, What::End);
         Ok(())
     }
 
