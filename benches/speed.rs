@@ -206,7 +206,7 @@ async fn connect(urls: &[String]) -> Quorum {
         .connect()
         .await
         .unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
     quorum
 }
 

@@ -9,7 +9,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Five independent masters. In production: Quorum::connect(["redis://10.0.0.1:6379", ...]).
     let masters: [MemoryNode; 5] = Default::default();
     let quorum = Quorum::builder().nodes(&masters).connect().await?;
-    quorum.bootstrap().await?; // brand-new masters are admitted once
+    // Brand-new masters are admitted once; on real servers `quorate bootstrap` does it, with checks.
+    quorum.bootstrap_forced().await?;
 
     // Whoever gets three of five holds the lock. It is renewed until it is released or dropped.
     let lease = quorum.mutex("invoice:42").lock().await?;

@@ -60,6 +60,7 @@ enum Given {
 /// What a quorum remembers of its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
+    pub(crate) fleet: Arc<str>,
     pub(crate) max_ttl: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
@@ -135,8 +136,8 @@ impl Builder {
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
-    /// same in every client. A client that asks for more than the fleet has is refused;
-    /// [`Quorum::bootstrap`] raises it. It is never lowered.
+    /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
+    /// less works. [`Quorum::bootstrap`] raises it; it is not lowered while the fleet runs.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.max_ttl = d;
         self
@@ -250,6 +251,7 @@ impl Builder {
             );
         }
         let limits = Limits {
+            fleet: settings.list.as_str().into(),
             max_ttl: settings.terms.max_ttl,
             connect_timeout,
             shutdown_timeout,
@@ -360,6 +362,7 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
         rules: Rules::ALL,
     };
     let limits = Limits {
+        fleet: settings.list.as_str().into(),
         max_ttl: builder.max_ttl,
         connect_timeout: builder.connect_timeout,
         shutdown_timeout: builder.shutdown_timeout,

@@ -18,7 +18,7 @@ pub enum Error {
     /// The lease was over before the operation was done.
     Lost(Lost),
     /// Too few nodes may vote because some restarted or are new. It ends by itself; a brand-new
-    /// fleet can be admitted at once with [`Quorum::bootstrap`](crate::Quorum::bootstrap).
+    /// fleet can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
     Quarantined(Report),
     /// The name is in use with another limit. Only primitives with a limit answer this.
     LimitConflict(Report),

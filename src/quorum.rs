@@ -120,20 +120,37 @@ impl Quorum {
         self.engine.status.nodes()
     }
 
+    /// The word that all clients of these masters have to share: [`Builder::fleet`](crate::Builder::fleet),
+    /// or what follows from their addresses.
+    pub fn fleet(&self) -> &str {
+        &self.limits.fleet
+    }
+
     /// Whether locks can be taken, for a probe.
     pub fn health(&self) -> Health {
         self.engine.status.health()
     }
 
-    /// Admits brand-new masters at once, instead of after their quarantine (protocol §2); also
-    /// raises the fleet's `max_ttl` to this quorum's. A fleet that votes already is done.
+    /// Admits brand-new masters without their quarantine (protocol §2). On a fleet that votes it
+    /// raises `max_ttl` and the restart margin to this quorum's, if those are greater, and else does nothing.
     ///
-    /// Every node has to answer, none may vote already while another does not, and none may hold a
-    /// lock: a master that restarted empty looks new, and admitting it gives two holders.
+    /// A master that restarted empty looks new, and admitting it gives two holders. So:
+    /// - every node has to answer;
+    /// - none may vote while another does not;
+    /// - no client and no record on a node may say that the fleet is in use;
+    /// - no node may hold counters, which every grant leaves.
+    ///
+    /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults: by then every
+    /// running client that reaches one of them has said whether the fleet is in use. It may be called at
+    /// every start. No client may ask for a greater `max_ttl` before a raise has succeeded; if it
+    /// fails half-way, call it again.
     ///
     /// # Errors
-    /// `Invalid` when a condition is not met or a node answers with an error, saying which;
-    /// `NoQuorum` when a node did not answer within `connect_timeout`; `Closed`.
+    /// - `Invalid`, naming the node and the reason, when a condition is not met or a node answers with an
+    ///   error.
+    /// - `NoQuorum` when not all nodes voted in the end: one did not answer within `connect_timeout` and the time
+    ///   above.
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped; it may have happened or not, and can be repeated.
@@ -141,8 +158,11 @@ impl Quorum {
         self.bootstrap_as(false)
     }
 
-    /// [`bootstrap`](Self::bootstrap) without its checks on voting neighbours and held locks. Safe
-    /// only if no client has run for longer than the fleet's longest lease.
+    /// [`bootstrap`](Self::bootstrap) with only its first condition, and without its wait. Records of
+    /// other fleets that do not vote are replaced; one that votes refuses it.
+    ///
+    /// Safe only when no lease can be left: all clients have been stopped for longer than `max_ttl`,
+    /// or no node has voted for the whole of a quarantine. Never call it at every start.
     ///
     /// # Errors
     /// As [`bootstrap`](Self::bootstrap).

@@ -1,6 +1,10 @@
 //! The evidence behind an answer: what every node said, or why it said nothing.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::FencingToken;
 
@@ -143,6 +147,43 @@ impl fmt::Display for Report {
     }
 }
 
+/// How many characters of what a server says stand in one of our texts at most.
+const LONGEST: usize = 200;
+
+/// What a server said, or somebody else beyond our reach: cut, and with all escaped that could hide
+/// or move something on a terminal or in a log. Whatever comes from outside enters a text by this.
+pub(crate) fn said(what: impl fmt::Display) -> String {
+    // Kept free: the place of the ellipsis.
+    let (text, room) = (String::new(), LONGEST - 1);
+    let mut said = Said { text, room };
+    if write!(said, "{what}").is_err() {
+        said.text.push('…');
+    }
+    said.text
+}
+
+/// Takes what fits, and then nothing more: so that not even a huge answer is ever written in whole.
+struct Said {
+    text: String,
+    room: usize,
+}
+
+impl fmt::Write for Said {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            let escaped = c.escape_debug();
+            let plain = matches!(c, '"' | '\'' | '\\');
+            let width = if plain { 1 } else { escaped.len() };
+            self.room = self.room.checked_sub(width).ok_or(fmt::Error)?;
+            match plain {
+                true => self.text.push(c),
+                false => self.text.extend(escaped),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A duration as people read it: `3.2 s`, `250 ms`.
 pub(crate) fn seconds(d: Duration) -> String {
     if d < Duration::from_secs(1) {
@@ -150,4 +191,60 @@ pub(crate) fn seconds(d: Duration) -> String {
     }
     let tenths = d.as_millis() / 100;
     format!("{}.{} s", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_people_can_read_stays_as_it_is() {
+        for plain in ["", "ERR it's \"so\" \\ ünd 100 %", "漢字", "a…"] {
+            assert_eq!(said(plain), plain);
+        }
+        assert_eq!(said("a".repeat(199)), "a".repeat(199));
+    }
+
+    #[test]
+    fn what_moves_or_hides_is_escaped() {
+        for (raw, shown) in [
+            ("\x1b[2Jgone", r"\u{1b}[2Jgone"),
+            ("a\r\nb\tc\0", r"a\r\nb\tc\0"),
+            ("\x7f\u{9b}", r"\u{7f}\u{9b}"),
+            (
+                "\u{202a}\u{202e}\u{2066}\u{2069}",
+                r"\u{202a}\u{202e}\u{2066}\u{2069}",
+            ),
+            ("\u{200b}\u{feff}\u{2028}", r"\u{200b}\u{feff}\u{2028}"),
+        ] {
+            assert_eq!(said(raw), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_long_is_cut_between_characters() {
+        assert_eq!(said("ü".repeat(1 << 20)), format!("{}…", "ü".repeat(199)));
+        let text = format!("{}\x1b{}", "a".repeat(195), "b".repeat(99));
+        assert_eq!(
+            said(text),
+            format!("{}…", "a".repeat(195)),
+            "no half escape"
+        );
+        assert_eq!(
+            said(format_args!("{:?}", vec![7; 1 << 20])).chars().count(),
+            200
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_bounded_and_stays_when_said_again(bytes in prop::collection::vec(any::<u8>(), 0..900)) {
+            let once = said(String::from_utf8_lossy(&bytes));
+            prop_assert!(once.chars().count() <= LONGEST);
+            prop_assert!(!once.contains(char::is_control));
+            prop_assert_eq!(said(&once), once);
+        }
+    }
 }

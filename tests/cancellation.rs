@@ -34,6 +34,7 @@ const PREFIX: &str = "quorate";
 
 fn builder() -> Builder {
     Quorum::builder()
+        .fleet("tests") // some reach the masters through proxies
         .max_ttl(TTL)
         .restart_margin(Duration::from_millis(100))
         .node_timeout(NODE_TIMEOUT)
@@ -130,7 +131,7 @@ impl Bench {
         let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
         let urls = proxies.iter().map(Proxy::url);
         let ours = builder().nodes(urls).connect().await.unwrap();
-        ours.bootstrap().await.unwrap();
+        ours.bootstrap_forced().await.unwrap();
         let other = builder().nodes(fleet.urls()).connect().await.unwrap();
         let bench = Bench {
             fleet,
@@ -365,7 +366,7 @@ async fn dropped_after_any_number_of_polls_the_name_is_free() {
     for down in 0..=3 {
         let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
         let ours = builder().nodes(&nodes).connect().await.unwrap();
-        ours.bootstrap().await.unwrap();
+        ours.bootstrap_forced().await.unwrap();
         let other = builder().nodes(&nodes).connect().await.unwrap();
         eventually("all nodes vote", || other.health().voting == 3).await;
         for node in &nodes[..down] {
@@ -416,7 +417,7 @@ async fn background_work_ends_with_the_ttl() {
         .connect()
         .await
         .unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
 
     let held = quorum.mutex("held").lock().await.unwrap();
     proxies[0].blackhole(true);
@@ -489,7 +490,7 @@ async fn a_quorum_that_is_dropped_takes_everything_back_and_ends() {
     let tasks = tokio::runtime::Handle::current().metrics();
     let before = tasks.num_alive_tasks();
     let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
     let lease = quorum.mutex("a").lock().await.unwrap();
     let watch = lease.watch();
     let lock = quorum.mutex("b").lock();
@@ -515,7 +516,7 @@ fn a_lease_is_dropped_on_any_thread_without_a_runtime() {
     let runtime = runtime.unwrap();
     let (quorum, leases) = runtime.block_on(async {
         let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-        quorum.bootstrap().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
         let mut leases = Vec::new();
         for i in 0..4 {
             leases.push(quorum.mutex(format!("{i}")).ttl(TTL).lock().await.unwrap());
@@ -549,7 +550,7 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
         .unwrap();
     let (quorum, lease, other) = theirs.block_on(async {
         let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-        quorum.bootstrap().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
         let lease = quorum.mutex("a").ttl(TTL).lock().await.unwrap();
         let other = quorum.mutex("b").ttl(TTL).lock().await.unwrap();
         (quorum, lease, other)
@@ -586,7 +587,7 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
             closed(quorum.mutex("c").run(|_| async {}).await.err());
             closed(quorum.inspect("c").await.err());
             closed(quorum.evict("c").await.err());
-            closed(quorum.bootstrap().await.err());
+            closed(quorum.bootstrap_forced().await.err());
             assert!(matches!(
                 lease.extend().await,
                 Err(Error::Lost(_) | Error::Closed)

@@ -156,7 +156,7 @@ fn run(urls: &[String], args: &[&str]) -> Done {
 /// Servers that vote.
 fn fleet(n: usize) -> Fleet {
     let fleet = Fleet::start(n, Kind::Redis);
-    run(&fleet.urls(), &["bootstrap"]).is(0);
+    run(&fleet.urls(), &["bootstrap", "--force"]).is(0);
     fleet
 }
 
@@ -491,7 +491,7 @@ fn a_wrong_password_is_told_and_not_shown() {
         assert!(!done.err.contains("wr0ng"), "{done:#?}");
     }
     run(&url, &["nodes"]).is(69).prints("password");
-    run(&[server.url()], &["bootstrap"]).is(0);
+    run(&[server.url()], &["bootstrap", "--force"]).is(0);
     run(&[server.url()], &["lock", "a", "--", "true"]).is(0);
 }
 

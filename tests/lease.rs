@@ -31,6 +31,7 @@ const fn ms(ms: u64) -> Duration {
 
 fn builder() -> Builder {
     Quorum::builder()
+        .fleet("tests") // some reach the masters through proxies
         .max_ttl(MAX_TTL)
         .restart_margin(MARGIN)
         .node_timeout(NODE_TIMEOUT)
@@ -38,7 +39,7 @@ fn builder() -> Builder {
 
 async fn connect(fleet: &Fleet) -> Quorum {
     let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
     quorum
 }
 
@@ -268,6 +269,41 @@ async fn an_extension_that_fails_changes_nothing() {
     assert!(lease.validity() > before);
 }
 
+/// A third of 600 ms is over when the renewal leaves, and a node that says nothing is given up 500 ms
+/// later: there is a second try all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_shorter_than_the_node_timeout_survives_a_lost_answer() {
+    calmly(async |calm| {
+        let fleet = Fleet::start(3, Kind::Redis);
+        calm.listen_to(&fleet[0]);
+        let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+        let ours = builder()
+            .node_timeout(ms(500))
+            .nodes(proxies.iter().map(Proxy::url))
+            .connect()
+            .await
+            .unwrap();
+        ours.bootstrap().await.unwrap();
+        let lease = ours.mutex("a").ttl(ms(600)).lock().await.unwrap();
+        let start = Instant::now();
+        proxies[1].hold_replies(true);
+        proxies[2].blackhole(true);
+        sleep(ms(230)).await;
+        // The renewal has left, and its answer from the second node is lost for good.
+        proxies[1].cut();
+        sleep(ms(10)).await;
+        proxies[1].heal();
+        while start.elapsed() < ms(900) {
+            if !lease.is_valid() {
+                return Err(format!("lost after {:?}", start.elapsed()));
+            }
+            sleep(ms(5)).await;
+        }
+        Ok(())
+    })
+    .await;
+}
+
 /// Acknowledged by a majority, but after the old validity had ended: a token from the past would be
 /// accepted (protocol §10).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -279,7 +315,7 @@ async fn an_extension_that_completes_late_revives_nothing() {
         .connect()
         .await
         .unwrap();
-    ours.bootstrap().await.unwrap();
+    ours.bootstrap_forced().await.unwrap();
     let lease = ours
         .mutex("a")
         .ttl(ms(1_000))

@@ -25,6 +25,7 @@ const fn ms(ms: u64) -> Duration {
 
 fn builder() -> Builder {
     Quorum::builder()
+        .fleet("tests") // some reach the masters through proxies
         .max_ttl(ms(2_000))
         .restart_margin(ms(100))
         .connect_timeout(ms(4_000))
@@ -410,7 +411,7 @@ async fn the_permissions_of_protocol_2_are_enough() {
             .iter()
             .map(|server| server.url_with("locker", PASSWORD));
         let quorum = builder().nodes(urls).connect().await.unwrap();
-        quorum.bootstrap().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
         let lease = quorum.mutex("a").lock().await.unwrap();
         lease.extend().await.unwrap();
         assert!(quorum.inspect("a").await.unwrap().holder().is_some());
@@ -455,7 +456,7 @@ async fn servers_that_evict() {
             .connect()
             .await
             .unwrap();
-        quorum.bootstrap().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
         assert!(
             quorum.mutex("a").try_lock().await.unwrap().is_some(),
             "knowing that"
@@ -491,17 +492,30 @@ fn listener(answer: Option<&'static str>) -> String {
 
 /// Answers as a Redis 6.2.7 does, as far as that goes.
 fn old_server() -> String {
+    fake_server(meeting("6.2.7"))
+}
+
+fn meeting(version: &str) -> String {
+    format!(
+        "*7\r\n+master\r\n+standalone\r\n+noeviction\r\n+{version}\r\n+{}/0/-1\r\n_\r\n:0\r\n",
+        "b".repeat(40)
+    )
+}
+
+/// Greets as a server does, and answers every script with this.
+fn fake_server(script: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for (id, stream) in listener.incoming().enumerate() {
-            std::thread::spawn(move || answer_as_old(id, stream.unwrap()));
+            let script = script.clone();
+            std::thread::spawn(move || answer_as_fake(id, stream.unwrap(), &script));
         }
     });
     format!("redis://127.0.0.1:{port}")
 }
 
-fn answer_as_old(id: usize, mut stream: TcpStream) -> Option<()> {
+fn answer_as_fake(id: usize, mut stream: TcpStream, script: &str) -> Option<()> {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     let mut number = |sign: char| {
         let mut line = String::new();
@@ -526,10 +540,7 @@ fn answer_as_old(id: usize, mut stream: TcpStream) -> Option<()> {
                 format!("%3\r\n+version\r\n+6.2.7\r\n+id\r\n:{id}\r\n+mode\r\n+standalone\r\n")
             }
             "SCRIPT" => format!("+{}\r\n", "a".repeat(40)),
-            "EVAL" | "EVALSHA" => format!(
-                "*8\r\n+master\r\n+standalone\r\n+noeviction\r\n+6.2.7\r\n+{}/0/-1\r\n:1\r\n_\r\n:0\r\n",
-                "b".repeat(40)
-            ),
+            "EVAL" | "EVALSHA" => script.to_owned(),
             _ => "-ERR Unknown subcommand\r\n".to_owned(),
         };
         stream.write_all(answer.as_bytes()).ok()?;
@@ -584,6 +595,37 @@ async fn a_server_that_repeats_the_password() {
     .await;
 }
 
+/// A terminal would be cleared, a log get a line of its own, and a program many megabytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_too_much() {
+    let loud = format!("ERR \x1b[2J\u{9b}31m\u{202e}{}", "loud \t".repeat(30_000));
+    let error = format!("-{loud}\r\n");
+    let quoted = r"ERR \u{1b}[2J\u{9b}31m\u{202e}loud \t";
+    let blob = |kind| format!("{kind}{}\r\n{loud}\r\n", loud.len());
+    let fake = |script: &str| [0; 3].map(|_| fake_server(script.to_owned()));
+    let fakes = [
+        (fake(&error), quoted),
+        (fake(&blob('!')), quoted),
+        (fake(&blob('$')), "not an answer to HANDSHAKE"),
+        (fake(&meeting(&loud)), quoted),
+        (listeners(Some(String::leak(error))), quoted),
+    ];
+    for (urls, words) in fakes {
+        refused(&urls, &["refused", words]).await;
+        let error = builder().nodes(&urls).connect().await.expect_err("refused");
+        let lazy = builder().nodes(&urls).connect_lazy().unwrap();
+        wait_for(&lazy, |states| !states.contains(&NodeState::Connecting)).await;
+        let states = lazy.nodes().into_iter().map(|node| node.to_string());
+        for text in states.chain([error.to_string(), format!("{error:?}")]) {
+            assert!(text.len() < 3 * 2_000, "{} bytes", text.len());
+            assert!(
+                !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{text:?}"
+            );
+        }
+    }
+}
+
 // ---- clients that do not fit the fleet -----------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -591,7 +633,7 @@ async fn a_client_that_counts_other_masters() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
         let five = builder().nodes(fleet.urls()).connect().await.unwrap();
-        five.bootstrap().await.unwrap();
+        five.bootstrap_forced().await.unwrap();
         let lease = five.mutex("a").lock().await.unwrap();
 
         let three = builder()
@@ -602,11 +644,15 @@ async fn a_client_that_counts_other_masters() {
         assert!(matches!(three, Error::NoQuorum(_)), "{three:?}");
         says(
             &three,
-            &["a fleet of 5 masters", "counts 3", "the same masters"],
+            &[
+                "another fleet (5 masters",
+                "this client: 3 masters",
+                "the same masters",
+            ],
         );
         let lazy = builder().nodes(&fleet.urls()[..3]).connect_lazy().unwrap();
         let locked = lazy.mutex("a").try_lock().await.unwrap_err();
-        says(&locked, &["a fleet of 5 masters"]);
+        says(&locked, &["another fleet (5 masters"]);
         assert!(lazy.bootstrap().await.is_err(), "not even by hand");
         assert!(lazy.bootstrap_forced().await.is_err());
         assert!(lease.is_valid() && five.health().voting == 5);
@@ -617,7 +663,7 @@ async fn a_client_that_counts_other_masters() {
 async fn a_client_of_a_larger_max_ttl() {
     let fleet = Fleet::start(3, Kind::Redis);
     let ours = builder().nodes(fleet.urls()).connect().await.unwrap();
-    ours.bootstrap().await.unwrap();
+    ours.bootstrap_forced().await.unwrap();
     let larger = || builder().max_ttl(ms(3_000)).nodes(fleet.urls());
     let error = larger().connect().await.unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
@@ -657,42 +703,6 @@ async fn a_client_of_a_larger_max_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bootstrap_refuses_what_is_not_new() {
-    let fleet = Fleet::start(3, Kind::Valkey);
-    let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-    quorum.bootstrap().await.unwrap();
-    quorum.bootstrap().await.expect("all vote: it is done");
-    fleet[0].restart_empty();
-    wait_for(&quorum, |states| {
-        matches!(states[0], NodeState::Quarantined(_))
-    })
-    .await;
-    invalid(
-        quorum.bootstrap().await,
-        &["votes already", "are not new", "quarantine"],
-    );
-
-    let fleet = Fleet::start(3, Kind::Redis);
-    let quorum = builder()
-        .connect_timeout(ms(600))
-        .nodes(fleet.urls())
-        .connect()
-        .await
-        .unwrap();
-    fleet[0].cmd(&["SET", "quorate:@mutex:a", "someone", "PX", "60000"]);
-    invalid(quorum.bootstrap().await, &["a lock is held", "not new"]);
-    fleet[0].cmd(&["DEL", "quorate:@mutex:a"]);
-    fleet[1].sigstop();
-    let error = quorum.bootstrap().await.unwrap_err();
-    assert!(
-        matches!(error, Error::NoQuorum(_) | Error::Invalid(_)),
-        "all nodes are needed: {error:?}"
-    );
-    says(&error, &[&format!("127.0.0.1:{}", fleet[1].port())]);
-    fleet[1].sigcont();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_majority_names_every_node_and_why() {
     let fleet = Fleet::start(5, Kind::Redis);
     let quorum = builder()
@@ -701,7 +711,7 @@ async fn a_dead_majority_names_every_node_and_why() {
         .connect()
         .await
         .unwrap();
-    quorum.bootstrap().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
     fleet[0].kill9();
     fleet[1].sigstop();
     fleet[2].restart_empty();

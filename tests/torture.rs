@@ -50,7 +50,13 @@ impl Field {
             store: Server::start(Kind::Redis),
             dir: tempfile::tempdir().unwrap(),
         };
-        assert!(field.quorate(&["bootstrap"]).status().unwrap().success());
+        assert!(
+            field
+                .quorate(&["bootstrap", "--force"])
+                .status()
+                .unwrap()
+                .success()
+        );
         field
     }
 

@@ -24,8 +24,12 @@ impl Client {
     }
 
     /// Brand-new masters do not vote at once. Refused, and rightly, where they are in use.
-    pub(crate) fn admit_new_masters(&self) {
-        if let Err(error) = self.runtime.block_on(self.quorum.bootstrap()) {
+    pub(crate) fn admit_new_masters(&self, masters: &Masters) {
+        let admitted = match masters {
+            Masters::InProcess(_) => self.runtime.block_on(self.quorum.bootstrap_forced()),
+            Masters::Servers(_) => self.runtime.block_on(self.quorum.bootstrap()),
+        };
+        if let Err(error) = admitted {
             eprintln!("not bootstrapped: {error}");
         }
     }

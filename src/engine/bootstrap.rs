@@ -98,7 +98,8 @@ fn decide(
     let left = |(_, r): &(_, BootRecord)| r.terms.quarantine().saturating_sub(r.witnessed);
     let left = nodes.iter().map(left).max().unwrap_or(0);
     let wait = format!(
-        "they vote by themselves in {} (force it only if no client has run for longer than that)",
+        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
+         max_ttl)",
         seconds(Duration::from_millis(left))
     );
     if let Some((node, _)) = voting
@@ -262,7 +263,7 @@ impl Core {
         if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
             return Err(format!(
                 "{node} holds counters, so it has given out locks and is not new: wait for its \
-                 quarantine (force it only if no client has run for longer than that)"
+                 quarantine (force it only if every client has been stopped for longer than max_ttl)"
             ));
         }
         if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {

@@ -105,7 +105,7 @@ impl Core {
             Due::Lose(reason) => self.lost(id, reason),
             Due::Wait(at) => self.timers.at(Key::Lease(id), at),
             Due::Renew => {
-                holding.hold.renewal_sent();
+                holding.hold.renewal_sent(now);
                 shared.set_reason_at_end(holding.hold.reason_at_end());
                 self.send_extension(now, id, None);
                 self.lease_due(now, id);
@@ -213,7 +213,7 @@ impl Core {
         match verdict {
             extend::Verdict::Extended => {
                 // The old validity has to last still: a lease whose time is over stays lost.
-                holding.hold.extended(sent_at, automatic, jitter);
+                holding.hold.extended(sent_at, now, automatic, jitter);
                 if !holding.shared.prolong(holding.hold.valid_until(), in_time) {
                     answer = Err(Lost {
                         reason: holding_reason(&holding.shared),

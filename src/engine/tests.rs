@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use proptest::prelude::*;
+use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{core::Core, *};
@@ -19,6 +21,8 @@ use crate::{
     rules::Rules,
     settings::Settings,
 };
+
+type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
 
 struct World {
     core: Core,
@@ -95,9 +99,13 @@ impl World {
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
     }
 
-    fn try_lock(&mut self) -> oneshot::Receiver<Result<Option<Lease>, Error>> {
+    fn try_lock(&mut self) -> Answered {
+        self.ask(|_| {})
+    }
+
+    fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        self.core.event(Event::Acquire(Wish {
+        let mut wish = Wish {
             id: 1_000_000,
             name: Name::new("a").unwrap(),
             ttl: Duration::from_secs(10),
@@ -106,11 +114,25 @@ impl World {
             patience: Patience::Try,
             seen: Arc::new(AtomicU64::new(0)),
             reply,
-        }));
+        };
+        settings(&mut wish);
+        self.core.event(Event::Acquire(wish));
         answer
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE.
+    /// What node 0 was asked last, answered by this frame.
+    fn answer_last(&mut self, frame: OwnedFrame) {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let sent = effects.filter_map(|effect| match effect {
+            Effect::Send(0, batch) => batch.commands().last().cloned(),
+            _ => None,
+        });
+        let command = sent.last().unwrap();
+        self.core
+            .answered(0, crate::node::redis::answer(&command, frame));
+    }
+
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND.
     fn sent(&mut self) -> Vec<(usize, char)> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         effects
@@ -119,6 +141,7 @@ impl World {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),
+                    [Command::Extend { .. }] => Some((node, 'E')),
                     _ => None,
                 },
                 _ => None,
@@ -195,6 +218,43 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     assert_eq!(lease.token().as_u64(), 8);
 }
 
+/// Longer than the lease is the node timeout: what is lost once would else be lost for good.
+#[test]
+fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
+    let mut world = World::new(3);
+    let mut answer = world.ask(|wish| {
+        wish.ttl = Duration::from_millis(600);
+        wish.renewal = Renewal::auto();
+    });
+    for node in 0..3 {
+        world.core.answered(node, Ok(Said::Granted(7)));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.sent();
+    world.at(200);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.disconnected(1, &Disconnected("reset".into()));
+    world.at(260);
+    world.core.connected(1, 8);
+    world.meet(1, 3);
+    world.sent();
+    world.at(399);
+    assert_eq!(
+        world.sent(),
+        [(0, 'E'), (1, 'E'), (2, 'E')],
+        "node 2 is silent"
+    );
+    world.core.answered(0, Ok(Said::Extended));
+    world.core.answered(1, Ok(Said::Extended));
+    world.at(590);
+    assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    // The first one fails at last.
+    world.at(720);
+    assert!(lease.is_valid());
+    assert!(world.sent().len() <= 2, "node 2 is stalled");
+}
+
 #[test]
 fn two_that_shut_down_are_told_the_same() {
     let mut world = World::new(1);
@@ -248,4 +308,60 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_server_says_is_told_in_short_and_plainly(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        huge in any::<bool>(),
+        place in 0..8usize,
+    ) {
+        let attributes = None;
+        let data = bytes.repeat(if huge { 3_000 } else { 1 });
+        let error = OwnedFrame::BlobError { data: data.clone(), attributes: None };
+        let text = OwnedFrame::BlobString { data, attributes };
+        let plain = |text: &str| OwnedFrame::SimpleString { data: text.into(), attributes: None };
+        let number = |data| OwnedFrame::Number { data, attributes: None };
+        let array = |data| OwnedFrame::Array { data, attributes: None };
+
+        let mut world = World::new(1);
+        let mut told = Vec::new();
+        if place == 0 {
+            let (reply, mut inspected) = oneshot::channel();
+            let name = Name::new("a").unwrap();
+            world.core.event(Event::Inspect { name, reply });
+            world.answer_last(array(vec![text, number(5), number(7)]));
+            let seen = inspected.try_recv().unwrap().unwrap();
+            let holder = seen.holder().unwrap();
+            told.extend([holder.entry.clone(), holder.label.clone()]);
+        } else if place < 3 {
+            let mut answer = world.try_lock();
+            world.answer_last(if place == 1 { error } else { text });
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        } else {
+            // Met anew.
+            world.core.disconnected(0, &Disconnected("died".into()));
+            world.at(60_000);
+            world.core.connected(0, 8);
+            world.answer_last(if place == 7 {
+                error
+            } else {
+                let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
+                let mut fields: Vec<_> = good.into_iter().map(plain).collect();
+                fields.extend([number(1), OwnedFrame::Null, number(1)]);
+                // Role, mode, eviction or version.
+                fields[place - 3] = text;
+                array(fields)
+            });
+            let mut answer = world.try_lock();
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        }
+        world.at(60_001);
+        told.extend(world._engine.status.nodes().iter().map(ToString::to_string));
+        for text in told {
+            prop_assert!(text.len() < 2_000, "{} bytes", text.len());
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
 }

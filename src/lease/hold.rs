@@ -9,6 +9,8 @@ use crate::{
     clock::Tick,
 };
 
+/// A renewal, and one more while it is unanswered.
+const MOST_IN_FLIGHT: u32 = 2;
 /// Renewals without a break for this many ttl are warned about once.
 const WARN_AFTER: u32 = 60;
 
@@ -21,7 +23,11 @@ pub(crate) struct Hold {
     renewal: Renewal,
     renewals: u32,
     next_renewal: Tick,
-    in_flight: bool,
+    in_flight: u32,
+    /// When to send one more beside the one that is unanswered.
+    again_at: Tick,
+    /// When a renewal was counted last.
+    counted_at: Tick,
     /// A renewal was tried since the last one that succeeded.
     tried: bool,
     warned: bool,
@@ -46,7 +52,9 @@ impl Hold {
             renewal,
             renewals: 0,
             next_renewal: t0.plus(ttl / 3).minus(jitter),
-            in_flight: false,
+            in_flight: 0,
+            again_at: t0,
+            counted_at: t0,
             tried: false,
             warned: false,
         }
@@ -83,7 +91,11 @@ impl Hold {
         if beat_end.is_some_and(|at| now >= at) {
             return Due::Lose(LossReason::NoHeartbeat);
         }
-        let renewal = self.wants_renewal().then_some(self.next_renewal);
+        let next = match self.in_flight {
+            0 => self.next_renewal,
+            _ => self.again_at.max(self.next_renewal),
+        };
+        let renewal = self.wants_renewal().then_some(next);
         if renewal.is_some_and(|at| now >= at) {
             return Due::Renew;
         }
@@ -96,26 +108,35 @@ impl Hold {
         )
     }
 
-    pub(crate) fn renewal_sent(&mut self) {
-        self.in_flight = true;
+    /// Should it stay unanswered, half of the time that is left belongs to a second try: the node
+    /// timeout may be longer than the whole of it.
+    pub(crate) fn renewal_sent(&mut self, now: Tick) {
+        let end = self.valid_until().minus(margin(self.ttl));
+        self.again_at = now.plus(end.since(now) / 2);
+        self.in_flight += 1;
         self.tried = true;
     }
 
-    /// An extension that was sent at `t1` succeeded.
-    pub(crate) fn extended(&mut self, t1: Tick, automatic: bool, jitter: Duration) {
+    /// An extension that was sent at `t1` has now succeeded.
+    pub(crate) fn extended(&mut self, t1: Tick, now: Tick, automatic: bool, jitter: Duration) {
         self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
         self.next_renewal = self.next_renewal.max(t1.plus(self.ttl / 3).minus(jitter));
         self.tried = false;
         if automatic {
-            self.in_flight = false;
-            self.renewals = self.renewals.saturating_add(1);
+            self.in_flight = self.in_flight.saturating_sub(1);
+            // The second of a pair, on its way already when the first was counted, is no other one.
+            if t1 >= self.counted_at {
+                self.counted_at = now;
+                self.renewals = self.renewals.saturating_add(1);
+            }
         }
     }
 
     /// A renewal failed: the old validity stands, and it is tried again soon.
     pub(crate) fn renewal_failed(&mut self, now: Tick) {
-        self.in_flight = false;
-        self.next_renewal = now.plus((self.ttl / 24).max(Duration::from_millis(5)));
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let soon = now.plus((self.ttl / 24).max(Duration::from_millis(5)));
+        self.next_renewal = self.next_renewal.max(soon);
     }
 
     /// Whether it is time to warn, once, that this lease has been held for very long.
@@ -133,7 +154,7 @@ impl Hold {
             .max_renewals
             .is_none_or(|most| self.renewals < most);
         let useful = self.hold_end().is_none_or(|end| end > self.valid_until);
-        self.renewal.auto && left && useful && !self.in_flight
+        self.renewal.auto && left && useful && self.in_flight < MOST_IN_FLIGHT
     }
 
     fn hold_end(&self) -> Option<Tick> {
@@ -174,13 +195,13 @@ mod tests {
     #[test]
     fn an_extension_counts_from_its_sending() {
         let mut h = hold(Renewal::auto());
-        h.renewal_sent();
+        h.renewal_sent(at(1000));
         assert_eq!(
             h.due(at(1500), at(0)),
-            Due::Wait(at(2818)),
-            "one renewal at a time"
+            Due::Wait(at(1909)),
+            "one renewal at a time, until half of what was left is over"
         );
-        h.extended(at(1000), true, Duration::ZERO);
+        h.extended(at(1000), at(1010), true, Duration::ZERO);
         assert_eq!(h.valid_until(), at(3968));
         assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(2000)));
     }
@@ -188,7 +209,7 @@ mod tests {
     #[test]
     fn a_failed_renewal_changes_nothing_and_is_tried_again() {
         let mut h = hold(Renewal::auto());
-        h.renewal_sent();
+        h.renewal_sent(at(1000));
         h.renewal_failed(at(1500));
         assert_eq!(h.valid_until(), at(2968));
         assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(1625)));
@@ -197,10 +218,103 @@ mod tests {
     }
 
     #[test]
+    fn an_unanswered_renewal_gets_one_more_beside_it() {
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent(at(1000));
+        assert_eq!(h.due(at(1908), at(0)), Due::Wait(at(1909)));
+        assert_eq!(h.due(at(1909), at(0)), Due::Renew);
+        h.renewal_sent(at(1909));
+        assert_eq!(
+            h.due(at(2500), at(0)),
+            Due::Wait(at(2818)),
+            "two, not three"
+        );
+        h.renewal_failed(at(2500));
+        assert_eq!(h.due(at(2500), at(0)), Due::Wait(at(2625)), "one is left");
+        assert_eq!(h.due(at(2625), at(0)), Due::Renew);
+        h.renewal_sent(at(2625));
+        assert_eq!(h.due(at(2700), at(0)), Due::Wait(at(2818)));
+        assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::NodesLost));
+    }
+
+    // ttl 600 ms: drift 8 ms, valid until 592, margin 30, announced at 562, renewed at 200.
+    #[test]
+    fn a_short_ttl_has_a_second_try_before_the_node_timeout() {
+        let mut h = Hold::new(
+            Duration::from_millis(600),
+            at(0),
+            Renewal::auto(),
+            Duration::ZERO,
+        );
+        h.renewal_sent(at(200));
+        assert_eq!(h.due(at(200), at(0)), Due::Wait(at(381)));
+        assert_eq!(h.due(at(381), at(0)), Due::Renew);
+        h.renewal_sent(at(381));
+        h.extended(at(381), at(390), true, Duration::ZERO);
+        assert_eq!(h.valid_until(), at(973));
+        assert_eq!(
+            h.due(at(400), at(0)),
+            Due::Wait(at(581)),
+            "the first is still on its way"
+        );
+        h.renewal_failed(at(700));
+        assert_eq!(h.valid_until(), at(973), "and takes nothing back");
+        assert_eq!(h.due(at(700), at(0)), Due::Wait(at(725)));
+    }
+
+    #[test]
+    fn there_is_no_one_more_where_the_node_timeout_leaves_time() {
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent(at(1000));
+        h.renewal_failed(at(1500));
+        assert_eq!(
+            h.due(at(1500), at(0)),
+            Due::Wait(at(1625)),
+            "not both at 1625 and 1909"
+        );
+        h.renewal_sent(at(1625));
+        assert_eq!(
+            h.due(at(1909), at(0)),
+            Due::Wait(Tick::from_nanos(2_221_500_000))
+        );
+    }
+
+    #[test]
+    fn each_of_a_pair_prolongs_and_both_count_as_one() {
+        for [first, second] in [[1000, 1909], [1909, 1000]] {
+            let mut h = hold(Renewal::auto().max_renewals(2));
+            h.renewal_sent(at(1000));
+            h.renewal_sent(at(1909));
+            h.extended(at(first), at(1950), true, Duration::ZERO);
+            assert_eq!(h.valid_until(), at(first + 2968));
+            h.extended(at(second), at(1951), true, Duration::ZERO);
+            assert_eq!(h.valid_until(), at(1909 + 2968), "never less than it was");
+            assert_eq!(h.due(at(1951), at(0)), Due::Wait(at(2909)), "one is left");
+            h.renewal_sent(at(2909));
+            h.extended(at(2909), at(2920), true, Duration::ZERO);
+            assert_eq!(h.due(at(3909), at(0)), Due::Wait(at(5727)), "none is left");
+        }
+    }
+
+    #[test]
+    fn an_extension_by_hand_puts_the_one_more_off() {
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent(at(1000));
+        h.extended(at(1500), at(1510), false, Duration::ZERO);
+        assert_eq!(h.due(at(1909), at(0)), Due::Wait(at(2500)));
+        h.renewal_failed(at(1600));
+        assert_eq!(
+            h.due(at(1909), at(0)),
+            Due::Wait(at(2500)),
+            "nor is it tried again soon"
+        );
+    }
+
+    #[test]
     fn max_renewals_is_an_end() {
         let mut h = hold(Renewal::auto().max_renewals(1));
-        h.renewal_sent();
-        h.extended(at(1000), true, Duration::ZERO);
+        h.renewal_sent(at(1000));
+        h.extended(at(1000), at(1010), true, Duration::ZERO);
         assert_eq!(h.due(at(2500), at(0)), Due::Wait(at(3818)));
         assert_eq!(h.due(at(3818), at(0)), Due::Lose(LossReason::Expired));
     }
@@ -208,8 +322,8 @@ mod tests {
     #[test]
     fn max_hold_caps_the_validity() {
         let mut h = hold(Renewal::auto().max_hold(Duration::from_millis(3500)));
-        h.renewal_sent();
-        h.extended(at(1000), true, Duration::ZERO);
+        h.renewal_sent(at(1000));
+        h.extended(at(1000), at(1010), true, Duration::ZERO);
         assert_eq!(h.valid_until(), at(3500));
         assert_eq!(
             h.due(at(2500), at(0)),

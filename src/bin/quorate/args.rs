@@ -29,7 +29,7 @@ No servers at hand? `quorate demo` shows all of it within this process.";
 const AFTER: &str = "\
 Examples:
   export QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1
-  quorate bootstrap                               once, for brand-new servers
+  quorate bootstrap                               once, for brand-new servers (takes seconds)
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
   quorate inspect nightly                         who holds it, on which nodes
@@ -41,7 +41,7 @@ Environment:
   QUORATE_NODES         the servers, separated by commas (--node)
   QUORATE_KEY_PREFIX    --key-prefix      QUORATE_MAX_TTL    --max-ttl
   QUORATE_NODE_TIMEOUT  --node-timeout    QUORATE_LABEL      --label
-  QUORATE_RESTART_MARGIN  --restart-margin
+  QUORATE_RESTART_MARGIN  --restart-margin                   QUORATE_FLEET  --fleet
 
 Exit status:
   0     done                        69   no majority of nodes, or too slow
@@ -110,10 +110,11 @@ done but to show who holds.
 --json: {name, evicted: true|false, holder: {label, entry, remaining_ms}|null}";
 
 const NODES_ABOUT: &str = "\
-Shows every server's state: whether it votes, and if not why.
+Shows every server's state: whether it votes, and if not why. And the fleet's word: clients of the
+same servers must have the same one (--fleet).
 
 Exit status: 0 when locks can be taken now, else 69.
---json: {voting, needed, spare, votes_in_ms, nodes: [{node, state, reason, note}]}";
+--json: {voting, needed, spare, votes_in_ms, fleet, nodes: [{node, state, reason, note}]}";
 
 const BOOTSTRAP: &str = "\
 Admits brand-new servers at once.
@@ -121,8 +122,10 @@ Admits brand-new servers at once.
 A server that is new, or that restarted, does not vote until no lock from before can be left: for
 a little more than --max-ttl. That is how a server that lost its memory cannot give a lock away
 twice. For servers that have never been used there is nothing to wait for: bootstrap says so. All
-of them have to answer, none may vote already, and none may hold a lock. Done twice, it does
-nothing. With a greater --max-ttl than before it raises the limit of a fleet that votes.
+of them have to answer, none may vote already, none may have given out a lock, and no client may
+know them as servers in use: to hear from every client that is running, it takes about seven
+seconds. Done twice, it does nothing. With a greater --max-ttl or --restart-margin than before it
+raises that on a fleet that votes; only when it has ended well may clients ask for more.
 
 --json: {changed, nodes: [{node, before, after}]}";
 
@@ -175,7 +178,18 @@ pub(crate) struct Fleet {
     )]
     key_prefix: Option<String>,
 
-    /// The longest ttl that any client of these servers uses [default: 30s]
+    /// The word that all clients of these servers share: for clients that reach them by different
+    /// addresses [default: 8 hex digits that follow from the addresses]
+    #[arg(
+        long,
+        value_name = "WORD",
+        global = true,
+        env = "QUORATE_FLEET",
+        hide_env = true
+    )]
+    fleet: Option<String>,
+
+    /// The longest ttl that any client of these servers uses; the same in every client [default: 30s]
     #[arg(long, value_name = "DURATION", global = true, env = "QUORATE_MAX_TTL", hide_env = true,
           value_parser = duration)]
     max_ttl: Option<Duration>,
@@ -271,8 +285,9 @@ pub(crate) struct Nodes {}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bootstrap {
-    /// Do not look whether a server votes or holds a lock already. Only if no client has run for
-    /// longer than the longest ttl: else two may hold one lock
+    /// Do not look whether a server votes already, was used, or is known to a client; and do not
+    /// wait for that. Only if no client has run for longer than the longest ttl: else two may hold
+    /// one lock. Never in a start-up script
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -321,6 +336,9 @@ impl Fleet {
         let mut builder = Quorum::builder().nodes(nodes);
         if let Some(prefix) = &self.key_prefix {
             builder = builder.key_prefix(prefix);
+        }
+        if let Some(word) = &self.fleet {
+            builder = builder.fleet(word);
         }
         if let Some(d) = self.max_ttl {
             builder = builder.max_ttl(d);

@@ -1,6 +1,9 @@
 //! `quorate bootstrap`: admits brand-new servers at once.
 
-use quorate::{NodeState, NodeStatus};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate::{Error, NodeState, NodeStatus, Quorum};
 use serde_json::json;
 
 use crate::{
@@ -14,7 +17,7 @@ pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, 
     let before = quorum.nodes();
     match bootstrap.force {
         true => quorum.bootstrap_forced().await?,
-        false => quorum.bootstrap().await?,
+        false => unforced(&quorum).await?,
     }
     let after = quorum.nodes();
     let changed = !before.iter().all(votes);
@@ -49,6 +52,30 @@ pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, 
         false => format!("nothing to do: all {} nodes voted already", after.len()),
     });
     Ok(0)
+}
+
+/// It takes some seconds where servers look new: then it says what it waits for.
+async fn unforced(quorum: &Quorum) -> Result<(), Error> {
+    let bootstrap = quorum.bootstrap();
+    tokio::pin!(bootstrap);
+    tokio::select! {
+        done = &mut bootstrap => return done,
+        () = tokio::time::sleep(Duration::from_millis(1500)) => {}
+    }
+    let text =
+        "these servers look new: waiting some seconds to hear from any client that knows them";
+    // Drawn on a terminal only, and gone at the end.
+    let progress = ProgressBar::new_spinner().with_message(text);
+    if progress.is_hidden() {
+        output::complain(text);
+    }
+    if let Ok(style) = ProgressStyle::with_template("quorate: {msg} {elapsed}") {
+        progress.set_style(style);
+    }
+    progress.enable_steady_tick(Duration::from_millis(500));
+    let done = bootstrap.await;
+    progress.finish_and_clear();
+    done
 }
 
 fn votes(node: &NodeStatus) -> bool {

@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &Args, _: &Nodes) -> Result<u8, Failure> {
         output::say(
             &json!({
                 "voting": health.voting, "needed": health.needed, "spare": health.spare,
-                "votes_in_ms": votes_in, "nodes": nodes,
+                "votes_in_ms": votes_in, "fleet": quorum.fleet(), "nodes": nodes,
             })
             .to_string(),
         );
@@ -41,6 +41,7 @@ pub(crate) async fn run(args: &Args, _: &Nodes) -> Result<u8, Failure> {
         output::say(&output::table(&["NODE", "STATE"], &rows));
         output::say("");
         output::say(&verdict(health, nodes.len()));
+        output::say(&format!("fleet word: {}", quorum.fleet()));
     }
     Ok(if able { 0 } else { UNAVAILABLE })
 }

@@ -20,7 +20,10 @@ use super::{
     encode::{self, Keys},
     frame::Inbox,
 };
-use crate::node::{Answer, Batch, Connection, Disconnected, command::Wire};
+use crate::{
+    node::{Answer, Batch, Connection, Disconnected, command::Wire},
+    report::said,
+};
 
 /// How many pieces one system call takes: a batch is one, or two with its guard.
 const GATHER: usize = 64;
@@ -248,7 +251,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
                     Ok(_) => {}
                     Err(error) => return self.end(failed("reading", &error)),
                 },
-                Err(garbage) => return self.end(format!("the server {}", garbage.0)),
+                Err(garbage) => {
+                    return self.end(format!("the server {}", garbage.text(str::to_owned)));
+                }
             }
         }
     }
@@ -267,14 +272,14 @@ fn failed(what: &str, error: &io::Error) -> String {
     if let Some(advice) = super::tls::advice(error) {
         return format!("{what} failed: {advice}");
     }
-    format!("{what} failed: {error}")
+    format!("{what} failed: {}", said(error))
 }
 
 /// Servers say so before they close a connection that they will not have.
 fn unasked(frame: &OwnedFrame) -> String {
-    match frame {
-        OwnedFrame::SimpleError { data, .. } => format!("the server says: {data}"),
-        _ => "the server answers what was not asked".into(),
+    match decode::error(frame) {
+        Some(words) => format!("the server says: {}", said(words)),
+        None => "the server answers what was not asked".into(),
     }
 }
 
@@ -478,8 +483,8 @@ mod tests {
                 "the server answers what was not asked",
             ),
             (
-                "-ERR 0\r\n-ERR 1\r\n-ERR bye\r\n",
-                "the server says: ERR bye",
+                "-ERR 0\r\n-ERR 1\r\n-ERR bye\x1b[2J\r\n",
+                r"the server says: ERR bye\u{1b}[2J",
             ),
         ] {
             let (mut c, mut server) = fake(4096);

@@ -1,41 +1,47 @@
 //! Replies of a server (RESP3) as answers.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use crate::node::{
-    admission::{Meeting, Server, Stored},
-    command::{Answer, Command, Fault, Reply},
+use crate::{
+    node::{
+        admission::{Meeting, Server, Stored},
+        command::{Answer, Command, Fault, Reply},
+    },
+    report::said,
 };
 
 /// What the server's reply says. `LoadScripts` has many replies: the first error, or else the last.
 pub(crate) fn answer(command: &Command, frame: OwnedFrame) -> Answer {
     if let Some(text) = error(&frame) {
-        return Err(fault(text));
+        return Err(fault(&text));
     }
-    reply(command, &frame)
-        .ok_or_else(|| Fault::Error(format!("not an answer to {}: {frame:?}", name(command))))
+    reply(command, &frame).ok_or_else(|| {
+        let frame = said(format_args!("{frame:?}"));
+        Fault::Error(format!("not an answer to {}: {frame}", name(command)))
+    })
 }
 
-fn error(frame: &OwnedFrame) -> Option<String> {
+/// The words of an error reply, as they came: who passes them on cuts them.
+pub(super) fn error(frame: &OwnedFrame) -> Option<Cow<'_, str>> {
     match frame {
-        OwnedFrame::SimpleError { data, .. } => Some(data.clone()),
-        OwnedFrame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
+        OwnedFrame::SimpleError { data, .. } => Some(data.as_str().into()),
+        OwnedFrame::BlobError { data, .. } => Some(String::from_utf8_lossy(data)),
         _ => None,
     }
 }
 
 /// Nothing was done: so the scripts' own word, and the server's word for a script it has not.
-fn fault(text: String) -> Fault {
+fn fault(text: &str) -> Fault {
     // A server puts "ERR " before an error of one word.
-    let word = text.strip_prefix("ERR ").unwrap_or(&text);
+    let word = text.strip_prefix("ERR ").unwrap_or(text);
     if word.starts_with("NOT_ADMITTED") {
         Fault::NotAdmitted
     } else if word.starts_with("NOSCRIPT") {
         Fault::NoScript
     } else {
-        Fault::Error(text)
+        Fault::Error(said(text))
     }
 }
 
@@ -68,7 +74,8 @@ fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
             };
             let holder = match holder {
                 OwnedFrame::Null => None,
-                entry => Some((text(entry)?, ttl(left)?)),
+                // Ours is short and plain; what a stranger has put there is only to be shown.
+                entry => Some((said(text(entry)?), ttl(left)?)),
             };
             Reply::Inspected {
                 holder,
@@ -93,10 +100,10 @@ fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
     };
     let server = Server {
         run: text(run)?,
-        role: text(role)?,
-        mode: text(mode)?,
-        eviction: text(eviction)?,
-        version: text(version)?,
+        role: said(text(role)?),
+        mode: said(text(mode)?),
+        eviction: said(text(eviction)?),
+        version: said(text(version)?),
     };
     Some(Meeting {
         server,

@@ -22,12 +22,14 @@ use tokio::{
 use super::{
     address::{Address, Endpoint, Login},
     connection::RedisConnection,
+    decode,
     encode::{self, Keys},
     frame::{Garbage, Inbox},
+    secret,
 };
 use crate::{
     node::{Batch, Command, Connection, DialError},
-    report::seconds,
+    report::{said, seconds},
 };
 use DialError::{Refused, Unreachable};
 
@@ -87,7 +89,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Dur
         Endpoint::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path)
                 .await
-                .map_err(|error| Unreachable(format!("no connection: {error}")))?;
+                .map_err(|error| Unreachable(format!("no connection: {}", said(error))))?;
             *stage = Stage::Hello;
             greet(stream, address, keys).await
         }
@@ -99,7 +101,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Dur
 async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
     let addresses: Vec<_> = tokio::net::lookup_host((host, port))
         .await
-        .map_err(|error| Unreachable(format!("its address cannot be looked up: {error}")))?
+        .map_err(|error| Unreachable(format!("its address cannot be looked up: {}", said(error))))?
         .collect();
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut tried = Vec::new();
@@ -119,7 +121,8 @@ async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, Di
     }
     Err(Unreachable(match tried.is_empty() {
         true => "its name has no address".into(),
-        false => tried.join(", "),
+        // A name may have any number of addresses.
+        false => said(tried.join(", ")),
     }))
 }
 
@@ -145,7 +148,7 @@ where
             Ok(frame) => frame,
             Err(silence) => return Err(silence.explain(written.err(), address)),
         };
-        match (word, error_text(&frame)) {
+        match (word, decode::error(&frame)) {
             (Word::SetInfo, _) | (Word::Select | Word::LoadScript, None) => {}
             (Word::Hello, None) => id = client_id(&frame)?,
             (word, Some(error)) => return Err(refusal(word, &error, address)),
@@ -226,8 +229,9 @@ enum Silence {
 impl Silence {
     fn explain(self, write_error: Option<io::Error>, address: &Address) -> DialError {
         let error = match (self, write_error) {
-            (Self::Garbage(Garbage(why)), _) => {
-                return Refused(format!("it {}", address.without_password(&why)));
+            (Self::Garbage(garbage), _) => {
+                let text = garbage.text(|words| address.without_password(words));
+                return Refused(format!("it {text}"));
             }
             (Self::Failed(error), _) | (Self::Closed, Some(error)) => Some(error),
             (Self::Closed, None) => None,
@@ -236,7 +240,9 @@ impl Silence {
         if let Some(advice) = error.as_ref().and_then(super::tls::advice) {
             return Refused(advice);
         }
-        let why = error.map(|error| format!(" ({error})")).unwrap_or_default();
+        let why = error
+            .map(|error| format!(" ({})", said(error)))
+            .unwrap_or_default();
         let hint = match address.endpoint {
             Endpoint::Tcp { .. } => "; if this is a TLS port, use rediss://",
             _ => "",
@@ -244,14 +250,6 @@ impl Silence {
         Unreachable(format!(
             "it closes the connection without an answer{why}{hint}"
         ))
-    }
-}
-
-fn error_text(frame: &OwnedFrame) -> Option<String> {
-    match frame {
-        OwnedFrame::SimpleError { data, .. } => Some(data.clone()),
-        OwnedFrame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
-        _ => None,
     }
 }
 
@@ -287,7 +285,7 @@ fn refusal(word: Word, error: &str, address: &Address) -> DialError {
         Some(login) => &login.user,
         None => "default",
     };
-    let words = address.without_password(error);
+    let words = said(address.without_password(error));
     let refused = |why: &str| Refused(why.to_owned());
     let unreachable = |why: &str| Unreachable(why.to_owned());
     match error.split_ascii_whitespace().next().unwrap_or_default() {
@@ -329,13 +327,11 @@ fn refusal(word: Word, error: &str, address: &Address) -> DialError {
 }
 
 impl Address {
-    /// The server's words, should they repeat what we said.
+    /// The server's words, should they repeat what we said. They are cut afterwards, not before.
     fn without_password(&self, words: &str) -> String {
         match &self.login {
-            Some(Login { password, .. }) if !password.is_empty() => {
-                words.replace(password.as_str(), "***")
-            }
-            _ => words.to_owned(),
+            Some(Login { password, .. }) => secret::hidden(words, password),
+            None => words.to_owned(),
         }
     }
 }
@@ -552,6 +548,51 @@ mod tests {
             unreachable(&full.url()).await,
             "it takes no more clients (maxclients)"
         );
+    }
+
+    /// What becomes of a server that answers our greeting with this.
+    async fn greeted(said: &[u8]) -> DialError {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 22);
+        theirs.write_all(said).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let keys = Arc::new(Keys::new("quorate"));
+        let address = address("redis://me:sesame@h");
+        match greet(ours, &address, keys).await {
+            Ok(_) => panic!("greeted"),
+            Err(why) => why,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_server_says_is_told_in_short_and_plainly(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+            huge in proptest::bool::ANY,
+        ) {
+            let bytes = bytes.repeat(if huge { 3_000 } else { 1 });
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let blob = [format!("!{}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat();
+            let text = format!("${}\r\n", bytes.len());
+            let field = [b"%1\r\n+mode\r\n", text.as_bytes(), &bytes, b"\r\n"].concat();
+            for said in [bytes, blob, field] {
+                let (Refused(why) | Unreachable(why)) = runtime.block_on(greeted(&said));
+                proptest::prop_assert!(why.len() < 1_000, "{} bytes", why.len());
+                proptest::prop_assert!(!why.contains(char::is_control), "{why:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_password_is_taken_out_before_the_words_are_cut() {
+        let (x, y) = ("x".repeat(15), "x".repeat(193));
+        for said in [
+            format!("{x}sesame"),
+            format!("-ERR {y}sesame\r\n"),
+            format!("-ERR {y}\\x73\\x65same\r\n"),
+        ] {
+            let (Refused(why) | Unreachable(why)) = greeted(said.as_bytes()).await;
+            assert!(why.contains("x*"), "{why}");
+        }
     }
 
     /// Says this to whoever comes, when it has heard something.

@@ -13,6 +13,8 @@ use std::{
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::report::said;
+
 /// The longest reply that is accepted. Ours are some hundred bytes.
 pub(super) const MAX_FRAME: usize = 1 << 20;
 /// HELLO's reply nests four deep.
@@ -24,6 +26,8 @@ const QUICK_DIGITS: usize = 18;
 /// What is kept for reading, and from where on a grown buffer is given back.
 const ROOM: usize = 8 << 10;
 const TOO_MUCH_ROOM: usize = 64 << 10;
+/// So many characters of what is no RESP are told: a server may repeat what was sent.
+const EXCERPT: usize = 20;
 
 /// What has arrived and is not consumed yet.
 #[derive(Debug)]
@@ -34,9 +38,33 @@ pub(super) struct Inbox {
     scan: Scan,
 }
 
-/// What arrived is no RESP, or too much of it; the text completes "the server ...".
+/// What arrived is no RESP, or too much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Garbage(pub(super) String);
+pub(super) struct Garbage {
+    why: String,
+    /// What the server says instead.
+    says: Option<Vec<u8>>,
+}
+
+impl Garbage {
+    fn new(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            says: None,
+        }
+    }
+
+    /// Completes "the server ...". What nobody may read is taken out by `clean`, while all is there.
+    pub(super) fn text(&self, clean: impl FnOnce(&str) -> String) -> String {
+        let Some(says) = &self.says else {
+            return self.why.clone();
+        };
+        let words = clean(&String::from_utf8_lossy(says));
+        let line = words.split(['\r', '\n']).next().unwrap_or_default();
+        let excerpt: String = line.chars().take(EXCERPT).collect();
+        format!("{}: it says \"{}\"", self.why, said(excerpt))
+    }
+}
 
 impl Inbox {
     pub(super) fn new() -> Self {
@@ -164,7 +192,7 @@ impl Scan {
                     }
                     if count > 0 {
                         if self.open.len() > MAX_DEPTH {
-                            return Err(Garbage("nests its answers without end".into()));
+                            return Err(Garbage::new("nests its answers without end"));
                         }
                         self.open.push(count);
                         continue;
@@ -266,7 +294,7 @@ fn length(line: &[u8]) -> Result<usize, Garbage> {
 }
 
 fn oversize() -> Garbage {
-    Garbage(format!(
+    Garbage::new(format!(
         "sends an answer of more than {} KiB",
         MAX_FRAME >> 10
     ))
@@ -275,15 +303,12 @@ fn oversize() -> Garbage {
 fn not_resp(bytes: &[u8]) -> Garbage {
     // 21 is the first byte of a TLS alert, what a TLS port says to a plain HELLO.
     if bytes.starts_with(&[21, 3]) {
-        return Garbage("speaks TLS on this port: use rediss://, or its plain port".into());
+        return Garbage::new("speaks TLS on this port: use rediss://, or its plain port");
     }
-    // Little of it, as a server may repeat what was sent, and that may be a password.
-    let line = bytes
-        .split(|byte| b"\r\n".contains(byte))
-        .next()
-        .unwrap_or_default();
-    let excerpt = line.get(..20).unwrap_or(line).escape_ascii();
-    Garbage(format!("does not speak RESP: it says \"{excerpt}\""))
+    Garbage {
+        why: "does not speak RESP".into(),
+        says: Some(bytes.to_vec()),
+    }
 }
 
 #[cfg(test)]
@@ -312,7 +337,7 @@ mod tests {
     }
 
     fn garbage(bytes: &[u8]) -> String {
-        feed([bytes]).expect_err("garbage").0
+        feed([bytes]).expect_err("garbage").text(str::to_owned)
     }
 
     const EVERY_KIND: &[u8] =

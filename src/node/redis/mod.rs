@@ -11,6 +11,7 @@ mod dial;
 mod encode;
 mod frame;
 mod scripts;
+mod secret;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
@@ -24,6 +25,8 @@ use std::{sync::Arc, time::Duration};
 
 pub use address::IntoNode;
 pub(crate) use address::{Address, Target};
+#[cfg(test)]
+pub(crate) use decode::answer;
 pub(crate) use encode::Keys;
 
 use super::{Dial, Node};

@@ -16,7 +16,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::node::DialError;
+use crate::{node::DialError, report::said};
 
 /// Whom to expect at the other end.
 #[derive(Clone)]
@@ -58,8 +58,9 @@ impl Tls {
             .map_err(|error| {
                 advice(&error).map(DialError::Refused).unwrap_or_else(|| {
                     DialError::Unreachable(format!(
-                        "it breaks off the TLS handshake ({error}); \
-                         if this is a plain port, use redis://"
+                        "it breaks off the TLS handshake ({}); \
+                         if this is a plain port, use redis://",
+                        said(error)
                     ))
                 })
             })
@@ -134,8 +135,9 @@ pub(super) fn advice(error: &io::Error) -> Option<String> {
         }
         InvalidCertificate(_) => {
             format!(
-                "its TLS certificate is not accepted: {error} \
-                 (in tests, #insecure in the URL accepts any)"
+                "its TLS certificate is not accepted: {} \
+                 (in tests, #insecure in the URL accepts any)",
+                said(error)
             )
         }
         InvalidMessage(_) => {
@@ -146,7 +148,7 @@ pub(super) fn advice(error: &io::Error) -> Option<String> {
              set `tls-auth-clients no` there"
                 .into()
         }
-        _ => format!("the TLS handshake failed: {error}"),
+        _ => format!("the TLS handshake failed: {}", said(error)),
     })
 }
 

@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    ballot::majority::majority,
     clock::Tick,
     node::admission::{BootRecord, Terms, Vouch, is_mine},
-    report::seconds,
+    report::{said, seconds},
     rules::{Rule, Rules},
     settings::Settings,
 };
@@ -14,7 +13,6 @@ use crate::{
 /// The fleet as last read on living connections: who votes for whom, and on what terms.
 pub(crate) struct Fleet {
     settings: Arc<Settings>,
-    needed: usize,
     /// By node: the record that is in sight.
     sights: Vec<Option<BootRecord>>,
     /// The greatest terms of the voters in sight; while none is, the last known.
@@ -38,7 +36,6 @@ impl Fleet {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         let total = settings.total();
         Self {
-            needed: majority(total),
             sights: vec![None; total],
             terms: None,
             used: false,
@@ -59,7 +56,7 @@ impl Fleet {
         let voters = self.mine().filter(|record| record.votes()).count();
         if self.foreign().is_some() {
             Vouch::Stranger
-        } else if self.forced || voters >= self.needed {
+        } else if self.forced || self.is_majority(voters) {
             Vouch::Majority
         } else if voters > 0 {
             Vouch::Voter
@@ -95,14 +92,15 @@ impl Fleet {
         self.terms.unwrap_or(self.settings.terms).max_ttl
     }
 
-    /// From when on this client may count what it witnesses of a node: it sees a majority of
-    /// the fleet, this node included. None: it does not.
+    /// From when on this client may count what it witnesses of a node: it sees a majority of the
+    /// fleet, this node included, and no voter of another. None: it does not.
     pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
         if !self.rules().hold(Rule::MajorityInSight) {
             return Some(Tick::default());
         }
         let record = self.sights.get(node)?.as_ref()?;
-        self.majority_since.filter(|_| self.is_mine(record))
+        self.majority_since
+            .filter(|_| self.is_mine(record) && self.foreign().is_none())
     }
 
     /// Why no node is counted, if that is so.
@@ -150,7 +148,7 @@ impl Fleet {
             false => terms_of(&mut self.mine()),
         };
         self.used |= voters.is_some();
-        self.majority_since = match self.mine().count() >= self.needed {
+        self.majority_since = match self.is_majority(self.mine().count()) {
             true => self.majority_since.or(Some(now)),
             false => None,
         };
@@ -197,7 +195,7 @@ impl Fleet {
         format!(
             "{} masters, fleet word {:?}; this client: {} masters, fleet word {:?}",
             record.masters,
-            record.list,
+            said(record.list.clone()),
             self.settings.total(),
             self.settings.list,
         )
@@ -210,6 +208,10 @@ impl Fleet {
     }
 
     // ---- inside -----------------------------------------------------------------------------
+
+    fn is_majority(&self, nodes: usize) -> bool {
+        2 * nodes > self.settings.total()
+    }
 
     fn rules(&self) -> Rules {
         self.settings.rules
