@@ -21,7 +21,8 @@ pub(crate) struct Fleet {
     used: bool,
     /// An operator forces a bootstrap: this client vouches.
     forced: bool,
-    /// Since when a majority of nodes with records of this fleet has been in sight.
+    /// Since when a majority of nodes with records of this fleet has been in sight, and no voter of
+    /// another.
     majority_since: Option<Tick>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
@@ -74,10 +75,17 @@ impl Fleet {
     /// and its own from who does not.
     pub(crate) fn terms_to_bring(&self) -> Terms {
         let own = self.settings.terms;
-        match (self.terms, self.vouch()) {
+        let terms = match (self.terms, self.vouch()) {
             (Some(terms), Vouch::Voter | Vouch::Majority) if !self.forced => terms,
             (Some(terms), _) => terms.join(own),
             (None, _) => own,
+        };
+        match self.rules().hold(Rule::MarginInRecord) {
+            true => terms,
+            false => Terms {
+                margin: own.margin,
+                ..terms
+            },
         }
     }
 
@@ -99,8 +107,7 @@ impl Fleet {
             return Some(Tick::default());
         }
         let record = self.sights.get(node)?.as_ref()?;
-        self.majority_since
-            .filter(|_| self.is_mine(record) && self.foreign().is_none())
+        self.majority_since.filter(|_| self.is_mine(record))
     }
 
     /// Why no node is counted, if that is so.
@@ -148,7 +155,8 @@ impl Fleet {
             false => terms_of(&mut self.mine()),
         };
         self.used |= voters.is_some();
-        self.majority_since = match self.is_majority(self.mine().count()) {
+        let majority = self.is_majority(self.mine().count()) && self.foreign().is_none();
+        self.majority_since = match majority {
             true => self.majority_since.or(Some(now)),
             false => None,
         };
