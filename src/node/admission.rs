@@ -146,7 +146,12 @@ pub(crate) fn meet(
             return (!here && rules.hold(Rule::RunFirst))
                 .then(|| new_record(None, server, hello, rules));
         }
-        Some(Stored::Record(old)) => old,
+        Some(Stored::Record(mut old)) => {
+            if !rules.hold(Rule::MarginInRecord) {
+                old.terms.margin = hello.terms.margin;
+            }
+            old
+        }
     };
     let mine = is_mine(&old, hello.masters, &hello.list, rules);
     // 2
@@ -159,7 +164,9 @@ pub(crate) fn meet(
     let unsure = !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
     let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
     if vouches && !old.votes() && replaces && rules.hold(Rule::VoucherReplaces) {
-        return Some(new_record(Some(&old), server, hello, rules));
+        // What is replaced here has not voted, and nobody vouched for it.
+        let old = Some(&old).filter(|_| rules.hold(Rule::LoneVoterLowers));
+        return Some(new_record(old, server, hello, rules));
     }
     // 5
     if !mine {
@@ -177,9 +184,6 @@ fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules)
     if vouches || (open_to_all && !old.votes()) {
         record.terms = old.terms.join(hello.terms);
         record.vouched |= vouches;
-    }
-    if !rules.hold(Rule::MarginInRecord) {
-        record.terms.margin = hello.terms.margin;
     }
     record.used |= hello.used;
     let known = hello.known.as_ref();

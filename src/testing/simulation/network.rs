@@ -333,6 +333,10 @@ impl World {
                 self.servers[s].records.touch();
             }
         } else if id(&before) != id(&after) {
+            // Who has not heard of a raise yet may lower once what was raised.
+            if self.plan.raised.is_some() && terms(&before) != terms(&after) {
+                self.servers[s].records.touch();
+            }
             return self.servers[s].records.made(s);
         }
         Ok(())

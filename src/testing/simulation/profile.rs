@@ -53,8 +53,10 @@ pub enum Profile {
     Tiny,
     /// Clients in a crash loop have three masters, two of them the others'.
     OtherList,
-    /// Clients in a crash loop ask for no margin, or for hours.
+    /// Clients in a crash loop ask for no margin, or for one of an hour.
     OtherMargin,
+    /// A client that asks for no margin, and whose clock is late, after others whose clocks are early.
+    NoMargin,
     /// An operator raises `max_ttl`, and breaks off at times; clients that ask for more come after it.
     Raise,
     /// Clients ask for more than the fleet has, and nobody raises it.
@@ -89,7 +91,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -110,6 +112,7 @@ impl Profile {
         Self::Tiny,
         Self::OtherList,
         Self::OtherMargin,
+        Self::NoMargin,
         Self::Raise,
         Self::Early,
         Self::Lonely,
@@ -125,6 +128,12 @@ impl Profile {
         Self::Bumped,
         Self::Shortened,
     ];
+
+    /// Whether its schedules take several times as long as the others'.
+    pub fn is_long(self) -> bool {
+        use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
+        matches!(self, Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny)
+    }
 
     /// The profile of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -607,6 +616,7 @@ impl Plan {
             Profile::Tiny => Self::tiny(dice),
             Profile::OtherList => Self::other_list(dice),
             Profile::OtherMargin => Self::other_margin(dice),
+            Profile::NoMargin => Self::no_margin(dice),
             Profile::Raise => Self::raise(dice),
             Profile::Early => Self::early(dice),
             Profile::Lonely => Self::lonely(dice),

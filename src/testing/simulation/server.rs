@@ -86,7 +86,8 @@ impl Server {
     /// As one of a fleet that has been there for long.
     pub(crate) fn admit(&mut self, now: u64, masters: usize, list: &str, terms: Terms) {
         let time = self.time(now);
-        admit(&mut self.store, masters as u64, list, terms, time);
+        let nonce = format!("first{}", self.store.run().replace('/', ""));
+        admit(&mut self.store, masters as u64, list, terms, nonce, time);
     }
 
     /// What `open` says on it.

@@ -175,6 +175,7 @@ impl World {
             let client = self.new_client(c, 0);
             self.clients.push(client);
         }
+        self.begin_script();
         for c in 0..plan.clients.len() {
             if plan.split {
                 let unseen = if c % 2 == 0 { plan.servers - 1 } else { 0 };
@@ -185,7 +186,6 @@ impl World {
             }
             self.begin_client(c);
         }
-        self.begin_script();
         self.first_bootstrap();
         let first = self.dice.range(10 * MS, plan.fault_every * 2);
         self.at(first, What::Fault);

@@ -103,14 +103,46 @@ impl Plan {
         for c in 0..2 {
             plan.then(0, Act::See(c, vec![1, 2]));
         }
-        plan.then(0, Act::See(2, vec![0]));
+        plan.then(0, Act::See(2, vec![]));
         plan.then(100, Act::Restart(0, Memory::Empty));
+        plan.then(150, Act::See(2, vec![0]));
+        plan.then(150, Act::Crash(2));
         // Unless it counts what it witnesses alone, the first master does not vote by then.
-        let at = dice.range(2_500, 4_000);
+        let at = dice.range(2_000, 4_000);
         plan.then(at, Act::Restart(1, Memory::Empty));
+        for c in 0..2 {
+            plan.then(at, Act::See(c, vec![2]));
+        }
         plan.then(at, Act::See(2, vec![0, 1]));
+        plan.then(at + 50, Act::Crash(2));
         plan.ripe = 2;
         plan.active = 9 * SECOND;
+        plan
+    }
+
+    pub(super) fn no_margin(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.terms = Terms {
+            max_ttl: Duration::from_secs(1),
+            margin: Duration::from_millis(700),
+        };
+        plan.clients[2].terms = Some(Terms {
+            margin: Duration::ZERO,
+            ..plan.terms
+        });
+        plan.clients[2].fit = false;
+        plan.clients[2].wall = (-600, -300);
+        for client in &mut plan.clients[..2] {
+            client.wall = (1_500, 3_000);
+        }
+        plan.hold = 100;
+        plan.then(0, Act::See(2, vec![]));
+        let at = dice.range(200, 600);
+        plan.then(at, Act::Restart(0, Memory::Empty));
+        plan.then(at, Act::Restart(1, Memory::Empty));
+        plan.then(at, Act::See(2, vec![0, 1]));
+        plan.then(at, Act::Crash(2));
+        plan.active = 4 * SECOND;
         plan
     }
 
@@ -139,6 +171,8 @@ impl Plan {
         plan.then(at, Act::Crash(1));
         plan.hold = 5000;
         plan.active = 11 * SECOND;
+        // Two holders are looked for, before anything else is.
+        plan.clients[0].fit = false;
         plan
     }
 
@@ -171,7 +205,7 @@ impl Plan {
     }
 
     pub(super) fn minutes(dice: &mut Dice) -> Self {
-        let mut plan = Self::scripted(dice, 3, 2);
+        let mut plan = Self::scripted(dice, 3, 1);
         plan.terms.max_ttl = Duration::from_secs(600);
         plan.ttl = (1_000, 2_000);
         plan.hold = 500;

@@ -131,7 +131,6 @@ impl Plan {
             stranger.terms = Some(terms);
         }
         plan.hold = 300;
-        plan.think = 100 * MS;
         plan
     }
 
