@@ -59,6 +59,10 @@ pub enum Profile {
     NoMargin,
     /// An operator raises `max_ttl`, and breaks off at times; clients that ask for more come after it.
     Raise,
+    /// Clients that ask for nothing have not heard of a raise yet when masters are emptied.
+    Stale,
+    /// All masters come back with what they had saved before a raise.
+    RaisedDisk,
     /// Clients ask for more than the fleet has, and nobody raises it.
     Early,
     /// A client with a shorter `max_ttl` is alone with an emptied master; then another is emptied.
@@ -91,7 +95,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -114,6 +118,7 @@ impl Profile {
         Self::OtherMargin,
         Self::NoMargin,
         Self::Raise,
+        Self::Stale,
         Self::Early,
         Self::Lonely,
         Self::FromDisk,
@@ -129,6 +134,9 @@ impl Profile {
         Self::Shortened,
     ];
 
+    /// What is not protected, and is left over on purpose: here even all rules do not suffice.
+    pub const LEFT_OVER: [Self; 1] = [Self::RaisedDisk];
+
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
         use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
@@ -137,8 +145,8 @@ impl Profile {
 
     /// The profile of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
+        (Self::ALL.into_iter())
+            .chain(Self::LEFT_OVER)
             .find(|profile| format!("{profile:?}") == name)
     }
 }
@@ -618,6 +626,8 @@ impl Plan {
             Profile::OtherMargin => Self::other_margin(dice),
             Profile::NoMargin => Self::no_margin(dice),
             Profile::Raise => Self::raise(dice),
+            Profile::Stale => Self::stale(dice),
+            Profile::RaisedDisk => Self::raised_disk(dice),
             Profile::Early => Self::early(dice),
             Profile::Lonely => Self::lonely(dice),
             Profile::FromDisk => Self::from_disk(dice),

@@ -74,6 +74,61 @@ impl Plan {
         plan
     }
 
+    pub(super) fn stale(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.terms.max_ttl = Duration::from_millis(400);
+        plan.ttl = (200, 400);
+        let more = plan.longer(15);
+        plan.raised = Some(more);
+        for client in &mut plan.clients[2..] {
+            client.terms = Some(more);
+            client.fit = false;
+        }
+        plan.clients[2].idle = true;
+        plan.clients[3].ttl = Some((5_000, 6_000));
+        plan.clients[3].after_raise = true;
+        plan.think = 8 * SECOND;
+        plan.hold = 1_000;
+        let raise = dice.range(300, 3_000);
+        plan.then(raise, Act::Bootstrap(2));
+        plan.then(raise + 30, Act::See(2, vec![]));
+        plan.then(raise + 50, Act::See(3, vec![0, 1]));
+        let at = raise + dice.range(200, 400);
+        plan.then(at, Act::Restart(2, Memory::Empty));
+        let again = at + dice.range(1_100, 2_500);
+        plan.then(again, Act::See(3, vec![0]));
+        plan.then(again, Act::Restart(1, Memory::Empty));
+        plan.ripe = 2;
+        plan.active = 9 * SECOND;
+        plan
+    }
+
+    pub(super) fn raised_disk(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (300, 800);
+        let more = plan.longer(5);
+        plan.raised = Some(more);
+        for client in &mut plan.clients[2..] {
+            client.terms = Some(more);
+            client.fit = false;
+        }
+        plan.clients[2].idle = true;
+        plan.clients[3].ttl = Some((3_000, 4_000));
+        plan.clients[3].after_raise = true;
+        for s in 0..3 {
+            plan.then(0, Act::Save(s));
+        }
+        let raise = dice.range(300, 3_000);
+        plan.then(raise, Act::Bootstrap(2));
+        let at = raise + dice.range(800, 3_000);
+        for s in 0..3 {
+            plan.then(at, Act::Restart(s, Memory::Saved));
+        }
+        plan.active = 9 * SECOND;
+        plan
+    }
+
     pub(super) fn early(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.terms.max_ttl = Duration::from_millis(400);
