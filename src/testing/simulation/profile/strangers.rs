@@ -38,13 +38,20 @@ impl Plan {
         // Nobody is away for as long as a quarantine: who is leaves strangers alone with masters.
         plan.long = 0;
         plan.downtime = 40 * MS;
+        // No stall between the bursts.
+        plan.slow = (20, 15 * MS);
         plan.ripe = 1;
         plan.watch = Watch::All;
         plan.reconnect = 4 * SECOND;
         plan.fault_every = dice.range(100, 600) * MS;
-        plan.rounds = Some((4 * SECOND, plan.recovery() + 100 * MS));
-        plan.active = 12 * SECOND;
+        plan.rounds = Some(plan.round());
+        plan.active = plan.recovery() + 7 * SECOND;
         plan
+    }
+
+    /// A burst of faults, and time for the last of them and for what it broke.
+    fn round(&self) -> (u64, u64) {
+        (3 * SECOND, self.recovery() + 2 * SECOND)
     }
 
     fn strangers(&mut self) -> impl Iterator<Item = &mut super::ClientPlan> {
@@ -119,7 +126,8 @@ impl Plan {
         let mut plan = Self::with_strangers(dice, 3);
         // Tokens of clients that are late hang on it.
         plan.terms.margin = Duration::from_millis(700);
-        plan.rounds = Some((4 * SECOND, plan.recovery() + 100 * MS));
+        plan.rounds = Some(plan.round());
+        plan.active = plan.recovery() + 7 * SECOND;
         for client in &mut plan.clients {
             client.wall = (-600, 3000);
         }
