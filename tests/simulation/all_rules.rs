@@ -23,7 +23,9 @@ fn thousands_of_schedules_find_nothing() {
         .ok()
         .map(|name| Profile::named(&name).unwrap());
     // Those whose schedules take long come less often.
-    let quick = Profile::ALL.into_iter().filter(|profile| !profile.is_long());
+    let quick = Profile::ALL
+        .into_iter()
+        .filter(|profile| !profile.is_long());
     let quick: Vec<_> = quick.collect();
     let in_turn = [&quick[..], &quick, &quick, &Profile::ALL].concat();
     let (start, first) = (Instant::now(), first_seed());
@@ -41,7 +43,8 @@ fn thousands_of_schedules_find_nothing() {
                     if n >= wanted || failures.lock().unwrap().len() >= 10 {
                         break;
                     }
-                    let profile = only.unwrap_or(in_turn[usize::try_from(n).unwrap() % in_turn.len()]);
+                    let profile =
+                        only.unwrap_or(in_turn[usize::try_from(n).unwrap() % in_turn.len()]);
                     match run(first + n, profile, Rules::ALL) {
                         Ok(stats) => sum.add(&stats),
                         Err(failure) => failures.lock().unwrap().push(failure),

@@ -5,11 +5,7 @@ use super::{
     profile::{DAY, Fault, MS, SECOND},
     world::{Memory, What, World},
 };
-use crate::{
-    name::Name,
-    node::Command,
-    owner::Entry,
-};
+use crate::{name::Name, node::Command, owner::Entry};
 
 impl World {
     /// One fault, of those of the plan.

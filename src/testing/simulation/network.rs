@@ -170,7 +170,10 @@ impl World {
     /// Takes back what was not written.
     pub(crate) fn withdraw(&mut self, id: usize) -> usize {
         let unwritten = std::mem::take(&mut self.connections[id].unwritten);
-        unwritten.iter().map(|(batch, _)| batch.commands().len()).sum()
+        unwritten
+            .iter()
+            .map(|(batch, _)| batch.commands().len())
+            .sum()
     }
 
     /// Something arrives at the server.

@@ -140,7 +140,10 @@ impl Profile {
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
         use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
-        matches!(self, Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny)
+        matches!(
+            self,
+            Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny
+        )
     }
 
     /// The profile of this name.

@@ -8,7 +8,8 @@ pub(crate) fn check(client: usize, voting: usize, needed: usize, states: &str) -
     if voting >= needed {
         return Ok(());
     }
-    let what = format!("for client {client} {voting} masters vote, of {needed} that should: {states}");
+    let what =
+        format!("for client {client} {voting} masters vote, of {needed} that should: {states}");
     Err(Violation::new("the rest goes on voting", what, &[]))
 }
 

@@ -218,7 +218,11 @@ impl Plan {
         let at = dice.range(300, 1_000);
         let empty = dice.index(3);
         for s in 0..3 {
-            let memory = if s == empty { Memory::Empty } else { Memory::Saved };
+            let memory = if s == empty {
+                Memory::Empty
+            } else {
+                Memory::Saved
+            };
             plan.then(at, Act::Restart(s, memory));
         }
         plan.then(at, Act::See(0, vec![]));
@@ -235,7 +239,8 @@ impl Plan {
         let mut plan = Self::stormy(dice, 5);
         plan.fleet = 3;
         plan.start = Start::Restarted;
-        plan.faults.retain(|(_, fault)| !matches!(fault, Fault::RestartWrongClock));
+        plan.faults
+            .retain(|(_, fault)| !matches!(fault, Fault::RestartWrongClock));
         plan.watch = Watch::All;
         plan
     }
