@@ -14,6 +14,7 @@ label=com.docker.compose.project=$project
 # two runs apart.
 lock=$project-lock
 names=8
+fleet=torture
 store=redis://store:6379
 declare -A container
 histories=()
@@ -180,7 +181,7 @@ in_dc() {
   local dc=$1
   shift
   docker exec "${container[dc$dc]}" quorate --key-prefix "torture-$scenario" \
-    --max-ttl "${lease}ms" --restart-margin 1s --node-timeout 300ms "$@"
+    --fleet $fleet --max-ttl "${lease}ms" --restart-margin 1s --node-timeout 300ms "$@"
 }
 
 bootstrap() {
@@ -264,7 +265,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() not_run='' killed=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() strays=() not_run='' killed=''
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"

@@ -260,6 +260,7 @@ impl Builder {
     }
 
     /// Checks what can be checked without the nodes' names.
+    #[allow(clippy::type_complexity)] // what is returned is called once, in here
     fn check(
         &self,
     ) -> Result<impl FnOnce(Vec<Arc<str>>, String) -> Result<Settings, Error> + use<>, Error> {

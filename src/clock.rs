@@ -58,9 +58,15 @@ pub(crate) trait Clock: Send + Sync + fmt::Debug {
 }
 
 /// What wakes the engine at an instant of its clock; one instant at a time.
+///
+/// It never rings by the clock alone. Before anybody is called late, the runtime has to look at the
+/// sockets: a process that stood still, or whose runtime was blocked, finds its deadlines over and the
+/// answers unread. Reading the sockets first is not enough, as tokio asks the kernel for nothing
+/// before its reactor has said that there is something.
 pub(crate) trait Alarm: Send {
-    /// Ready once `at` has come; else the task is woken then.
-    fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()>;
+    /// Ready once `at` has come, and the reactor knows of all that had arrived by the instant that is
+    /// given; else the task is woken then. It may ring early.
+    fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick>;
 }
 
 fn wall_us() -> u64 {
@@ -107,6 +113,12 @@ mod linux {
     }
 
     /// A timerfd on `CLOCK_BOOTTIME`: it rings at once when a suspended machine wakes up.
+    ///
+    /// It is one of the reactor's descriptors, and epoll tells in the order in which things became
+    /// ready: when it is told that this one rang, it was told before of every socket that had
+    /// something to read by then. That holds on both kinds of runtime. `tokio::task::yield_now` would
+    /// not do: whatever else wakes this task ends that wait, and of several workers only one has the
+    /// reactor.
     pub(crate) struct SystemAlarm {
         fd: AsyncFd<OwnedFd>,
         armed: Option<Tick>,
@@ -144,10 +156,8 @@ mod linux {
     }
 
     impl Alarm for SystemAlarm {
-        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()> {
-            if at <= now {
-                return Poll::Ready(());
-            }
+        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick> {
+            let at = at.max(now);
             // An alarm that rings early is harmless, and not setting it again saves a system call
             // on every request: the earliest deadline seldom moves forward.
             if self.armed.is_none_or(|armed| at < armed) {
@@ -155,16 +165,13 @@ mod linux {
             }
             while let Ok(mut guard) = ready!(self.fd.poll_read_ready(cx)) {
                 let mut count = [0; 8];
-                match rustix::io::read(guard.get_inner(), &mut count) {
-                    Ok(_) => {
-                        drop(guard);
-                        self.armed = None;
-                        return Poll::Ready(());
-                    }
-                    Err(_) => guard.clear_ready(),
+                let rang = rustix::io::read(guard.get_inner(), &mut count).is_ok();
+                guard.clear_ready();
+                if rang {
+                    break;
                 }
             }
-            Poll::Ready(())
+            Poll::Ready(self.armed.take().unwrap_or(at))
         }
     }
 }
@@ -175,9 +182,12 @@ pub(crate) use tokio_clock::{TokioAlarm as SystemAlarm, TokioClock as SystemCloc
 pub(crate) use tokio_clock::{TokioAlarm, TokioClock};
 
 mod tokio_clock {
-    use std::time::Duration;
+    use std::{future::Future, time::Duration};
 
-    use tokio::time::{Instant, Sleep, sleep_until};
+    use tokio::{
+        task::yield_now,
+        time::{Instant, sleep_until},
+    };
 
     use super::{Alarm, Clock, Context, Pin, Poll, Tick};
 
@@ -217,35 +227,38 @@ mod tokio_clock {
         }
     }
 
-    /// A tokio timer.
+    /// A tokio timer. What is due already waits for one turn of the reactor, unless something else
+    /// wakes the task before: that is as much as tokio's own means give.
     pub(crate) struct TokioAlarm {
-        sleep: Option<(Tick, Pin<Box<Sleep>>)>,
+        armed: Option<(Tick, Wait)>,
     }
+
+    type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
     impl TokioAlarm {
         pub(crate) fn new() -> std::io::Result<Self> {
-            Ok(Self { sleep: None })
+            Ok(Self { armed: None })
         }
     }
 
     impl Alarm for TokioAlarm {
-        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<()> {
-            if at <= now {
-                return Poll::Ready(());
-            }
-            let deadline = Instant::now() + at.since(now);
-            let (armed, sleep) = self
-                .sleep
-                .get_or_insert_with(|| (at, Box::pin(sleep_until(deadline))));
-            if *armed != at {
-                *armed = at;
-                sleep.as_mut().reset(deadline);
-            }
-            let done = sleep.as_mut().poll(cx);
-            if done.is_ready() {
-                self.sleep = None;
-            }
-            done
+        fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick> {
+            let at = at.max(now);
+            let (armed, wait) = match &mut self.armed {
+                Some(armed) if armed.0 <= at => armed,
+                armed => {
+                    let wait: Wait = match at == now {
+                        true => Box::pin(yield_now()),
+                        false => Box::pin(sleep_until(Instant::now() + at.since(now))),
+                    };
+                    armed.insert((at, wait))
+                }
+            };
+            let seen = *armed;
+            wait.as_mut().poll(cx).map(|()| {
+                self.armed = None;
+                seen
+            })
         }
     }
 }
@@ -298,12 +311,43 @@ mod tests {
         let late = start.plus(Duration::from_secs(60));
         let soon = start.plus(Duration::from_millis(20));
         std::future::poll_fn(|cx| {
-            let _ = alarm.poll_at(cx, clock.now(), late);
-            alarm.poll_at(cx, clock.now(), soon)
+            assert!(alarm.poll_at(cx, clock.now(), late).is_pending());
+            Poll::Ready(())
         })
         .await;
+        let seen = std::future::poll_fn(|cx| alarm.poll_at(cx, clock.now(), soon)).await;
+        assert_eq!(seen, soon);
         let took = clock.now().since(start);
         assert!(took >= Duration::from_millis(20), "{took:?}");
         assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+
+    /// Due by the clock, it rings only once the reactor has told what had arrived by then, whatever
+    /// wakes the task meanwhile.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_is_due_rings_after_the_reactor_has_looked() {
+        use std::io::Write as _;
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let ours = tokio::net::UnixStream::from_std(ours).unwrap();
+        let mut alarm = SystemAlarm::new().unwrap();
+        for round in 0..3 {
+            theirs.write_all(b"x").unwrap();
+            let due = SystemClock.now();
+            let mut polls = 0;
+            let seen = std::future::poll_fn(|cx| {
+                polls += 1;
+                cx.waker().wake_by_ref();
+                alarm.poll_at(cx, SystemClock.now(), due)
+            })
+            .await;
+            assert!(
+                polls > 1 && seen >= due,
+                "round {round}: by the clock alone"
+            );
+            let read = ours.try_read(&mut [0; 8]);
+            assert_eq!(read.ok(), Some(1), "round {round}");
+        }
     }
 }

@@ -79,7 +79,10 @@ impl fmt::Display for Error {
                 if let Some(left) = r.retry_after() {
                     write!(f, ", enough will in {}", seconds(left))?;
                 }
-                write!(f, "; `bootstrap` admits a brand-new fleet at once ({r})")
+                write!(
+                    f,
+                    "; if these masters have never been used, `bootstrap` admits them within seconds ({r})"
+                )
             }
             Self::Invalid(why) => f.write_str(why),
             Self::Closed => {

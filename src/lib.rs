@@ -70,7 +70,7 @@ pub use crate::{
     name::Name,
     node::{
         Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Node, Reply,
-        admission::{BootRecord, Handshake, Meeting, Server},
+        admission::{Admit, BootRecord, Handshake, Meeting, Mode, Server, Stored, Terms, Vouch},
     },
     owner::Entry,
 };

@@ -4,17 +4,17 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use quorate::Quorum;
+use quorate::{Error, Quorum};
 use support::{Fleet, Kind};
+use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
-/// tokio lets a task do so much in one go: taken up by requests alone, no answer is ever read.
-#[tokio::test]
-async fn thousands_of_locks_asked_for_at_once_are_granted() {
-    const LOCKS: usize = 20_000;
-    let fleet = Fleet::start(3, Kind::Redis);
+/// One at a time: they count the memory of the process.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+async fn quorum(fleet: &Fleet) -> Quorum {
     let quorum = Quorum::builder()
         .nodes(fleet.urls())
         .node_timeout(Duration::from_millis(500))
@@ -22,6 +22,16 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
         .await
         .unwrap();
     quorum.bootstrap_forced().await.unwrap();
+    quorum
+}
+
+/// tokio lets a task do so much in one go: taken up by requests alone, no answer is ever read.
+#[tokio::test]
+async fn thousands_of_locks_asked_for_at_once_are_granted() {
+    const LOCKS: usize = 20_000;
+    let _alone = ALONE.lock().await;
+    let fleet = Fleet::start(3, Kind::Redis);
+    let quorum = quorum(&fleet).await;
     let asked = (0..LOCKS).map(|i| tokio::spawn(quorum.mutex(format!("burst:{i}")).try_lock()));
     let mut granted = Vec::new();
     for answer in join_all(asked).await {
@@ -46,4 +56,75 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
         }
     }
     assert_eq!(left, 0, "they were dropped, so they are released");
+}
+
+/// Each locks, releases, and is done.
+fn wait_for(quorum: &Quorum, name: &str, waiters: usize) -> JoinSet<Result<(), Error>> {
+    let mutex = quorum.mutex(name);
+    let turns = (0..waiters).map(|_| {
+        let lock = mutex.lock();
+        async { lock.await?.release().await }
+    });
+    turns.collect()
+}
+
+/// In KiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let words = line.unwrap().split_ascii_whitespace();
+    words.rev().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_that_wait_for_one_name_keep_no_other_waiting() {
+    let _alone = ALONE.lock().await;
+    let fleet = Fleet::start(3, Kind::Redis);
+    let quorum = quorum(&fleet).await;
+    let held = quorum.mutex("held").lock().await.unwrap();
+    let mut waiters = wait_for(&quorum, "held", 20_000);
+    let mut slowest = Duration::ZERO;
+    for i in 0..50 {
+        let start = Instant::now();
+        let free = quorum.mutex(format!("free:{i}")).try_lock().await.unwrap();
+        free.unwrap().release().await.unwrap();
+        slowest = slowest.max(start.elapsed());
+        sleep(Duration::from_millis(10)).await;
+    }
+    println!("the slowest lock and release: {slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    assert!(held.is_valid());
+    let start = Instant::now();
+    waiters.abort_all();
+    assert!(quorum.mutex("other").try_lock().await.unwrap().is_some());
+    println!("all cancelled within {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(1));
+    drop(held);
+    let again = quorum.mutex("held").wait_timeout(Duration::from_secs(2));
+    drop(again.lock().await.unwrap());
+    assert!(quorum.shutdown().await.is_empty());
+    assert_eq!(fleet.leftover_locks("quorate"), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_that_wait_cost_no_memory_while_they_wait() {
+    let _alone = ALONE.lock().await;
+    let fleet = Fleet::start(3, Kind::Redis);
+    let quorum = quorum(&fleet).await;
+    let held = quorum.mutex("held").lock().await.unwrap();
+    let mut waiters = wait_for(&quorum, "held", 10_000);
+    sleep(Duration::from_secs(1)).await;
+    let before = resident();
+    sleep(Duration::from_secs(5)).await;
+    let grown = resident().saturating_sub(before);
+    println!("{before} KiB, and {grown} more after 5 s");
+    assert!(grown < 4 << 10, "{grown} KiB");
+    assert!(held.is_valid());
+    // All of them are there still, and each has its turn.
+    drop(held);
+    let start = Instant::now();
+    for _ in 0..200 {
+        waiters.join_next().await.unwrap().unwrap().unwrap();
+    }
+    println!("200 had their turn within {:?}", start.elapsed());
 }

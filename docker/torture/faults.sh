@@ -322,3 +322,47 @@ mend_all() {
   set_clock 0
   forget_snapshots
 }
+
+# ---- clients whose configuration is wrong ----
+
+# Each in a loop of its own in dc3: it starts, meets the masters that it lists, and ends.
+stray_clients() {
+  local word url=redis://127.0.0.1 lone here=()
+  # One that lists the right masters, and one for each master that reaches no other.
+  for word in 7001 7002 7003 7004 7005; do
+    here+=(--node "$url:$word")
+  done
+  fault "clients with wrong settings start again and again"
+  stray --fleet $fleet --max-ttl 24h "${here[@]}" &
+  strays+=($!)
+  stray --fleet $fleet --max-ttl 200ms --restart-margin 0ms "${here[@]}" &
+  strays+=($!)
+  stray --fleet strangers --max-ttl "${lease}ms" "${here[@]}" &
+  strays+=($!)
+  stray --fleet $fleet --max-ttl "${lease}ms" "${here[@]:0:6}" &
+  strays+=($!)
+  for lone in 7001 7003 7005; do
+    stray --fleet $fleet --max-ttl 24h --node "$url:$lone" --node $url:1 --node $url:2 --node $url:3 --node $url:4 &
+    strays+=($!)
+  done
+}
+
+# Until it is told to end; 300 times at most.
+stray() {
+  local i
+  for ((i = 0; i < 300; i++)); do
+    [[ ! -e $history/no-strays ]] || return 0
+    d exec "${container[dc3]}" quorate --key-prefix "torture-$scenario" --node-timeout 300ms "$@" \
+      nodes >>"$history/strays.log" 2>&1 || true
+  done
+}
+
+stop_stray_clients() {
+  local pid
+  touch "$history/no-strays"
+  for pid in "${strays[@]}"; do
+    wait "$pid" || true
+  done
+  strays=()
+  healed "no client has wrong settings any more"
+}

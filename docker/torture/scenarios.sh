@@ -24,7 +24,7 @@ scenarios=(
   cut-one cut-datacenter one-way-requests one-way-answers
   rolling-restart restart-all old-snapshot
   flush-one flush-majority replica-and-back
-  frozen-holder client-killed clock-step
+  frozen-holder client-killed misconfigured clock-step
   restart-all-without-quarantine pause-three-without-rollback
 )
 
@@ -306,6 +306,24 @@ client-killed() {
   rest 3
   start_dc 1
   run_load_in 1
+  recover
+  finish
+}
+
+does[misconfigured]="clients with another max_ttl, margin, list or N start again and again, beside masters that are killed"
+misconfigured() {
+  local n
+  # As a rolling restart: what the strangers say binds nobody.
+  gap=$(minority)
+  begin
+  stray_clients
+  for n in 1 3 5; do
+    kill_nodes $n
+    start_nodes $n
+    # The next one goes when all vote again, with the strangers still at it.
+    until_true votes 5 || die "strangers keep node$n from voting: $(in_dc 2 nodes 2>&1)"
+  done
+  stop_stray_clients
   recover
   finish
 }

@@ -89,14 +89,9 @@ impl Ballot {
         late
     }
 
-    /// The outstanding nodes will not answer any more.
-    pub(crate) fn give_up(&mut self) {
-        self.answers.give_up();
-    }
-
     /// Starts the raise round: T, and the nodes to be raised.
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
-        let t = self.largest_token().unwrap_or(0);
+        let t = self.reachable_token();
         self.raised_to = Some(t);
         let smaller = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(c)) if *c < t);
         let behind: Vec<usize> = (0..self.answers.len())
@@ -195,6 +190,18 @@ impl Ballot {
 
     fn largest_token(&self) -> Option<u64> {
         self.tokens().max()
+    }
+
+    /// The smallest that Q nodes can be raised to. Not the greatest of all: where one node's counter
+    /// is damaged the others refuse to follow it, and nobody would ever hold the lock.
+    fn reachable_token(&self) -> u64 {
+        let mut tokens: Vec<u64> = self.tokens().collect();
+        tokens.sort_unstable();
+        let nth = self
+            .needed
+            .saturating_sub(1)
+            .min(tokens.len().saturating_sub(1));
+        tokens.get(nth).copied().unwrap_or(0)
     }
 
     /// The token that Q nodes agree on.
@@ -326,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn a_raise_goes_no_further_than_q_nodes_need() {
+        // The last one's counter is damaged: the others would not follow it.
+        let mut b = ballot(&[granted(7), granted(8), granted(1 << 52)]);
+        assert_eq!(b.raise(), (8, vec![0]));
+        b.vote(0, Ok(Reply::Raised(8)));
+        assert_eq!(b.verdict(), Verdict::Won(8));
+        let mut b = ballot(&[granted(9), granted(7), granted(5), granted(6), None]);
+        assert_eq!(b.raise(), (7, vec![2, 3]));
+    }
+
+    #[test]
     fn a_raise_counts_only_if_exact() {
         let mut b = ballot(&[granted(7), granted(8), granted(6), None, None]);
         assert_eq!(b.raise(), (8, vec![0, 2]));
@@ -359,7 +377,9 @@ mod tests {
     #[test]
     fn silence_after_the_timeout_decides() {
         let mut b = ballot(&[granted(7), granted(7), None, None, None]);
-        b.give_up();
+        for node in 2..5 {
+            b.vote(node, Err(Silence::TimedOut));
+        }
         assert_eq!(b.verdict(), Verdict::Over(Outcome::NoQuorum));
     }
 

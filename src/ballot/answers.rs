@@ -59,6 +59,12 @@ impl Answers {
             .count()
     }
 
+    /// Who has not answered yet.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
+        let nodes = self.0.iter().enumerate();
+        nodes.filter_map(|(node, heard)| (*heard == Heard::Waiting).then_some(node))
+    }
+
     /// How many would answer if their quarantine were over.
     pub(crate) fn quarantined(&self) -> usize {
         let in_quarantine = |h: &&Heard| matches!(h, Heard::Silent(Silence::Quarantined(_)));
@@ -91,15 +97,6 @@ impl Answers {
                 Heard::Silent(silence) => Some((name, silence)),
                 Heard::Waiting | Heard::Said(_) => None,
             })
-    }
-
-    /// Whoever has not answered yet will not.
-    pub(crate) fn give_up(&mut self) {
-        for heard in &mut self.0 {
-            if *heard == Heard::Waiting {
-                *heard = Heard::Silent(Silence::TimedOut);
-            }
-        }
     }
 
     /// The evidence.

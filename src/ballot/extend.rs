@@ -40,10 +40,6 @@ impl Ballot {
         self.answers.set(node, answer);
     }
 
-    pub(crate) fn give_up(&mut self) {
-        self.answers.give_up();
-    }
-
     pub(crate) fn verdict(&self) -> Verdict {
         let extended = self.answers.count(|r| *r == Reply::Extended);
         let gone = self.answers.count(|r| *r == Reply::Lost);

@@ -36,10 +36,6 @@ impl Ballot {
         self.answers.set(node, answer);
     }
 
-    pub(crate) fn give_up(&mut self) {
-        self.answers.give_up();
-    }
-
     pub(crate) fn verdict(&self) -> Verdict {
         let freed = self.answers.count(|r| *r == Reply::Released(true));
         if freed >= self.needed {

@@ -5,7 +5,7 @@ use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use super::{
     Patience, Wish,
-    core::{CLOSED, Core, Task},
+    core::{CLOSED, Core, Early, Outstanding, Task},
     holding::Holding,
     timers::Key,
 };
@@ -27,6 +27,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 /// Somebody may `bootstrap` meanwhile, so a quarantine is not slept through.
 const QUARANTINE_REST: Duration = Duration::from_millis(500);
+/// So many who stood in line begin to ask in one go.
+const TURNS_AT_ONCE: usize = 16;
 
 /// One wish under way.
 pub(super) struct Acquisition {
@@ -98,7 +100,9 @@ impl Core {
         if wish.reply.is_closed() {
             return;
         }
-        let acquisition = Acquisition {
+        let (name, id) = (wish.name.clone(), wish.id);
+        let waits = wish.patience != Patience::Try;
+        let acquisition = Box::new(Acquisition {
             wish,
             asked_at: now,
             attempts: 0,
@@ -107,13 +111,55 @@ impl Core {
             warned: false,
             rest: Duration::ZERO,
             phase: Phase::New,
-        };
-        self.attempt(now, Box::new(acquisition));
+        });
+        if !waits {
+            return self.attempt(now, acquisition);
+        }
+        let give_up_at = acquisition.give_up_at();
+        match (self.turns.enter(&name, id, acquisition), give_up_at) {
+            (Some(acquisition), _) => self.attempt(now, acquisition),
+            (None, Some(at)) => self.timers.at(Key::Turn(id), at),
+            (None, None) => {}
+        }
+    }
+
+    /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
+    pub(super) fn take_turns(&mut self, now: Tick) {
+        for _ in 0..TURNS_AT_ONCE {
+            let Some(acquisition) = self.turns.next() else {
+                return;
+            };
+            let id = acquisition.wish.id;
+            self.timers.cancel(Key::Turn(id));
+            match acquisition.wish.reply.is_closed() {
+                true => drop(self.end_wish(id)),
+                false => self.attempt(now, acquisition),
+            }
+        }
+    }
+
+    /// The wait of one who stands in line is over.
+    pub(super) fn turn_due(&mut self, now: Tick, id: u64) {
+        match self.turns.over(id) {
+            Some((acquisition, Some(refusal))) => {
+                let _ = acquisition.wish.reply.send(Err(Error::Held(refusal)));
+            }
+            Some((acquisition, None)) => self.attempt(now, acquisition),
+            None => {}
+        }
+    }
+
+    /// A wish is over, granted or not: its place is another's. The attempt that was under way.
+    fn end_wish(&mut self, id: u64) -> Option<u64> {
+        if self.turns.leave(id).is_some() {
+            self.timers.cancel(Key::Turn(id));
+        }
+        self.wishes.remove(&id)
     }
 
     /// The caller's future was dropped.
     pub(super) fn cancel(&mut self, now: Tick, id: u64) {
-        let Some(ticket) = self.wishes.remove(&id) else {
+        let Some(ticket) = self.end_wish(id) else {
             return;
         };
         if let Some(Task::Acquiring(acquisition)) = self.take(ticket) {
@@ -125,6 +171,10 @@ impl Core {
     pub(super) fn close_wishes(&mut self, now: Tick) {
         self.admin.close();
         self.forget_early();
+        for acquisition in self.turns.close() {
+            self.timers.cancel(Key::Turn(acquisition.wish.id));
+            let _ = acquisition.wish.reply.send(Err(CLOSED));
+        }
         let mut wishes: Vec<(u64, u64)> = self.wishes.drain().collect();
         wishes.sort_unstable();
         for (_, ticket) in wishes {
@@ -154,7 +204,7 @@ impl Core {
             _ => match self.chance.bits() {
                 Ok(bits) => Entry::new(bits, &self.settings.label),
                 Err(error) => {
-                    self.wishes.remove(&acquisition.wish.id);
+                    self.end_wish(acquisition.wish.id);
                     let _ = acquisition.wish.reply.send(Err(error));
                     return;
                 }
@@ -212,7 +262,9 @@ impl Core {
             return;
         };
         match &mut acquisition.phase {
-            Phase::Resting { until, .. } if *until <= now => self.rested(now, ticket),
+            Phase::Resting { until, .. } if *until <= now => {
+                self.rested(now, ticket, self.waits_for_nodes());
+            }
             Phase::Resting { until, .. } => {
                 let until = *until;
                 self.timers.at(Key::Task(ticket), until);
@@ -220,19 +272,36 @@ impl Core {
             Phase::New => {}
             Phase::Asking(attempt) => {
                 if attempt.deadline <= now {
-                    attempt.ballot.give_up();
+                    let outstanding = attempt.ballot.answers().outstanding();
+                    let outstanding = outstanding.map(|node| (node, None)).collect();
+                    self.give_up(ticket, outstanding);
                 }
                 self.attempt_heard(now, ticket);
             }
         }
     }
 
-    fn rested(&mut self, now: Tick, ticket: u64) {
+    /// The deadline of an attempt: whoever is late is waited for no more.
+    fn give_up(&mut self, ticket: u64, outstanding: Vec<Outstanding>) {
+        let (late, next) = self.late(outstanding);
+        let Some(acquisition) = self.acquisition(ticket) else {
+            return;
+        };
+        for node in late {
+            acquisition.vote(node, Err(Silence::TimedOut));
+        }
+        if let (Phase::Asking(attempt), Some(at)) = (&mut acquisition.phase, next) {
+            attempt.deadline = at;
+        }
+    }
+
+    /// The rest is over: the next attempt, unless nodes are just being met and it may wait for them.
+    pub(super) fn rested(&mut self, now: Tick, ticket: u64, may_wait: bool) {
         let Some(Task::Acquiring(acquisition)) = self.take(ticket) else {
             return;
         };
         if acquisition.give_up_at().is_some_and(|at| at <= now) {
-            self.wishes.remove(&acquisition.wish.id);
+            self.end_wish(acquisition.wish.id);
             if let Acquisition {
                 wish,
                 phase: Phase::Resting { last, .. },
@@ -242,6 +311,10 @@ impl Core {
                 let _ = wish.reply.send(Err(last));
             }
             return;
+        }
+        if may_wait {
+            self.put(ticket, Task::Acquiring(acquisition));
+            return self.wait_for_nodes(now, Early::Rested(ticket));
         }
         self.attempt(now, acquisition);
     }
@@ -353,7 +426,7 @@ impl Core {
         else {
             return;
         };
-        self.wishes.remove(&wish.id);
+        self.end_wish(wish.id);
         let Some(engine) = self.engine() else {
             return self.roll_back(now, &wish, wish.ttl + wish.lock_delay, &attempt);
         };
@@ -426,11 +499,16 @@ impl Core {
             Some(Outcome::NoQuorum) => Error::NoQuorum(report),
             Some(Outcome::Quarantined) => Error::Quarantined(report),
         };
+        let refusal = match &error {
+            Error::Held(report) => Some(report.clone()),
+            _ => None,
+        };
+        self.turns.told(acquisition.wish.id, refusal);
         // What the nodes said of themselves has just changed; they have been met again by now.
         let refresh = stale && !acquisition.refreshed && !matches!(error, Error::Held(_));
         let wait = acquisition.wish.patience != Patience::Try;
         if !wait && !refresh {
-            self.wishes.remove(&acquisition.wish.id);
+            self.end_wish(acquisition.wish.id);
             let answer = if matches!(error, Error::Held(_)) {
                 Ok(None)
             } else {
@@ -462,14 +540,14 @@ impl Core {
             acquisition.no_majority_since = Some((since, kind));
             let patient = acquisition.give_up_at().is_some() && !most.is_zero();
             if !patient && now >= since.plus(most) {
-                self.wishes.remove(&acquisition.wish.id);
+                self.end_wish(acquisition.wish.id);
                 let _ = acquisition.wish.reply.send(Err(error));
                 return;
             }
         }
         if matches!(error, Error::Quarantined(_)) && !acquisition.warned {
             acquisition.warned = true;
-            tracing::warn!(%error, "waiting for a quarantine to end; `bootstrap` admits a brand-new fleet at once");
+            tracing::warn!(%error, "waiting for a quarantine to end; if these masters have never been used, `bootstrap` admits them within seconds");
         }
         self.rest(now, *acquisition, took, refresh, entry, error);
     }

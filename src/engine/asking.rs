@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     Reply as Answer,
-    core::{Core, Task},
+    core::{Core, Outstanding, Task},
     timers::Key,
 };
 use crate::{
@@ -36,8 +36,9 @@ impl Asking {
         self.answers.set(node, answer);
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.answers.give_up();
+    pub(super) fn outstanding(&self) -> Vec<Outstanding> {
+        let nodes = self.answers.outstanding();
+        nodes.map(|node| (node, None)).collect()
     }
 }
 

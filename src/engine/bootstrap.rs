@@ -95,13 +95,8 @@ fn decide(
     if force {
         return Ok(Next::Admit(Mode::Forced));
     }
-    let left = |(_, r): &(_, BootRecord)| r.terms.quarantine().saturating_sub(r.witnessed);
-    let left = nodes.iter().map(left).max().unwrap_or(0);
-    let wait = format!(
-        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
-         max_ttl)",
-        seconds(Duration::from_millis(left))
-    );
+    let left = longest_wait(nodes.iter().map(|(_, record)| record));
+    let wait = by_themselves(left);
     if let Some((node, _)) = voting
         && rules.hold(Rule::BootstrapOnlyNew)
     {
@@ -125,6 +120,20 @@ fn decide(
     }
     let settled = nodes.iter().all(|(_, record)| record.witnessed >= g);
     Ok(if settled { Next::Survey } else { Next::Wait })
+}
+
+/// In ms: until the last of them votes, if they are watched until then.
+fn longest_wait<'r>(records: impl Iterator<Item = &'r BootRecord>) -> u64 {
+    let left = records.map(|r| r.terms.quarantine().saturating_sub(r.witnessed));
+    left.max().unwrap_or(0)
+}
+
+fn by_themselves(left: u64) -> String {
+    format!(
+        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
+         max_ttl)",
+        seconds(Duration::from_millis(left))
+    )
 }
 
 fn greatest<'r>(records: impl Iterator<Item = &'r BootRecord>, own: Terms) -> Terms {
@@ -261,9 +270,11 @@ impl Core {
         let used = |heard: &Heard| matches!(heard, Heard::Said(Reply::Surveyed(true)));
         let first = answers.iter().position(used);
         if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
+            let witnesses = self.sessions().iter().filter_map(|s| s.witness());
+            let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
             return Err(format!(
-                "{node} holds counters, so it has given out locks and is not new: wait for its \
-                 quarantine (force it only if every client has been stopped for longer than max_ttl)"
+                "{node} holds counters, so it has given out locks, and these masters are not new: \
+                 {wait}"
             ));
         }
         if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
@@ -352,3 +363,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

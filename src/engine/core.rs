@@ -14,6 +14,7 @@ use super::{
     asking::Asking,
     holding::{Extending, Holding, Releasing},
     timers::{Key, Timers},
+    turns::Turns,
 };
 use crate::{
     Error, LossReason, Silence,
@@ -43,14 +44,25 @@ pub(crate) struct Core {
     tasks: HashMap<u64, Task>,
     /// By the id of the wish: which attempt is under way.
     pub(super) wishes: HashMap<u64, u64>,
+    pub(super) turns: Turns<Box<Acquisition>>,
     pub(super) leases: BTreeMap<u64, Holding>,
     pub(super) timers: Timers,
     engine: WeakEngine,
     pub(super) admin: Admin,
-    /// What was asked before the nodes were reached for the first time, and how long it may wait.
-    early: VecDeque<(Tick, Event)>,
-    is_up: bool,
+    /// What was asked while nodes were being met, and how long it may wait.
+    early: VecDeque<(Tick, Early)>,
+    /// Nodes that are being met would make a majority.
+    is_coming_up: bool,
 }
+
+pub(super) enum Early {
+    Asked(Event),
+    /// A wish of this ticket, whose rest is over.
+    Rested(u64),
+}
+
+/// A node that has not answered yet, and the RELEASE's number if it is one.
+pub(super) type Outstanding = (usize, Option<u64>);
 
 /// What waits for answers or for a time.
 pub(super) enum Task {
@@ -77,12 +89,13 @@ impl Core {
             heard: VecDeque::new(),
             tasks: HashMap::new(),
             wishes: HashMap::new(),
+            turns: Turns::default(),
             leases: BTreeMap::new(),
             timers: Timers::default(),
             engine: engine.downgrade(),
             admin: Admin::default(),
             early: VecDeque::new(),
-            is_up: false,
+            is_coming_up: true,
         }
     }
 
@@ -94,10 +107,8 @@ impl Core {
             event,
             Event::Acquire(_) | Event::Inspect { .. } | Event::Evict { .. }
         );
-        if asks && self.is_coming_up(now) {
-            // It may wait as long as for any other answer.
-            self.early
-                .push_back((now.plus(self.settings.node_timeout), event));
+        if asks && self.waits_for_nodes() {
+            self.wait_for_nodes(now, Early::Asked(event));
         } else {
             self.obey(now, event);
         }
@@ -129,14 +140,14 @@ impl Core {
         }
     }
 
-    /// Whether nodes that have not been reached for the first time would make a majority.
-    fn is_coming_up(&self, now: Tick) -> bool {
-        if self.is_up || self.admin.is_closed() {
-            return false;
-        }
-        let voting = |s: &&Session| s.state(now, &self.settings, &self.fleet) == NodeState::Voting;
-        self.sessions.iter().filter(voting).count() < self.needed
-            && self.sessions.iter().any(|s| !s.was_tried())
+    pub(super) fn waits_for_nodes(&self) -> bool {
+        self.is_coming_up && !self.admin.is_closed()
+    }
+
+    /// It may wait as long as for any other answer.
+    pub(super) fn wait_for_nodes(&mut self, now: Tick, early: Early) {
+        let until = now.plus(self.settings.node_timeout);
+        self.early.push_back((until, early));
     }
 
     /// Whoever asked before the nodes were reached finds its channel closed.
@@ -145,13 +156,28 @@ impl Core {
     }
 
     fn obey_early(&mut self, now: Tick) {
-        let up = !self.is_coming_up(now);
-        self.is_up |= up;
-        while self.early.front().is_some_and(|(at, _)| up || *at <= now) {
-            if let Some((_, event)) = self.early.pop_front() {
-                self.obey(now, event);
-            }
+        match self.early.pop_front() {
+            Some((_, Early::Asked(event))) => self.obey(now, event),
+            Some((_, Early::Rested(ticket))) => self.rested(now, ticket, false),
+            None => {}
         }
+    }
+
+    /// Until when it may wait: a handshake that is not late is waited for.
+    fn early_due(&self) -> Option<Tick> {
+        let (at, _) = self.early.front()?;
+        let connecting = |s: &&Session| s.state(*at, &self.fleet) == NodeState::Connecting;
+        let met = self.sessions.iter().filter(connecting);
+        let patience = met.filter_map(|s| s.patience(None, &self.settings)).min();
+        Some(patience.map_or(*at, |patience| patience.max(*at)))
+    }
+
+    /// To be asked whenever a session has changed.
+    fn look_if_coming_up(&mut self, now: Tick) {
+        let states = self.states(now);
+        let of = |state| states.iter().filter(|s| **s == state).count();
+        // Connecting: it is being met for the first time, or again.
+        self.is_coming_up = of(NodeState::Voting) < self.needed && of(NodeState::Connecting) > 0;
     }
 
     pub(crate) fn connected(&mut self, node: usize, client_id: u64) {
@@ -182,22 +208,39 @@ impl Core {
         self.with_session(node, |session, step| session.answered(step, answer));
     }
 
-    /// Time has come for something.
-    pub(crate) fn tick(&mut self) {
+    /// The shell has written what it was given, as far as the nodes take it.
+    pub(crate) fn left(&mut self) {
+        if !self.effects.is_empty() || !self.sessions.iter().any(Session::has_unleft) {
+            return;
+        }
+        let now = self.clock.now();
+        for session in &mut self.sessions {
+            session.left(now);
+        }
+    }
+
+    /// Time has come for something. What had arrived by `seen` was read: nobody is judged by what
+    /// came, or did not come, later.
+    pub(crate) fn tick(&mut self, seen: Tick) {
         let now = self.clock.now();
         for node in 0..self.sessions.len() {
-            let due = |s: &Session| s.next_tick(&self.settings).is_some_and(|at| at <= now);
+            let due = |s: &Session| s.next_tick(&self.settings).is_some_and(|at| at <= seen);
             if self.sessions.get(node).is_some_and(due) {
-                self.session(now, node, |session, step| session.tick(step));
+                self.session(now, node, |session, step| session.tick(step, seen));
             }
         }
-        while let Some(key) = self.timers.pop(now) {
+        while let Some(key) = self.timers.pop(seen) {
             match key {
                 Key::Lease(id) => self.lease_due(now, id),
                 Key::Task(ticket) => self.task_due(now, ticket),
+                Key::Turn(wish) => self.turn_due(now, wish),
             }
         }
         self.settle(now);
+        while self.early_due().is_some_and(|at| at <= seen) {
+            self.obey_early(now);
+            self.settle(now);
+        }
     }
 
     /// No new wishes; leave when all is clean. For an engine whose handles are all gone.
@@ -220,11 +263,18 @@ impl Core {
             .iter()
             .filter_map(|s| s.next_tick(&self.settings))
             .min();
-        let early = self.early.front().map(|(at, _)| *at);
-        [sessions, self.timers.next(), self.admin.next_tick(), early]
-            .into_iter()
-            .flatten()
-            .min()
+        let turns = self.turns.is_due().then(|| self.clock.now());
+        let timers = self.timers.next();
+        [
+            sessions,
+            timers,
+            self.admin.next_tick(),
+            self.early_due(),
+            turns,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Closed, nothing held, nothing left to take back.
@@ -243,10 +293,11 @@ impl Core {
 
     /// What is kept though nothing goes on: for the simulation, all of it zero after quiet time.
     #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 6] {
+    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 7] {
         [
             ("tasks", self.tasks.len()),
             ("wishes", self.wishes.len()),
+            ("turns", self.turns.len()),
             ("leases", self.leases.len()),
             ("timers", self.timers.len()),
             ("early requests", self.early.len()),
@@ -296,7 +347,7 @@ impl Core {
     pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
         self.sessions
             .iter()
-            .map(|s| s.state(now, &self.settings, &self.fleet))
+            .map(|s| s.state(now, &self.fleet))
             .collect()
     }
 
@@ -357,22 +408,28 @@ impl Core {
 
     /// Passes on what was heard until nothing follows from it, then tells what changed.
     fn settle(&mut self, now: Tick) {
-        loop {
-            while let Some(heard) = self.heard.pop_front() {
-                self.route(now, heard);
-            }
-            if self.early.is_empty() {
-                break;
-            }
-            self.obey_early(now);
-            if self.heard.is_empty() {
-                break;
-            }
-        }
         let mut changed = self.fleet.take_moved();
         if changed {
             for node in 0..self.sessions.len() {
                 self.session(now, node, |session, step| session.meet_again(step));
+            }
+        }
+        for session in &mut self.sessions {
+            changed |= session.take_changed();
+        }
+        if changed {
+            self.look_if_coming_up(now);
+        }
+        loop {
+            while let Some(heard) = self.heard.pop_front() {
+                self.route(now, heard);
+            }
+            if !self.early.is_empty() && !self.waits_for_nodes() {
+                self.obey_early(now);
+            }
+            self.take_turns(now);
+            if self.heard.is_empty() && (self.early.is_empty() || self.waits_for_nodes()) {
+                break;
             }
         }
         for session in &mut self.sessions {
@@ -404,10 +461,7 @@ impl Core {
             Some(Task::Releasing(releasing)) => {
                 // A node that has lost its memory says "not yours" and votes for nobody else
                 // either: the lease was not over for that.
-                let votes = self
-                    .sessions
-                    .get(node)
-                    .map(|s| s.state(now, &self.settings, &self.fleet));
+                let votes = self.sessions.get(node).map(|s| s.state(now, &self.fleet));
                 let forgot =
                     answer == Ok(Reply::Released(false)) && votes != Some(NodeState::Voting);
                 releasing.vote(
@@ -430,22 +484,40 @@ impl Core {
     }
 
     fn task_due(&mut self, now: Tick, ticket: u64) {
-        match self.tasks.get_mut(&ticket) {
-            Some(Task::Acquiring(_)) => self.attempt_due(now, ticket),
-            Some(Task::Extending(extending)) => {
-                extending.give_up();
-                self.extension_heard(now, ticket);
-            }
-            Some(Task::Releasing(releasing)) => {
-                releasing.give_up();
-                self.release_heard(now, ticket);
-            }
-            Some(Task::Asking(asking)) => {
-                asking.give_up();
-                self.asking_heard(now, ticket);
-            }
-            Some(Task::Polling(_)) | None => {}
+        let outstanding = match self.tasks.get(&ticket) {
+            Some(Task::Acquiring(_)) => return self.attempt_due(now, ticket),
+            Some(Task::Extending(extending)) => extending.outstanding(),
+            Some(Task::Releasing(releasing)) => releasing.outstanding(),
+            Some(Task::Asking(asking)) => asking.outstanding(),
+            Some(Task::Polling(_)) | None => return,
+        };
+        let (late, next) = self.late(outstanding);
+        if let Some(at) = next {
+            self.timers.at(Key::Task(ticket), at);
         }
+        for node in late {
+            self.heard.push_back(Heard {
+                ticket,
+                node,
+                answer: Err(Silence::TimedOut),
+            });
+        }
+    }
+
+    /// Of these nodes, and RELEASEs: which are waited for no more, and until when the others are at
+    /// least. The evidence is the connection's: who answers all that is older is not late, though
+    /// the clock says so.
+    pub(super) fn late(&self, outstanding: Vec<Outstanding>) -> (Vec<usize>, Option<Tick>) {
+        let mut late = Vec::new();
+        let mut next = None;
+        for (node, release) in outstanding {
+            let session = self.sessions.get(node);
+            match session.and_then(|s| s.patience(release, &self.settings)) {
+                Some(at) => next = Some(next.map_or(at, |next: Tick| next.min(at))),
+                None => late.push(node),
+            }
+        }
+        (late, next)
     }
 
     fn publish(&mut self, now: Tick) {
@@ -455,7 +527,7 @@ impl Core {
             .zip(&self.settings.nodes)
             .map(|(session, id)| NodeStatus {
                 node: Arc::clone(id),
-                state: session.state(now, &self.settings, &self.fleet),
+                state: session.state(now, &self.fleet),
                 note: session.note().map(str::to_owned),
             })
             .collect();

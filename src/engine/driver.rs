@@ -10,11 +10,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::{sync::mpsc::UnboundedReceiver, task::coop};
 
 use super::{Event, core::Core};
 use crate::{
-    clock::{Alarm, Clock},
+    clock::{Alarm, Clock, Tick},
     node::{Connection, Dial, Disconnected, Node, session::Effect},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     nodes: Vec<Arc<dyn Node>>,
     links: Vec<Link>,
     alarm: Box<dyn Alarm>,
+    /// The alarm rang: something is due, of which all that had arrived by then is still to be read.
+    rung: Option<Tick>,
     clock: Arc<dyn Clock>,
 }
 
@@ -54,6 +56,7 @@ impl Driver {
             nodes,
             links,
             alarm,
+            rung: None,
             clock,
         }
     }
@@ -164,15 +167,28 @@ impl Driver {
         any
     }
 
-    fn ring(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.core.next_tick() else {
-            return false;
-        };
-        let rings = self.alarm.poll_at(cx, self.clock.now(), at).is_ready();
-        if rings {
-            self.core.tick();
+    /// Before the links are read.
+    fn ring(&mut self, cx: &mut Context<'_>) {
+        if self.rung.is_none()
+            && let Some(at) = self.core.next_tick()
+            && let Poll::Ready(seen) = self.alarm.poll_at(cx, self.clock.now(), at)
+        {
+            self.rung = Some(seen);
         }
-        rings
+    }
+
+    /// After the links were read. Where tokio let this task read no more, not yet: an answer that lies
+    /// there unread is not late.
+    fn tick(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.rung.is_some() && !coop::has_budget_remaining() {
+            cx.waker().wake_by_ref();
+            return false;
+        }
+        let rung = self.rung.take();
+        if let Some(seen) = rung {
+            self.core.tick(seen);
+        }
+        rung.is_some()
     }
 }
 
@@ -185,8 +201,10 @@ impl Future for Driver {
             let mut busy = this.take_events(cx);
             busy |= this.carry_out();
             busy |= this.flush(cx);
+            this.core.left();
+            this.ring(cx);
             busy |= this.poll_links(cx);
-            busy |= this.ring(cx);
+            busy |= this.tick(cx);
             busy |= this.carry_out();
             if this.core.is_done() {
                 return Poll::Ready(());

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Reply as Answer,
-    core::{CLOSED, Core, Task},
+    core::{CLOSED, Core, Outstanding, Task},
     timers::Key,
 };
 use crate::{
@@ -55,14 +55,17 @@ impl Extending {
         self.ballot.vote(node, answer);
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.ballot.give_up();
+    pub(super) fn outstanding(&self) -> Vec<Outstanding> {
+        let nodes = self.ballot.answers().outstanding();
+        nodes.map(|node| (node, None)).collect()
     }
 }
 
 /// One release whose answers somebody waits for.
 pub(super) struct Releasing {
     name: String,
+    /// Where it was asked for, and the numbers of the RELEASEs.
+    sent: Vec<(usize, u64)>,
     ballot: release::Ballot,
     reply: Answer<()>,
 }
@@ -72,8 +75,12 @@ impl Releasing {
         self.ballot.vote(node, answer);
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.ballot.give_up();
+    pub(super) fn outstanding(&self) -> Vec<Outstanding> {
+        let number = |node| {
+            let sent = self.sent.iter().find(|(to, _)| *to == node);
+            (node, sent.map(|(_, number)| *number))
+        };
+        self.ballot.answers().outstanding().map(number).collect()
     }
 }
 
@@ -258,10 +265,12 @@ impl Core {
         let ticket = self.new_ticket();
         let wanted = reply.is_some().then_some(ticket);
         let until = now.plus(holding.node_ttl());
+        let mut sent = Vec::with_capacity(holding.asked.len());
         for &node in &holding.asked {
-            self.session(now, node, |session, step| {
-                session.release(step, &holding.shared.name, &holding.entry, until, wanted);
+            let number = self.session(now, node, |session, step| {
+                session.release(step, &holding.shared.name, &holding.entry, until, wanted)
             });
+            sent.extend(number.map(|number| (node, number)));
         }
         let Some(reply) = reply else { return };
         let states = self.states(now);
@@ -279,6 +288,7 @@ impl Core {
             ticket,
             Task::Releasing(Releasing {
                 name,
+                sent,
                 ballot,
                 reply,
             }),
@@ -300,6 +310,7 @@ impl Core {
             name,
             ballot,
             reply,
+            ..
         })) = self.take(ticket)
         else {
             return;

@@ -16,6 +16,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turns;
 
 use std::{
     future::Future,

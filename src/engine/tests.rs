@@ -14,7 +14,7 @@ use crate::{
     clock::{ManualClock, Tick},
     node::{
         Command, Disconnected, Reply as Said,
-        admission::{BootRecord, FORMAT, Meeting, Server, run},
+        admission::{BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         session::Effect,
     },
     owner::{Chance, Label},
@@ -23,10 +23,16 @@ use crate::{
 };
 
 type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
 
 struct World {
     core: Core,
     clock: Arc<ManualClock>,
+    /// For how long each memory was witnessed.
+    witnessed: Vec<u64>,
     _engine: Engine,
     _events: mpsc::UnboundedReceiver<Event>,
 }
@@ -34,6 +40,12 @@ struct World {
 impl World {
     /// n nodes that vote.
     fn new(n: usize) -> Self {
+        Self::witnessed(&vec![TERMS.quarantine(); n])
+    }
+
+    /// So many nodes, each witnessed for so long.
+    fn witnessed(witnessed: &[u64]) -> Self {
+        let n = witnessed.len();
         let clock = Arc::new(ManualClock::default());
         let nodes: Vec<Arc<str>> = (0..n).map(|i| format!("n{i}").into()).collect();
         let shared: Arc<dyn Clock> = clock.clone();
@@ -42,8 +54,9 @@ impl World {
         let settings = Settings {
             nodes,
             node_timeout: Duration::from_millis(500),
-            max_ttl: Duration::from_secs(30),
-            margin: Duration::from_secs(5),
+            list: "word".into(),
+            prefix: "quorate".into(),
+            terms: TERMS,
             label: Label::new("test").unwrap(),
             allow_eviction: false,
             rules: Rules::ALL,
@@ -52,16 +65,24 @@ impl World {
         let mut world = Self {
             core,
             clock,
+            witnessed: witnessed.to_vec(),
             _engine: engine,
             _events: events,
         };
         world.at(0);
         for node in 0..n {
             world.core.connected(node, 7);
-            world.meet(node, n);
         }
-        world.sent();
-        world
+        // Once more, where what the fleet's terms are was not known yet.
+        loop {
+            let greeted = world.greeted();
+            if greeted.is_empty() {
+                return world;
+            }
+            for node in greeted {
+                world.meet(node);
+            }
+        }
     }
 
     fn at(&mut self, ms: u64) {
@@ -69,10 +90,10 @@ impl World {
             Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
             1_700_000_000_000_000 + ms * 1000,
         );
-        self.core.tick();
+        self.core.tick(self.clock.now());
     }
 
-    fn meet(&mut self, node: usize, fleet: usize) {
+    fn meet(&mut self, node: usize) {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
             run: run.clone(),
@@ -80,21 +101,21 @@ impl World {
             mode: "standalone".into(),
             eviction: "noeviction".into(),
             version: "7.0.15".into(),
-            time: 1,
         };
-        let record = Some(BootRecord {
-            format: FORMAT,
-            fleet: fleet as u64,
+        let record = BootRecord {
+            masters: self.witnessed.len() as u64,
+            list: "word".into(),
+            terms: TERMS,
             run,
             id: "i".into(),
-            max_ttl: Duration::from_secs(30),
-            witnessed: 35_300,
-            since: 0,
-        });
+            vouched: true,
+            used: false,
+            witnessed: self.witnessed[node],
+        };
         let meeting = Meeting {
             server,
-            record,
-            open: true,
+            open: record.votes(),
+            stored: Stored::Record(record),
         };
         self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
     }
@@ -124,7 +145,7 @@ impl World {
     fn answer_last(&mut self, frame: OwnedFrame) {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let sent = effects.filter_map(|effect| match effect {
-            Effect::Send(0, batch) => batch.commands().last().cloned(),
+            Effect::Send(0, batch, _) => batch.commands().last().cloned(),
             _ => None,
         });
         let command = sent.last().unwrap();
@@ -132,21 +153,74 @@ impl World {
             .answered(0, crate::node::redis::answer(&command, frame));
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND.
-    fn sent(&mut self) -> Vec<(usize, char)> {
+    /// The nodes that were sent a handshake.
+    fn greeted(&mut self) -> Vec<usize> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
+        let greeted = |effect| match effect {
+            Effect::Send(node, batch, _) => {
+                let hello = matches!(batch.commands(), [Command::Handshake(_)]);
+                hello.then_some(node)
+            }
+            _ => None,
+        };
+        effects.filter_map(greeted).collect()
+    }
+
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
+    fn sent(&mut self) -> Vec<(usize, char)> {
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
-                Effect::Send(node, batch) => match batch.commands() {
+                Effect::Send(node, batch, _) => match batch.commands() {
                     [Command::Acquire { .. }] => Some((node, 'A')),
                     [Command::Raise { .. }] => Some((node, 'T')),
                     [Command::Release { .. }] => Some((node, 'R')),
                     [Command::Extend { .. }] => Some((node, 'E')),
+                    [Command::Survey] => Some((node, 'S')),
                     _ => None,
                 },
                 _ => None,
             })
             .collect()
+    }
+}
+
+impl World {
+    fn bootstrap(&mut self, force: bool) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        self.core.event(Event::Bootstrap {
+            within: Duration::from_secs(2),
+            force,
+            reply,
+        });
+        answer
+    }
+
+    /// Answers handshakes until something else goes out, and returns that.
+    fn until_sent(&mut self) -> Vec<(usize, Command)> {
+        for _ in 0..10 {
+            let mut rest = Vec::new();
+            for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
+                if let Effect::Send(node, batch, _) = effect {
+                    match batch.commands() {
+                        [Command::Handshake(_)] => self.meet(node),
+                        commands => rest.extend(commands.iter().map(|c| (node, c.clone()))),
+                    }
+                }
+            }
+            if !rest.is_empty() {
+                return rest;
+            }
+        }
+        Vec::new()
+    }
+
+    fn all_say(&mut self, said: &[Said]) {
+        for (node, said) in said.iter().enumerate() {
+            self.core.answered(node, Ok(said.clone()));
+        }
     }
 }
 
@@ -237,7 +311,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
     world.core.connected(1, 8);
-    world.meet(1, 3);
+    world.meet(1);
     world.sent();
     world.at(399);
     assert_eq!(
@@ -249,10 +323,158 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     world.core.answered(1, Ok(Said::Extended));
     world.at(590);
     assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    world.sent();
     // The first one fails at last.
     world.at(720);
     assert!(lease.is_valid());
     assert!(world.sent().len() <= 2, "node 2 is stalled");
+}
+
+/// Wishes for one name that wait for so long at most.
+fn crowd(world: &mut World, wishes: u64, within: Option<u64>) -> Vec<Answered> {
+    let wait = Patience::Wait(within.map(Duration::from_millis));
+    let ask = |id| {
+        world.ask(|wish| {
+            wish.id = id;
+            wish.patience = wait;
+        })
+    };
+    (1..=wishes).map(ask).collect()
+}
+
+fn left(world: &World) -> usize {
+    let kept = world.core.leftovers().into_iter();
+    let quiet = kept.filter(|(what, _)| !matches!(*what, "leases" | "releases"));
+    quiet.map(|(_, kept)| kept).sum()
+}
+
+#[test]
+fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 20, None);
+    assert_eq!(world.sent().len(), 16);
+    let mut free = world.ask(|wish| wish.name = Name::new("b").unwrap());
+    assert_eq!(world.sent(), [(0, 'A')], "another name");
+    let mut tried = world.try_lock();
+    assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
+    world.core.answered(0, Ok(Said::Granted(7)));
+    assert!(
+        matches!(answers[0].try_recv(), Ok(Ok(Some(_)))),
+        "it is dropped here"
+    );
+    assert_eq!(world.sent(), [(0, 'A')], "the next one has its place");
+    for _ in 1..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.core.answered(0, Ok(Said::Granted(8)));
+    assert!(matches!(free.try_recv(), Ok(Ok(Some(_)))));
+    world.core.answered(0, Ok(held()));
+    assert!(matches!(tried.try_recv(), Ok(Ok(None))));
+    world.core.answered(0, Ok(Said::Granted(9)));
+    assert!(
+        matches!(answers[16].try_recv(), Ok(Ok(Some(_)))),
+        "it was the 17th"
+    );
+
+    // Whoever goes away makes room, in the line or before it.
+    world.sent();
+    world.core.event(Event::Cancel(18));
+    assert_eq!(
+        world.sent(),
+        [(0, 'R'), (0, 'A')],
+        "the 18th asked, now the 19th does"
+    );
+}
+
+#[test]
+fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
+    let mut world = World::new(1);
+    let mut first = crowd(&mut world, 16, None);
+    let mut late: Vec<_> = [100, 50, 300]
+        .into_iter()
+        .enumerate()
+        .map(|(i, ms)| {
+            world.ask(|wish| {
+                wish.id = 50 + i as u64;
+                wish.patience = Patience::Wait(Some(Duration::from_millis(ms)));
+            })
+        })
+        .collect();
+    assert_eq!(world.sent().len(), 16);
+    world.at(50);
+    assert_eq!(world.sent(), [(0, 'A')], "nobody knows: it asks for itself");
+    assert!(late[1].try_recv().is_err());
+    world.core.answered(0, Ok(held()));
+    world.at(99);
+    assert!(late[0].try_recv().is_err());
+    world.at(100);
+    let told = late[0].try_recv().unwrap();
+    assert!(
+        matches!(told, Err(Error::Held(ref report)) if report.nodes().len() == 1),
+        "{told:?}"
+    );
+    for _ in 0..16 {
+        world.core.answered(0, Ok(held()));
+    }
+    world.at(101);
+    assert!(
+        matches!(late[1].try_recv(), Ok(Err(Error::Held(_)))),
+        "one attempt"
+    );
+    assert!(late[2].try_recv().is_err() && first[0].try_recv().is_err());
+}
+
+#[test]
+fn a_crowd_that_goes_away_leaves_nothing() {
+    for way in 0..3 {
+        let mut world = World::new(1);
+        let mut answers = crowd(&mut world, 10_000, Some(60_000));
+        match way {
+            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(id))),
+            1 => (1..=10_000)
+                .rev()
+                .for_each(|id| world.core.event(Event::Cancel(id))),
+            _ => {
+                world.core.close();
+                for answer in &mut answers {
+                    assert!(matches!(answer.try_recv(), Ok(Err(Error::Closed))));
+                }
+            }
+        }
+        world.at(0);
+        assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+    }
+}
+
+/// The callers are gone, and the engine has not heard of it yet.
+#[test]
+fn whoever_is_gone_does_not_ask() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 200, None);
+    world.sent();
+    let last = answers.split_off(199);
+    answers.truncate(16);
+    world.core.event(Event::Cancel(1));
+    for _ in 0..20 {
+        world.at(0);
+    }
+    assert_eq!(world.sent(), [(0, 'R'), (0, 'A')], "the last one asks");
+    drop(last);
+}
+
+/// No majority: each finds out, one after the other, without an end of the stack.
+#[test]
+fn a_crowd_before_dead_nodes_is_told_so() {
+    let mut world = World::new(1);
+    let mut answers = crowd(&mut world, 10_000, None);
+    world.core.disconnected(0, &Disconnected("died".into()));
+    for _ in 0..10_000 / 16 {
+        world.at(0);
+    }
+    for answer in &mut answers {
+        assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    }
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 
 #[test]
@@ -349,7 +571,7 @@ proptest! {
             } else {
                 let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
                 let mut fields: Vec<_> = good.into_iter().map(plain).collect();
-                fields.extend([number(1), OwnedFrame::Null, number(1)]);
+                fields.extend([OwnedFrame::Null, number(1)]);
                 // Role, mode, eviction or version.
                 fields[place - 3] = text;
                 array(fields)
@@ -364,4 +586,231 @@ proptest! {
             prop_assert!(!text.contains(char::is_control), "{text:?}");
         }
     }
+}
+
+fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
+    let admit = |(node, command): &_| match command {
+        Command::Admit(admit) => (*node, admit.mode, admit.witnessed),
+        other => panic!("{other:?}"),
+    };
+    sent.iter().map(admit).collect()
+}
+
+#[test]
+fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
+    let mut world = World::witnessed(&[6_000; 3]);
+    let mut answer = world.bootstrap(false);
+    assert!(world.until_sent().is_empty(), "not for long enough yet");
+    world.witnessed = vec![6_500; 3];
+    world.at(1_500);
+    let surveys = world.until_sent();
+    assert!(matches!(
+        surveys[..],
+        [
+            (0, Command::Survey),
+            (1, Command::Survey),
+            (2, Command::Survey)
+        ]
+    ));
+    world.all_say(&[const { Said::Surveyed(false) }; 3]);
+    let admitted = admits(&world.until_sent());
+    let whole = 27 * 3600 * 1000;
+    assert_eq!(admitted, [0, 1, 2].map(|node| (node, Mode::New, whole)));
+    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    assert!(answer.try_recv().is_err(), "until all of them vote");
+    world.witnessed = vec![whole; 3];
+    world.until_sent();
+    assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+}
+
+#[test]
+fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
+    let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
+    let mut answer = world.bootstrap(false);
+    world.until_sent();
+    world.core.answered(1, Ok(Said::Surveyed(true)));
+    let why = answer.try_recv().unwrap().unwrap_err().to_string();
+    assert!(why.contains("n1 holds counters"), "{why}");
+    assert!(why.contains("28.8 s"), "the longest: {why}");
+}
+
+#[test]
+fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
+    let mut world = World::witnessed(&[0, TERMS.quarantine(), 0]);
+    let mut answer = world.bootstrap(true);
+    let admitted = admits(&world.until_sent());
+    assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
+    world.core.answered(0, Ok(Said::Admitted(true)));
+    world.core.answered(1, Ok(Said::Admitted(false)));
+    let why = answer.try_recv().unwrap().unwrap_err().to_string();
+    assert!(why.contains("changed meanwhile"), "{why}");
+}
+
+/// No answer: neither a reply nor an error yet.
+fn is_open<T>(answer: &mut oneshot::Receiver<T>) -> bool {
+    matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+}
+
+impl World {
+    /// The process stands still: the clock goes on, and nobody looks.
+    fn pause_until(&mut self, ms: u64) {
+        self.clock.set(
+            Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
+            1_700_000_000_000_000 + ms * 1000,
+        );
+    }
+
+    fn inspect(&mut self) -> oneshot::Receiver<Result<Inspection, Error>> {
+        let (reply, answer) = oneshot::channel();
+        let name = Name::new("a").unwrap();
+        self.core.event(Event::Inspect { name, reply });
+        answer
+    }
+
+    fn lease(&mut self) -> (Lease, u64) {
+        let mut answer = self.try_lock();
+        self.sent();
+        for node in 0..3 {
+            self.core.answered(node, Ok(Said::Granted(7)));
+        }
+        let lease = answer.try_recv().unwrap().unwrap().unwrap();
+        (lease, *self.core.leases.keys().next().unwrap())
+    }
+}
+
+#[test]
+fn an_attempt_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.pause_until(3_000);
+    world.sent();
+    world.at(3_499);
+    assert!(is_open(&mut answer));
+    world.at(3_500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn a_deadline_counts_once_the_sockets_were_looked_at() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    world.pause_until(9_000);
+    let seen = |ms: u64| Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000);
+    world.core.tick(seen(499));
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.core.tick(seen(500));
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn every_task_waits_from_when_its_requests_left() {
+    let mut world = World::new(3);
+    let mut inspected = world.inspect();
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut inspected));
+    world.at(2_500);
+    assert!(inspected.try_recv().is_ok());
+
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let (reply, mut extended) = oneshot::channel();
+    world.core.event(Event::Extend { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut extended));
+    world.at(2_500);
+    assert!(matches!(extended.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let (reply, mut released) = oneshot::channel();
+    let reply = Some(reply);
+    world.core.event(Event::Release { lease: id, reply });
+    world.pause_until(2_000);
+    world.sent();
+    world.at(2_499);
+    assert!(is_open(&mut released));
+    world.at(2_500);
+    assert!(matches!(released.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    std::mem::forget(lease);
+}
+
+/// Who answers everything in time is waited for beside others that do not.
+#[test]
+fn a_late_node_does_not_make_the_others_late() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    // This one's requests leave later than the others'.
+    world.core.disconnected(2, &Disconnected("died".into()));
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.core.answered(0, Ok(Said::Granted(7)));
+    world.at(500);
+    assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+}
+
+#[test]
+fn requests_wait_while_open_is_being_restored() {
+    let mut world = World::new(3);
+    let (_lease, _) = world.lease();
+    let mut first = world.try_lock();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    // Its next attempt waits like whoever asks now.
+    let mut second = world.inspect();
+    world.sent();
+    world.at(400);
+    assert!(is_open(&mut first) && is_open(&mut second));
+    assert_eq!(world.sent(), []);
+    world.meet(0);
+    assert_eq!(world.sent(), [], "one votes");
+    world.meet(1);
+    let asked: Vec<_> = world
+        .sent()
+        .into_iter()
+        .filter(|(_, k)| *k == 'A')
+        .collect();
+    assert_eq!(asked, [(0, 'A'), (1, 'A')]);
+    for node in 0..2 {
+        world.core.answered(node, Ok(Said::Released(false)));
+        let (holder, counter) = (None, 7);
+        world
+            .core
+            .answered(node, Ok(Said::Inspected { holder, counter }));
+        world.core.answered(node, Ok(Said::Granted(8)));
+    }
+    assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
+}
+
+#[test]
+fn requests_do_not_wait_longer_than_for_an_answer() {
+    let mut world = World::new(3);
+    let _other = world.inspect();
+    world.sent();
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Err(crate::node::Fault::NotAdmitted));
+    }
+    world.sent();
+    world.at(100);
+    let mut answer = world.try_lock();
+    world.at(499);
+    assert!(is_open(&mut answer));
+    world.at(500);
+    let answer = answer.try_recv();
+    assert!(
+        matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+        "the handshakes are late"
+    );
 }

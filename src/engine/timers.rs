@@ -12,6 +12,8 @@ use crate::clock::Tick;
 pub(crate) enum Key {
     Task(u64),
     Lease(u64),
+    /// The end of a wait in line.
+    Turn(u64),
 }
 
 /// A heap of instants.

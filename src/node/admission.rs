@@ -9,7 +9,6 @@ pub(crate) mod record;
 
 use crate::rules::{Rule, Rules};
 
-#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::record::{BootRecord, Stored, Terms};
 
 /// What a client brings to a meeting.
@@ -161,12 +160,11 @@ pub(crate) fn meet(
     }
     // 4
     let vouches = hello.vouch >= Vouch::Voter;
-    let unsure = !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
+    let unsure =
+        !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
     let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
     if vouches && !old.votes() && replaces && rules.hold(Rule::VoucherReplaces) {
-        // What is replaced here has not voted, and nobody vouched for it.
-        let old = Some(&old).filter(|_| rules.hold(Rule::LoneVoterLowers));
-        return Some(new_record(old, server, hello, rules));
+        return Some(new_record(Some(&old), server, hello, rules));
     }
     // 5
     if !mine {
@@ -217,8 +215,9 @@ fn new_record(
     let Some(old) = old else { return record };
     record.used |= old.used || old.votes();
     let mine = is_mine(old, hello.masters, &hello.list, rules);
+    let from_disk = !same_run(&old.run, &server.run);
     let binds = (old.votes() || old.vouched) && rules.hold(Rule::DiskVouches);
-    if mine && binds && hello.vouch < Vouch::Majority {
+    if mine && from_disk && binds && hello.vouch < Vouch::Majority {
         record.terms = match hello.vouch {
             Vouch::Stranger => old.terms,
             Vouch::Voter | Vouch::Majority => old.terms.join(hello.terms),
@@ -248,4 +247,4 @@ pub(crate) fn admit(record: &BootRecord, admit: &Admit) -> Option<BootRecord> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

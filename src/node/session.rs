@@ -41,6 +41,9 @@ pub(crate) const LAST_BACKOFF: Duration = Duration::from_secs(5);
 /// A connection is ended on the server only while it may still carry an ACQUIRE; more than this
 /// many in doubt at once means a server that is gone, not one that is slow.
 const MOST_DOUBTFUL: usize = 8;
+/// So many requests at most are unanswered on a connection; more wait here, where they cost less and
+/// can be taken back.
+const MOST_IN_FLIGHT: usize = 65_536;
 
 /// What the shell has to do to a node's connection.
 #[derive(Debug)]
@@ -79,9 +82,17 @@ pub(crate) struct Session {
     link: Link,
     client_id: u64,
     inflight: VecDeque<Sent>,
+    /// How many of these, the first ones, have left.
+    left: usize,
+    /// What is in flight and not to be sent twice.
+    under_way: UnderWay,
+    /// Votes and RELEASEs behind [`MOST_IN_FLIGHT`], in order.
+    waiting: VecDeque<Sent>,
     /// When the node last said anything on this connection.
     heard_at: Tick,
-    was_stalled: bool,
+    /// It owes an answer since then, for longer than the node timeout. Set where time is looked at,
+    /// never read off the clock: what has arrived by then was read before.
+    stalled: Option<Tick>,
     next_hello: Option<Tick>,
     /// When the handshake was sent that was answered last on this connection.
     met_at: Option<Tick>,
@@ -117,6 +128,7 @@ enum Link {
 struct Sent {
     batch: Arc<Batch>,
     what: What,
+    /// When it left; before that, when it was asked for.
     at: Tick,
     /// It is sent for the second time.
     again: bool,
@@ -129,6 +141,33 @@ enum What {
     Hello,
     Load,
     Kill(u64),
+}
+
+#[derive(Default)]
+struct UnderWay {
+    hello: bool,
+    load: bool,
+    kills: BTreeSet<u64>,
+}
+
+impl UnderWay {
+    fn begin(&mut self, what: What) {
+        match what {
+            What::Hello => self.hello = true,
+            What::Load => self.load = true,
+            What::Kill(client) => drop(self.kills.insert(client)),
+            What::Vote(_) | What::Release(_) => {}
+        }
+    }
+
+    fn end(&mut self, what: What) {
+        match what {
+            What::Hello => self.hello = false,
+            What::Load => self.load = false,
+            What::Kill(client) => drop(self.kills.remove(&client)),
+            What::Vote(_) | What::Release(_) => {}
+        }
+    }
 }
 
 /// An older connection that may still carry an ACQUIRE.
@@ -149,8 +188,11 @@ impl Session {
             },
             client_id: 0,
             inflight: VecDeque::new(),
+            left: 0,
+            under_way: UnderWay::default(),
+            waiting: VecDeque::new(),
             heard_at: now,
-            was_stalled: false,
+            stalled: None,
             next_hello: None,
             met_at: None,
             witness: None,
@@ -173,7 +215,7 @@ impl Session {
         ticket: Ticket,
         batch: &Arc<Batch>,
     ) -> Result<(), Silence> {
-        match self.state(step.now, step.settings, step.fleet).silence() {
+        match self.state(step.now, step.fleet).silence() {
             None => {
                 self.send(step, Arc::clone(batch), What::Vote(ticket));
                 Ok(())
@@ -202,7 +244,8 @@ impl Session {
         met
     }
 
-    /// Takes back an entry that may stand on the node: sent until answered, or until `until`.
+    /// Takes back an entry that may stand on the node: sent until answered, or until `until`. Its
+    /// number.
     pub(crate) fn release(
         &mut self,
         step: &mut Step<'_>,
@@ -210,11 +253,23 @@ impl Session {
         entry: &Entry,
         until: Tick,
         ticket: Option<Ticket>,
-    ) {
-        let id = self.duties.add(name.clone(), entry.clone(), until, ticket);
-        if self.may_release() {
+    ) -> u64 {
+        let now = self.may_release();
+        let (name, entry) = (name.clone(), entry.clone());
+        let id = self.duties.add(name, entry, until, ticket, now);
+        if now {
             self.send_release(step, id);
         }
+        id
+    }
+
+    /// Until when an answer may be waited for at least: until then no request to this node is late.
+    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
+    pub(crate) fn patience(&self, release: Option<u64>, settings: &Settings) -> Option<Tick> {
+        if self.stalled.is_some() || release.is_some_and(|id| !self.duties.is_prompt(id)) {
+            return None;
+        }
+        self.late_at(settings)
     }
 
     /// Whether a RELEASE is still to be confirmed.
@@ -273,7 +328,10 @@ impl Session {
     }
 
     /// What the node is now.
-    pub(crate) fn state(&self, now: Tick, settings: &Settings, fleet: &Fleet) -> NodeState {
+    pub(crate) fn state(&self, now: Tick, fleet: &Fleet) -> NodeState {
+        if let Some(since) = self.stalled {
+            return NodeState::Stalled(now.since(since));
+        }
         match &self.link {
             Link::Down {
                 since,
@@ -285,13 +343,8 @@ impl Session {
                 since,
                 why: Some((why, refused)),
             } => down(*since, why, *refused, now),
-            Link::Dialing { why: None, .. } | Link::Greeting if !self.is_stalled(now, settings) => {
-                NodeState::Connecting
-            }
-            Link::Met(standing) if !self.is_stalled(now, settings) => {
-                standing.state(now, self.witness.as_ref(), fleet)
-            }
-            _ => NodeState::Stalled(now.since(self.silent_since())),
+            Link::Dialing { why: None, .. } | Link::Greeting => NodeState::Connecting,
+            Link::Met(standing) => standing.state(now, self.witness.as_ref(), fleet),
         }
     }
 
@@ -320,15 +373,13 @@ impl Session {
             Link::Down { dial_at, .. } => Some(*dial_at),
             Link::Dialing { .. } => None,
             Link::Greeting | Link::Met(_) => {
-                let silence = (!self.inflight.is_empty()).then(|| {
-                    let limit = if self.was_stalled {
-                        settings.silence_limit()
-                    } else {
-                        settings.node_timeout
-                    };
-                    self.silent_since().plus(limit)
-                });
-                let sends = self.may_release() && !self.was_stalled;
+                let silence = match self.stalled {
+                    None => self.late_at(settings),
+                    Some(_) => self
+                        .silent_since()
+                        .map(|at| at.plus(settings.silence_limit())),
+                };
+                let sends = self.may_release() && self.stalled.is_none();
                 let retry = self.duties.next_retry().filter(|_| sends);
                 [silence, self.next_hello, retry]
                     .into_iter()
@@ -344,8 +395,21 @@ impl Session {
 
     // ---- what the world says --------------------------------------------------------------
 
-    /// Time has come.
-    pub(crate) fn tick(&mut self, step: &mut Step<'_>) {
+    /// What was sent has left: the time that the node may take begins.
+    pub(crate) fn left(&mut self, now: Tick) {
+        for sent in self.inflight.range_mut(self.left..) {
+            sent.at = now;
+        }
+        self.left = self.inflight.len();
+    }
+
+    /// Whether something was sent of which [`left`](Self::left) does not know.
+    pub(crate) fn has_unleft(&self) -> bool {
+        self.left < self.inflight.len()
+    }
+
+    /// Time has come; what had arrived by `seen` was read.
+    pub(crate) fn tick(&mut self, step: &mut Step<'_>, seen: Tick) {
         self.duties.expire(step.now);
         match &self.link {
             Link::Down {
@@ -358,27 +422,29 @@ impl Session {
                 self.link = Link::Dialing { since: *since, why };
                 step.effects.push_back(Effect::Dial(self.node));
             }
-            Link::Greeting | Link::Met(_) => self.tick_up(step),
+            Link::Greeting | Link::Met(_) => self.tick_up(step, seen),
             _ => {}
         }
     }
 
-    fn tick_up(&mut self, step: &mut Step<'_>) {
-        let silent = step.now.since(self.silent_since());
-        if !self.inflight.is_empty() && silent >= step.settings.silence_limit() {
-            step.effects.push_back(Effect::Close(self.node));
-            let why = format!("silent for {silent:.1?}, reconnecting");
-            return self.disconnected(step, &Disconnected(why));
+    fn tick_up(&mut self, step: &mut Step<'_>, seen: Tick) {
+        let silent = self
+            .silent_since()
+            .map_or(Duration::ZERO, |at| seen.since(at));
+        if silent >= step.settings.silence_limit() {
+            return self.close(step, &format!("silent for {silent:.1?}, reconnecting"));
         }
-        if self.is_stalled(step.now, step.settings) && !self.was_stalled {
-            self.was_stalled = true;
+        if self.stalled.is_none() && self.late_at(step.settings).is_some_and(|at| at <= seen) {
+            self.stalled = self.inflight.front().map(|sent| sent.at);
             self.changed = true;
+            let waiting = std::mem::take(&mut self.waiting);
+            self.take_back(step, waiting, &Silence::Stalled);
             step.effects.push_back(Effect::Withdraw(self.node));
         }
         if self.next_hello.is_some_and(|at| at <= step.now) {
             self.hello(step);
         }
-        if self.may_release() && !self.was_stalled {
+        if self.may_release() && self.stalled.is_none() {
             for id in self.duties.due(step.now) {
                 self.send_release(step, id);
             }
@@ -389,7 +455,6 @@ impl Session {
     pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64) {
         self.client_id = client_id;
         self.heard_at = step.now;
-        self.was_stalled = false;
         self.changed = true;
         self.unclean = true;
         self.met_at = None;
@@ -414,6 +479,10 @@ impl Session {
 
     /// The connection is over.
     pub(crate) fn disconnected(&mut self, step: &mut Step<'_>, why: &Disconnected) {
+        if !matches!(self.link, Link::Greeting | Link::Met(_)) {
+            // It was closed from here, and the shell had not heard of that.
+            return;
+        }
         let in_doubt = self.inflight.iter().any(|sent| sent.is_acquire());
         if let (true, Some(witness)) = (in_doubt, &self.witness) {
             if self.doubtful.len() == MOST_DOUBTFUL {
@@ -431,11 +500,20 @@ impl Session {
                 What::Hello | What::Load | What::Kill(_) => {}
             }
         }
+        let waiting = std::mem::take(&mut self.waiting);
+        self.take_back(step, waiting, &Silence::Unreachable(why.0.clone()));
+        self.left = 0;
+        self.under_way = UnderWay::default();
         self.next_hello = None;
-        self.was_stalled = false;
+        self.stalled = None;
         step.fleet.forget_run(self.node);
         step.fleet.see(step.now, self.node, None);
         self.go_down(step, &why.0, false);
+    }
+
+    fn close(&mut self, step: &mut Step<'_>, why: &str) {
+        step.effects.push_back(Effect::Close(self.node));
+        self.disconnected(step, &Disconnected(why.to_owned()));
     }
 
     /// The shell took back this many commands of which no byte was written. `behind`: so many more
@@ -443,11 +521,18 @@ impl Session {
     pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize, behind: usize) {
         let end = self.inflight.len().saturating_sub(behind);
         let mut kept = self.inflight.split_off(end);
+        let taken = self.inflight.split_off(end.saturating_sub(commands));
+        self.left = self.left.min(self.inflight.len());
+        self.inflight.append(&mut kept);
+        self.take_back(step, taken, &Silence::Stalled);
+        self.look_if_stalled(step);
+    }
+
+    /// These never left. Where that was an ACQUIRE, its RELEASE behind it has nothing to free.
+    fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
         let mut never_asked = BTreeSet::new();
-        for _ in 0..commands {
-            let Some(sent) = self.inflight.pop_back() else {
-                break;
-            };
+        for sent in taken {
+            self.under_way.end(sent.what);
             match sent.what {
                 What::Vote(ticket) => {
                     for command in sent.batch.commands() {
@@ -455,15 +540,18 @@ impl Session {
                             never_asked.insert(entry.clone());
                         }
                     }
-                    self.tell(step, ticket, Err(Silence::Stalled));
+                    self.tell(step, ticket, Err(why.clone()));
+                }
+                What::Release(id) if self.duties.is_about(id, &never_asked) => {
+                    if let Some(ticket) = self.duties.done(id) {
+                        self.tell(step, ticket, Err(why.clone()));
+                    }
                 }
                 What::Release(id) => self.duties.unsent(id, step.now),
                 What::Hello => self.next_hello = Some(step.now.plus(PING_AGAIN)),
                 What::Load | What::Kill(_) => {}
             }
         }
-        self.inflight.append(&mut kept);
-        self.duties.forget(&never_asked);
     }
 
     /// The node answered the oldest unanswered command.
@@ -471,10 +559,15 @@ impl Session {
         let Some(sent) = self.inflight.pop_front() else {
             return;
         };
+        self.left = self.left.saturating_sub(1);
+        self.under_way.end(sent.what);
         self.heard_at = step.now;
-        if self.was_stalled {
-            self.was_stalled = false;
-            self.changed = true;
+        self.look_if_stalled(step);
+        let over = self.is_no_master(&answer);
+        if answer.is_ok() && matches!(self.link, Link::Met(_)) {
+            // More than the handshake alone: a server that denies its role right after that is not
+            // dialled in a loop.
+            self.backoff = FIRST_BACKOFF;
         }
         match &answer {
             Err(Fault::NotAdmitted) => {
@@ -490,21 +583,48 @@ impl Session {
         match sent.what {
             What::Vote(ticket) => self.voted(step, ticket, &sent, answer),
             What::Release(id) => self.release_answered(step, id, &sent, answer),
+            What::Hello if over.is_some() => {}
             What::Hello => self.met(step, answer, sent.at),
             What::Kill(client) => self.killed(client, &answer),
             What::Load => {}
+        }
+        match over {
+            Some(why) => self.close(step, &why),
+            None => self.send_waiting(step),
         }
     }
 
     // ---- inside ---------------------------------------------------------------------------
 
+    /// Stalled no more, if nothing has been unanswered for too long.
+    fn look_if_stalled(&mut self, step: &Step<'_>) {
+        let late = self.late_at(step.settings).is_some_and(|at| at <= step.now);
+        if self.stalled.is_some() && !late {
+            self.stalled = None;
+            self.changed = true;
+        }
+    }
+
+    /// A server that says so is not the master that was met: what it is now, a new handshake tells.
+    fn is_no_master(&self, answer: &Answer) -> Option<String> {
+        let Err(Fault::Error(text)) = answer else {
+            return None;
+        };
+        let word = text.split(' ').next();
+        let says_so = matches!(word, Some("READONLY" | "LOADING" | "MASTERDOWN"));
+        // One that is refused is met again and again as it is.
+        let counted = !matches!(
+            self.link,
+            Link::Met(Standing::Refused(_) | Standing::Duplicate(_))
+        );
+        (says_so && counted).then(|| text.clone())
+    }
+
     fn voted(&mut self, step: &mut Step<'_>, ticket: Ticket, sent: &Sent, answer: Answer) {
         // An ACQUIRE is not sent again: it would pass its own RELEASE. The others may.
         let harmless = !sent.is_acquire() || !step.settings.rules.hold(Rule::AcquireOnce);
         if answer == Err(Fault::NoScript) && harmless && !sent.again {
-            self.send(step, Arc::clone(&sent.batch), sent.what);
-            self.mark_again();
-            return;
+            return self.send_again(step, Arc::clone(&sent.batch), sent.what);
         }
         let answer = answer.and_then(credible).map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
@@ -524,18 +644,10 @@ impl Session {
             Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
                 self.duties.done(id);
             }
-            Err(Fault::NoScript) if !sent.again => {
-                self.send_release(step, id);
-                self.mark_again();
+            Err(Fault::NoScript) if !sent.again && self.duties.is_owed(id) => {
+                self.send_again(step, Arc::clone(&sent.batch), sent.what);
             }
             Err(_) => self.duties.failed(id, step.now),
-        }
-    }
-
-    /// What was sent last had been sent before: once is enough.
-    fn mark_again(&mut self) {
-        if let Some(sent) = self.inflight.back_mut() {
-            sent.again = true;
         }
     }
 
@@ -556,7 +668,7 @@ impl Session {
 
     fn hello(&mut self, step: &mut Step<'_>) {
         self.next_hello = None;
-        if self.inflight.iter().any(|sent| sent.what == What::Hello) {
+        if self.under_way.hello {
             return;
         }
         match greeting::handshake(step, self.node, self.witness.as_ref()) {
@@ -590,11 +702,10 @@ impl Session {
             Err(fault) => Standing::Refused(format!("it answered the handshake with {fault:?}")),
         };
         self.link = Link::Met(standing);
-        self.backoff = FIRST_BACKOFF;
         if let Some(run) = run {
             self.clean_up(step, &run);
         }
-        let state = self.state(step.now, step.settings, step.fleet);
+        let state = self.state(step.now, step.fleet);
         let wait = match state {
             NodeState::Voting => PING,
             NodeState::Quarantined(left) => left.min(PING_AGAIN),
@@ -624,10 +735,9 @@ impl Session {
         }
         let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
         for client in clients {
-            let kill = What::Kill(client);
-            if !self.inflight.iter().any(|sent| sent.what == kill) {
+            if !self.under_way.kills.contains(&client) {
                 let batch = Batch::one(Command::Disconnect { client });
-                self.send(step, batch, kill);
+                self.send(step, batch, What::Kill(client));
             }
         }
         if std::mem::take(&mut self.unclean) {
@@ -645,22 +755,59 @@ impl Session {
     }
 
     fn load_scripts(&mut self, step: &mut Step<'_>) {
-        if !self.inflight.iter().any(|sent| sent.what == What::Load) {
+        if !self.under_way.load {
             let batch = Batch::one(Command::LoadScripts);
             self.send(step, batch, What::Load);
         }
     }
 
     fn send(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
-        self.inflight.push_back(Sent {
-            batch: Arc::clone(&batch),
+        self.put(step, batch, what, false);
+    }
+
+    /// Once more; not a third time.
+    fn send_again(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
+        self.put(step, batch, what, true);
+    }
+
+    fn put(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What, again: bool) {
+        self.under_way.begin(what);
+        let sent = Sent {
+            batch,
             what,
             at: step.now,
-            again: false,
-        });
+            again,
+        };
+        // What waits must not be overtaken: a RELEASE comes after its ACQUIRE. Of the rest there is
+        // one each, and what waits may wait for it.
+        let in_order = matches!(what, What::Vote(_) | What::Release(_));
+        if in_order && !(self.waiting.is_empty() && self.has_room()) {
+            self.waiting.push_back(sent);
+        } else {
+            self.fly(step, sent);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.inflight.len() < MOST_IN_FLIGHT
+    }
+
+    fn fly(&mut self, step: &mut Step<'_>, sent: Sent) {
+        let batch = Arc::clone(&sent.batch);
+        self.inflight.push_back(sent);
         let guard = Arc::clone(&self.guard);
         step.effects
             .push_back(Effect::Send(self.node, batch, guard));
+    }
+
+    fn send_waiting(&mut self, step: &mut Step<'_>) {
+        while self.has_room() {
+            let Some(mut sent) = self.waiting.pop_front() else {
+                break;
+            };
+            sent.at = step.now;
+            self.fly(step, sent);
+        }
     }
 
     fn tell(&self, step: &mut Step<'_>, ticket: Ticket, answer: Result<Reply, Silence>) {
@@ -694,14 +841,15 @@ impl Session {
     }
 
     /// Since when the node owes an answer and says nothing.
-    fn silent_since(&self) -> Tick {
-        self.inflight
-            .front()
-            .map_or(self.heard_at, |sent| sent.at.max(self.heard_at))
+    fn silent_since(&self) -> Option<Tick> {
+        self.inflight.front().map(|sent| sent.at.max(self.heard_at))
     }
 
-    fn is_stalled(&self, now: Tick, settings: &Settings) -> bool {
-        !self.inflight.is_empty() && now.since(self.silent_since()) >= settings.node_timeout
+    /// When the oldest request will have been unanswered for too long: a node that answers ever
+    /// later is late as well.
+    fn late_at(&self, settings: &Settings) -> Option<Tick> {
+        let oldest = self.inflight.front()?;
+        Some(oldest.at.plus(settings.node_timeout))
     }
 }
 
@@ -718,11 +866,9 @@ impl Sent {
 fn credible(reply: Reply) -> Answer {
     let damaged = |counter: u64| counter > FencingToken::MAX;
     match reply {
-        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => {
-            Err(Fault::Error(format!(
-                "its counter for this name is damaged: {counter} is not below 2^53"
-            )))
-        }
+        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => Err(Fault::Error(
+            format!("its counter for this name is damaged: {counter} is not below 2^53"),
+        )),
         Reply::Held { remaining, counter } if damaged(counter) => Ok(Reply::Held {
             remaining,
             counter: 0,

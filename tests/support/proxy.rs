@@ -17,6 +17,8 @@ use super::port::Port;
 #[derive(Clone, Default)]
 struct Faults {
     delay: Duration,
+    /// Bytes a second in each direction; 0: as many as come.
+    rate: u32,
     cut: bool,
     hold_requests: bool,
     hold_replies: bool,
@@ -84,6 +86,12 @@ impl Proxy {
         self.change(|faults| faults.delay = one_way);
     }
 
+    /// From now on so many bytes a second pass in each direction; 0: as many as come. The proxy takes in
+    /// no more than that, so the senders' sockets fill up.
+    pub fn rate(&self, bytes_a_second: u32) {
+        self.change(|faults| faults.rate = bytes_a_second);
+    }
+
     /// Closes every connection; new ones are closed as soon as they are there.
     pub fn cut(&self) {
         self.change(|faults| faults.cut = true);
@@ -103,11 +111,12 @@ impl Proxy {
         self.change(|faults| faults.hold_replies = on);
     }
 
-    /// Ends `cut`, `blackhole` and `hold_replies`. The delay stays.
+    /// Ends `cut`, `blackhole` and `hold_replies`. The delay and the rate stay.
     pub fn heal(&self) {
         self.change(|faults| {
             *faults = Faults {
                 delay: faults.delay,
+                rate: faults.rate,
                 ..Faults::default()
             }
         });
@@ -184,6 +193,11 @@ async fn pump(
             let _ = arrived.send((at, buffer[..n].to_vec()));
             if n == 0 {
                 return Ok(());
+            }
+            let rate = seen.borrow().rate;
+            if rate > 0 {
+                let took = Duration::from_secs(n as u64) / rate;
+                sleep_until(Instant::now() + took).await;
             }
         }
     };

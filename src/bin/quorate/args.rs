@@ -117,7 +117,7 @@ Exit status: 0 when locks can be taken now, else 69.
 --json: {voting, needed, spare, votes_in_ms, fleet, nodes: [{node, state, reason, note}]}";
 
 const BOOTSTRAP: &str = "\
-Admits brand-new servers at once.
+Admits brand-new servers within seconds.
 
 A server that is new, or that restarted, does not vote until no lock from before can be left: for
 a little more than --max-ttl. That is how a server that lost its memory cannot give a lock away
@@ -230,7 +230,7 @@ pub(crate) enum Command {
     /// Show every server's state
     #[command(long_about = NODES_ABOUT)]
     Nodes(Nodes),
-    /// Admit brand-new servers at once
+    /// Admit brand-new servers within seconds
     #[command(long_about = BOOTSTRAP)]
     Bootstrap(Bootstrap),
     /// Tell the whole story on in-process nodes, no server needed

@@ -1,4 +1,4 @@
-//! `quorate bootstrap`: admits brand-new servers at once.
+//! `quorate bootstrap`: admits brand-new servers within seconds.
 
 use std::time::Duration;
 

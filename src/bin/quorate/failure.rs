@@ -130,7 +130,7 @@ impl From<Error> for Failure {
                     report,
                     format!(
                         "too few nodes may vote yet; enough will in {}. If these servers are brand-new, \
-                     `quorate bootstrap` admits them at once",
+                     `quorate bootstrap` admits them within seconds",
                         output::seconds(left)
                     ),
                 )

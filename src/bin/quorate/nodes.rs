@@ -66,7 +66,7 @@ fn verdict(health: quorate::Health, total: usize) -> String {
     }
     let then = match votes_in {
         Some(left) => format!(
-            "enough will vote in {}; if these servers are brand-new, `quorate bootstrap` admits them at once",
+            "enough will vote in {}; if these servers are brand-new, `quorate bootstrap` admits them within seconds",
             output::seconds(left)
         ),
         None => "look at what each one says above".to_owned(),

@@ -232,7 +232,10 @@ mod tests {
         assert_eq!(terms(1, 0).quarantine(), 2);
         let tiny = Terms::new(Duration::from_micros(1), Duration::from_nanos(1));
         assert_eq!(tiny.quarantine(), 3);
-        assert_eq!(Terms::new(Duration::MAX, Duration::MAX).quarantine(), u64::MAX);
+        assert_eq!(
+            Terms::new(Duration::MAX, Duration::MAX).quarantine(),
+            u64::MAX
+        );
     }
 
     #[test]
@@ -280,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_list_is_the_same_in_any_order() {
-        let word = |list: &[&str]| list_word(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let word =
+            |list: &[&str]| list_word(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(word(&["a:1/0", "b:1/0"]), word(&["b:1/0", "a:1/0"]));
         assert_ne!(word(&["a:1/0", "b:1/0"]), word(&["a:1/0", "b:1/1"]));
         assert_ne!(word(&["a:1/0", "b:1/0"]), word(&["a:1/0", "c:1/0"]));

@@ -218,8 +218,28 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(crate) fn set_boot(&mut self, record: impl ToString) {
-        self.keys.boot = Some(record.to_string());
+    pub(crate) fn set_boot(&mut self, text: Option<String>) {
+        self.keys.boot = text;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_open(&mut self, text: Option<String>) {
+        self.keys.open = text;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.keys.boot.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> Option<&str> {
+        self.keys.open.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_counter(&mut self, name: &Name, counter: u64) {
+        self.write_counter(0, name, counter);
     }
 
     /// What stands in `boot`.
@@ -526,10 +546,16 @@ fn fourteen_digits(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Label;
+    use crate::{
+        node::admission::{Mode, Terms, Vouch},
+        owner::Label,
+    };
 
-    const GUARD: &str = "1 3 30000";
-    const MARGIN: Duration = Duration::from_secs(5);
+    const GUARD: &str = "2 3 word 30000 5000 nonce";
+    const TERMS: Terms = Terms {
+        max_ttl: Duration::from_secs(30),
+        margin: Duration::from_secs(5),
+    };
     const Z: u64 = 35_300;
     /// A TIME in the middle of a week and of a ms.
     const T: u64 = 1_760_000_000_000_500;
@@ -552,6 +578,7 @@ mod tests {
             entry: entry(owner),
             ttl: ms(ttl),
             floor,
+            max_ttl: TERMS.max_ttl,
         }
     }
 
@@ -560,6 +587,7 @@ mod tests {
             name: name("a"),
             entry: entry(owner),
             token,
+            max_ttl: TERMS.max_ttl,
         }
     }
 
@@ -580,34 +608,49 @@ mod tests {
 
     fn hello() -> Handshake {
         Handshake {
-            fleet: 3,
-            max_ttl: ms(30_000),
-            fleet_max_ttl: Duration::ZERO,
-            margin: MARGIN,
+            masters: 3,
+            list: "word".into(),
+            terms: TERMS,
+            vouch: Vouch::Stranger,
+            used: false,
             known: None,
             witnessed: 0,
             nonce: "nonce".into(),
         }
     }
 
-    fn meet(store: &mut Store, time: u64) -> Meeting {
-        match store.apply(&Command::Handshake(hello()), "", time) {
-            Ok(Reply::Met(meeting)) => *meeting,
+    /// What stands after a handshake, and whether `open` does.
+    fn meet(store: &mut Store, hello: Handshake, time: u64) -> (BootRecord, bool) {
+        match store.apply(&Command::Handshake(hello), "", time) {
+            Ok(Reply::Met(meeting)) => (meeting.stored.record().unwrap().clone(), meeting.open),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// A hello of one who read this record.
+    fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
+        Handshake {
+            known: Some((record.run.clone(), record.id.clone())),
+            witnessed,
+            ..hello()
         }
     }
 
     /// A store that votes.
     fn voting(rules: Rules) -> Store {
         let mut store = Store::new(Identity::master("run"), rules);
-        let record = meet(&mut store, T).record.unwrap();
-        let admit = Command::Admit {
+        let (record, _) = meet(&mut store, hello(), T);
+        let admit = Admit {
+            masters: 3,
+            list: record.list,
             run: record.run,
             id: record.id,
-            max_ttl: record.max_ttl,
+            terms: TERMS,
             witnessed: Z,
+            mode: Mode::New,
         };
-        assert_eq!(store.apply(&admit, "", T), Ok(Reply::Admitted(true)));
+        let admitted = store.apply(&Command::Admit(admit), "", T);
+        assert_eq!(admitted, Ok(Reply::Admitted(true)));
         store
     }
 
@@ -666,6 +709,56 @@ mod tests {
     }
 
     #[test]
+    fn a_raise_is_capped_a_minute_further() {
+        let cap = T + 90_000_000;
+        for (token, raised) in [
+            (cap - 1, cap - 1),
+            (cap, cap),
+            (cap + 1, cap),
+            (MAX_TOKEN, cap),
+        ] {
+            let store = &mut voting(Rules::ALL);
+            ask(store, &acquire(1, 10, 0), T);
+            assert_eq!(ask(store, &raise(1, token), T), Reply::Raised(raised));
+        }
+        // What stands there already is never lowered.
+        let store = &mut voting(Rules::ALL);
+        ask(store, &acquire(1, 10, 0), T);
+        store.set_counter(&name("a"), 1 << 53);
+        assert_eq!(ask(store, &raise(1, 9), T), Reply::Raised(1 << 53));
+    }
+
+    #[test]
+    fn w_is_written_when_it_has_grown_by_a_hundredth() {
+        for (x, written) in [(35_652, Z), (35_653, 35_653)] {
+            let store = &mut voting(Rules::ALL);
+            let (record, _) = meet(store, hello(), T);
+            let (record, open) = meet(store, knowing(&record, x), T);
+            assert_eq!((record.witnessed, open), (x, true));
+            assert_eq!(store.record().unwrap().witnessed, written);
+        }
+    }
+
+    #[test]
+    fn a_full_server_is_closed_and_not_opened() {
+        let store = &mut voting(Rules::ALL);
+        let (record, _) = meet(store, hello(), T);
+        let gone = BootRecord {
+            run: "other/00000000/-1".into(),
+            ..record
+        };
+        store.set_boot(Some(gone.to_string()));
+        store.set_out_of_memory(true);
+        // A server stops no script after its first write, and DEL is one.
+        assert_eq!(meet(store, hello(), T).0.witnessed, 0);
+        assert_eq!(store.open(), None);
+        store.set_boot(Some(gone.to_string()));
+        let met = store.apply(&Command::Handshake(hello()), "", T);
+        assert!(matches!(met, Err(Fault::Error(text)) if text.starts_with("OOM")));
+        assert_eq!(store.boot(), Some(&*gone.to_string()));
+    }
+
+    #[test]
     fn counters_rotate_after_a_week_to_the_microsecond() {
         for (age, rotated) in [(WEEK_US, false), (WEEK_US + 1, true)] {
             let store = &mut voting(Rules::ALL);
@@ -692,11 +785,8 @@ mod tests {
             store.apply(&extend(1, 10), GUARD, T).is_ok(),
             "`open` came back too"
         );
-        let meeting = meet(store, T);
-        assert_eq!(
-            (meeting.record.unwrap().witnessed, meeting.open),
-            (0, false)
-        );
+        let (record, open) = meet(store, hello(), T);
+        assert_eq!((record.witnessed, open), (0, false));
         assert_eq!(
             store.apply(&extend(1, 10), GUARD, T),
             Err(Fault::NotAdmitted)
@@ -714,7 +804,7 @@ mod tests {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert!(meet(store, T).open, "nothing to write");
+        assert!(meet(store, hello(), T).1, "nothing to write");
     }
 
     /// What each trap of §10 does once its rule is off.
@@ -724,6 +814,53 @@ mod tests {
 
         fn store(rule: Rule) -> Store {
             voting(Rules::without(rule))
+        }
+
+        #[test]
+        fn witnessed_by_clients() {
+            let rules = Rules::without(Rule::WitnessedByClients);
+            let store = &mut Store::new(Identity::master("run"), rules);
+            meet(store, hello(), T);
+            let (_, open) = meet(store, hello(), T + (Z - 1) * 1000);
+            assert!(!open);
+            let (record, open) = meet(store, hello(), T + Z * 1000);
+            assert_eq!((record.witnessed, open), (Z, true), "its own clock went on");
+        }
+
+        #[test]
+        fn greater_w() {
+            let store = &mut store(Rule::GreaterW);
+            let (record, _) = meet(store, hello(), T);
+            let (answered, _) = meet(store, knowing(&record, Z + 300), T);
+            assert_eq!(answered.witnessed, Z, "as it is stored");
+            let (answered, _) = meet(store, knowing(&record, Z + 400), T);
+            assert_eq!(answered.witnessed, Z + 400);
+        }
+
+        #[test]
+        fn margin_in_record() {
+            let store = &mut Store::new(
+                Identity::master("run"),
+                Rules::without(Rule::MarginInRecord),
+            );
+            let (record, _) = meet(store, hello(), T);
+            let terms = Terms {
+                margin: Duration::ZERO,
+                ..TERMS
+            };
+            let less = Handshake {
+                terms,
+                ..knowing(&record, 30_300)
+            };
+            assert!(meet(store, less, T).1, "a client without M opens it");
+        }
+
+        #[test]
+        fn own_guard() {
+            let store = &mut Store::new(Identity::master("run"), Rules::without(Rule::OwnGuard));
+            let (record, _) = meet(store, hello(), T);
+            meet(store, knowing(&record, Z), T);
+            assert_eq!(store.open(), Some("2 3 word 30000 5000 "), "no id");
         }
 
         #[test]

@@ -26,8 +26,8 @@ use super::{
 use crate::{
     name::Name,
     node::{
-        admission::{BootRecord, Handshake, Meeting},
-        command::{Answer, Batch, Command, Fault, Reply},
+        admission::{Admit, BootRecord, Handshake, Meeting, Mode, Stored, Terms, Vouch},
+        command::{Answer, Batch, Command, Fault, Reply, Wire},
         memory::store::{Identity, Store},
     },
     owner::{Entry, Label},
@@ -36,10 +36,13 @@ use crate::{
 
 const PREFIX: &str = "quorate";
 const MAX_TTL: Duration = Duration::from_secs(20);
-const MARGIN: Duration = Duration::from_secs(5);
-/// Z of `MAX_TTL` and `MARGIN`.
+const TERMS: Terms = Terms {
+    max_ttl: MAX_TTL,
+    margin: Duration::from_secs(5),
+};
+/// Z of these terms.
 const Z: u64 = 20_200 + 5_000;
-const GUARD: &str = "1 3 20000";
+const GUARD: &str = "2 3 word 20000 5000 nonce";
 const MAX_TOKEN: u64 = (1 << 53) - 1;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -51,9 +54,13 @@ trait Peer {
     fn set_out_of_memory(&mut self, on: bool);
     fn demote(&mut self);
     fn promote(&mut self);
-    fn set_boot(&mut self, record: &BootRecord);
+    /// SET or DEL; RUN in the text stands for this peer's run id.
+    fn put(&mut self, key: Key, text: Option<&str>);
+    /// What stands in boot and open, with RUN in the place of this peer's run id.
+    fn stands(&mut self) -> [Option<String>; 2];
     /// Makes the current counters begin so long ago.
     fn set_age(&mut self, age: Duration);
+    fn set_counter(&mut self, n: &str, counter: u64);
 
     fn ask(&mut self, command: &Command) -> Answer {
         self.ask_with(command, GUARD)
@@ -72,9 +79,16 @@ trait Peer {
         }
     }
 
+    /// The handshake is answered by a record: that, and whether `open` stands.
+    fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
+        let meeting = self.meet(hello);
+        let record = meeting.stored.record();
+        (record.unwrap().clone(), meeting.open)
+    }
+
     /// A bootstrap: from now on it votes.
     fn admit(&mut self) {
-        let record = self.meet(&hello()).record.unwrap();
+        let (record, _) = self.record(&hello());
         assert_eq!(
             self.say(&admit(&record)),
             Reply::Admitted(true),
@@ -92,11 +106,22 @@ trait Peer {
     }
 }
 
+/// A key of the admission.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    Boot,
+    Open,
+}
+
 struct Memory(Store);
 
 impl Memory {
     fn new() -> Self {
         Self(Store::new(Identity::master("f".repeat(40)), Rules::ALL))
+    }
+
+    fn run_id(&mut self) -> String {
+        self.0.server_mut().run_id.clone()
     }
 }
 
@@ -128,12 +153,27 @@ impl Peer for Memory {
         server.second_offset = "1".into();
     }
 
-    fn set_boot(&mut self, record: &BootRecord) {
-        self.0.set_boot(record.clone());
+    fn put(&mut self, key: Key, text: Option<&str>) {
+        let run_id = self.run_id();
+        let text = text.map(|text| text.replace("RUN", &run_id));
+        match key {
+            Key::Boot => self.0.set_boot(text),
+            Key::Open => self.0.set_open(text),
+        }
+    }
+
+    fn stands(&mut self) -> [Option<String>; 2] {
+        let run_id = self.run_id();
+        let texts = [self.0.boot(), self.0.open()];
+        texts.map(|text| Some(text?.replace(&run_id, "RUN")))
     }
 
     fn set_age(&mut self, age: Duration) {
         self.0.set_begun(wall_us() - age.as_micros() as u64);
+    }
+
+    fn set_counter(&mut self, n: &str, counter: u64) {
+        self.0.set_counter(&name(n), counter);
     }
 }
 
@@ -157,6 +197,7 @@ struct Real {
     stream: TcpStream,
     unread: Vec<u8>,
     keys: Keys,
+    run_id: String,
 }
 
 impl Real {
@@ -234,8 +275,13 @@ impl Real {
             stream,
             unread: Vec::new(),
             keys: Keys::new(PREFIX),
+            run_id: String::new(),
         };
         real.raw(&["HELLO", "3"]);
+        let info = real.text(&["INFO", "server"]);
+        let mut lines = info.lines();
+        let run_id = lines.find_map(|line| line.strip_prefix("run_id:"));
+        real.run_id = run_id.unwrap().to_owned();
         real
     }
 
@@ -277,6 +323,14 @@ impl Real {
         }
     }
 
+    fn get(&mut self, key: &str) -> Option<String> {
+        match self.raw(&["GET", key]) {
+            OwnedFrame::Null => None,
+            OwnedFrame::BlobString { data, .. } => Some(String::from_utf8(data).unwrap()),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+
     fn ok(&mut self, words: &[&str]) {
         assert_eq!(self.text(words), "OK", "{words:?}");
     }
@@ -293,15 +347,23 @@ impl Real {
     }
 
     fn batch(&mut self, commands: Vec<Command>) -> Vec<Answer> {
-        let batch = Batch::new(commands, GUARD.into());
-        self.stream
-            .write_all(&encode::batch(&batch, &self.keys))
-            .unwrap();
+        let batch = Batch::new(commands);
+        let bytes = self.bytes(&batch, GUARD);
+        self.stream.write_all(&bytes).unwrap();
         batch
             .commands()
             .iter()
             .map(|command| self.answer(command))
             .collect()
+    }
+
+    /// With the guard put in.
+    fn bytes(&self, batch: &Batch, guard: &str) -> Vec<u8> {
+        let Wire { mut bytes, guards } = encode::batch(batch, &self.keys);
+        for at in guards.into_iter().rev() {
+            bytes.splice(at..at, encode::guard(guard));
+        }
+        bytes
     }
 }
 
@@ -311,10 +373,8 @@ impl Peer for Real {
     }
 
     fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
-        let batch = Batch::one(command.clone(), &guard.into());
-        self.stream
-            .write_all(&encode::batch(&batch, &self.keys))
-            .unwrap();
+        let bytes = self.bytes(&Batch::one(command.clone()), guard);
+        self.stream.write_all(&bytes).unwrap();
         self.answer(command)
     }
 
@@ -334,13 +394,30 @@ impl Peer for Real {
         self.ok(&["REPLICAOF", "NO", "ONE"]);
     }
 
-    fn set_boot(&mut self, record: &BootRecord) {
-        self.ok(&["SET", "quorate:boot", &record.to_string()]);
+    fn put(&mut self, key: Key, text: Option<&str>) {
+        let key = match key {
+            Key::Boot => "quorate:boot",
+            Key::Open => "quorate:open",
+        };
+        match text {
+            Some(text) => self.ok(&["SET", key, &text.replace("RUN", &self.run_id.clone())]),
+            None => drop(self.text(&["DEL", key])),
+        }
+    }
+
+    fn stands(&mut self) -> [Option<String>; 2] {
+        let texts = [self.get("quorate:boot"), self.get("quorate:open")];
+        texts.map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
     fn set_age(&mut self, age: Duration) {
         let begun = wall_us() - age.as_micros() as u64;
         self.text(&["HSET", "quorate:c0", "_", &format!("{begun:<65}")]);
+    }
+
+    fn set_counter(&mut self, n: &str, counter: u64) {
+        let field = format!("@mutex:{n}");
+        self.text(&["HSET", "quorate:c0", &field, &counter.to_string()]);
     }
 }
 
@@ -392,33 +469,30 @@ fn secs(n: u64) -> Duration {
 
 fn hello() -> Handshake {
     Handshake {
-        fleet: 3,
-        max_ttl: MAX_TTL,
-        fleet_max_ttl: Duration::ZERO,
-        margin: MARGIN,
+        masters: 3,
+        list: "word".into(),
+        terms: TERMS,
+        vouch: Vouch::Stranger,
+        used: false,
         known: None,
         witnessed: 0,
         nonce: "nonce".into(),
     }
 }
 
-/// A hello of somebody who knows this record.
-fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
-    let known = Some((record.run.clone(), record.id.clone()));
-    Handshake {
-        known,
-        witnessed,
-        nonce: "another".into(),
-        ..hello()
-    }
+fn admit(record: &BootRecord) -> Command {
+    Command::Admit(admission_of(record))
 }
 
-fn admit(record: &BootRecord) -> Command {
-    Command::Admit {
+fn admission_of(record: &BootRecord) -> Admit {
+    Admit {
+        masters: record.masters,
+        list: record.list.clone(),
         run: record.run.clone(),
         id: record.id.clone(),
-        max_ttl: record.max_ttl,
+        terms: record.terms,
         witnessed: Z,
+        mode: Mode::New,
     }
 }
 
@@ -428,6 +502,7 @@ fn acquire(n: &str, owner: u128, ttl: Duration, floor: u64) -> Command {
         entry: entry(owner),
         ttl,
         floor,
+        max_ttl: MAX_TTL,
     }
 }
 
@@ -436,6 +511,7 @@ fn raise(n: &str, owner: u128, token: u64) -> Command {
         name: name(n),
         entry: entry(owner),
         token,
+        max_ttl: MAX_TTL,
     }
 }
 

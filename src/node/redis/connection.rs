@@ -6,7 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, IoSlice},
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -25,8 +25,8 @@ use crate::{
     report::said,
 };
 
-/// How many pieces one system call takes: a batch is one, or two with its guard.
-const GATHER: usize = 64;
+/// About so many bytes are offered to the stream in one call.
+const CHUNK: usize = 16 << 10;
 /// An idle queue keeps room for so many batches.
 const QUEUE: usize = 64;
 
@@ -44,6 +44,9 @@ pub(super) struct RedisConnection<S> {
     sent: usize,
     /// How many bytes of the next one have left.
     offset: usize,
+    /// What the stream is offered. Copied together: a call with a piece for each request and guard
+    /// costs more than the copy.
+    out: Vec<u8>,
     /// Something may linger in the stream's own buffer.
     unflushed: bool,
     /// How many commands of the queue's first batch are answered.
@@ -99,6 +102,7 @@ impl<S> RedisConnection<S> {
             guard: ("".into(), [].into()),
             sent: 0,
             offset: 0,
+            out: Vec::new(),
             unflushed: false,
             answered: 0,
             replies: 0,
@@ -171,26 +175,19 @@ impl<S> RedisConnection<S> {
 }
 
 impl<S: AsyncWrite + Unpin> RedisConnection<S> {
-    /// Offers the stream all that is unsent, in one call.
+    /// Offers the stream what is unsent, as much of it as one call takes.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let unsent = self.queue.iter().skip(self.sent);
-        let pieces = unsent.flat_map(|queued| queued.pieces(&self.keys));
-        let (mut slices, mut used) = ([IoSlice::new(&[]); GATHER], 0);
-        let mut left_already = self.offset;
-        for piece in pieces {
-            let Some(piece) = piece.get(left_already..) else {
-                left_already -= piece.len();
-                continue;
-            };
-            left_already = 0;
-            let Some(slice) = slices.get_mut(used) else {
+        self.out.clear();
+        for queued in self.queue.iter().skip(self.sent) {
+            for piece in queued.pieces(&self.keys) {
+                self.out.extend_from_slice(piece);
+            }
+            if self.out.len() >= self.offset.saturating_add(CHUNK) {
                 break;
-            };
-            *slice = IoSlice::new(piece);
-            used += 1;
+            }
         }
-        let stream = Pin::new(&mut self.stream);
-        stream.poll_write_vectored(cx, slices.get(..used).unwrap_or_default())
+        let unsent = self.out.get(self.offset..).unwrap_or_default();
+        Pin::new(&mut self.stream).poll_write(cx, unsent)
     }
 }
 
@@ -370,6 +367,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_batch_leaves_with_the_guard_of_each_node() {
+        let name = crate::name::Name::new("a").unwrap();
+        let inspect = Command::Inspect { name };
+        let batch = Batch::new(vec![inspect.clone(), Command::Survey, inspect]);
+        let (mut c, mut server) = fake(4096);
+        for guard in ["one", "another", "one"] {
+            c.send(&batch, &guard.into());
+        }
+        flushed(&mut c).await;
+        drop(c);
+        let mut read = String::new();
+        server.read_to_string(&mut read).await.unwrap();
+        let order: Vec<&str> = read
+            .split("\r\n")
+            .filter(|line| matches!(*line, "one" | "another" | "EXISTS"))
+            .collect();
+        let around = |guard| [guard, "EXISTS", guard];
+        assert_eq!(order, ["one", "another", "one"].map(around).concat());
+    }
+
+    #[tokio::test]
     async fn a_waiting_task_is_woken_by_an_answer_and_by_room() {
         let (mut c, mut server) = fake(4);
         let batch = surveys(3);
@@ -407,7 +425,7 @@ mod tests {
 
     #[tokio::test]
     async fn scripts_are_loaded_when_all_of_them_are() {
-        let load = Batch::one(Command::LoadScripts, &"".into());
+        let load = Batch::one(Command::LoadScripts);
         let scripts = encode::answers(&Command::LoadScripts);
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
@@ -564,27 +582,14 @@ mod tests {
 
     impl AsyncWrite for Narrow {
         fn poll_write(
-            self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-        }
-
-        fn poll_write_vectored(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
-            slices: &[IoSlice<'_>],
+            bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            let bytes = slices.iter().flat_map(|slice| slice.iter().copied());
-            let some: Vec<u8> = bytes.take(self.width).collect();
-            self.taken.extend_from_slice(&some);
+            let some = bytes.len().min(self.width);
+            self.taken.extend_from_slice(&bytes[..some]);
             self.calls += 1;
-            Poll::Ready(Ok(some.len()))
-        }
-
-        fn is_write_vectored(&self) -> bool {
-            true
+            Poll::Ready(Ok(some))
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -598,15 +603,18 @@ mod tests {
 
     #[tokio::test]
     async fn many_batches_leave_in_one_call_and_in_order() {
-        let batches: Vec<_> = (1..=GATHER).map(surveys).collect();
-        let expected: Vec<u8> = batches.iter().flat_map(|batch| bytes(batch)).collect();
+        let batches: Vec<_> = (1..=16).map(surveys).collect();
+        let expected: Vec<u8> = batches.iter().flat_map(bytes).collect();
+        assert!(expected.len() < CHUNK);
         for width in [usize::MAX, 1, 7, 64, 1000] {
             let mut c = connection(Narrow {
                 width,
                 calls: 0,
                 taken: Vec::new(),
             });
-            batches.iter().for_each(|batch| c.send(batch));
+            for batch in &batches {
+                c.send(batch, &guard());
+            }
             flushed(&mut c).await;
             assert!(c.stream.taken == expected, "{width} at a time");
             assert_eq!(c.stream.calls, expected.len().div_ceil(width));

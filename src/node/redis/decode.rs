@@ -192,6 +192,7 @@ mod tests {
             entry: Entry::new(1, &Label::new("host:1").unwrap()),
             ttl: Duration::from_secs(1),
             floor: 0,
+            max_ttl: Duration::from_secs(30),
         }
     }
 
@@ -245,6 +246,13 @@ mod tests {
                 other => panic!("{reply:?}: {other:?}"),
             }
         }
-        assert!(decoded(&Command::Survey, ":2\r\n").is_err());
+        assert!(decoded(&Command::Survey, "+OK\r\n").is_err());
+    }
+
+    #[test]
+    fn a_survey_counts_the_hashes_of_counters() {
+        for (reply, used) in [(":0\r\n", false), (":1\r\n", true), (":2\r\n", true)] {
+            assert_eq!(decoded(&Command::Survey, reply), Ok(Reply::Surveyed(used)));
+        }
     }
 }

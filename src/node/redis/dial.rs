@@ -346,12 +346,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::node::{
-        Answer, Reply,
-        redis::{
-            address::{IntoNode as _, Target},
-            support::{Kind, Server, ServerOptions},
+    use crate::{
+        name::Name,
+        node::{
+            Answer, Reply,
+            redis::{
+                address::{IntoNode as _, Target},
+                support::{Kind, Server, ServerOptions},
+            },
         },
+        owner::{Entry, Label},
     };
 
     const LIMIT: Duration = Duration::from_secs(3);
@@ -395,7 +399,7 @@ mod tests {
     }
 
     async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
-        connection.send(&Batch::one(command, &"".into()));
+        connection.send(&Batch::one(command), &"".into());
         poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
         poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
     }
@@ -421,14 +425,18 @@ mod tests {
                 .try_cmd(&["CLIENT", "SETINFO", "lib-name", "test"])
                 .is_ok();
             assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
+            let release = Command::Release {
+                name: Name::new("a").unwrap(),
+                entry: Entry::new(1, &Label::new("test").unwrap()),
+            };
             assert_eq!(
-                ask(&mut *connection, Command::Survey).await,
-                Ok(Reply::Surveyed(false)),
+                ask(&mut *connection, release.clone()).await,
+                Ok(Reply::Released(false)),
                 "by a script"
             );
             server.cmd(&["SCRIPT", "FLUSH"]);
             assert_eq!(
-                ask(&mut *connection, Command::Survey).await,
+                ask(&mut *connection, release).await,
                 Err(crate::node::Fault::NoScript)
             );
             assert_eq!(
@@ -767,8 +775,8 @@ mod tests {
             let insecure = format!("{}/#insecure", server.url());
             let mut connection = connected(&insecure).await;
             // More than TLS takes at once.
-            let many = Batch::new(vec![Command::Survey; 5_000], "".into());
-            connection.send(&many);
+            let many = Batch::new(vec![Command::Survey; 5_000]);
+            connection.send(&many, &"".into());
             let mut answers = 0;
             poll_fn(|cx| {
                 if let Poll::Ready(flushed) = connection.poll_flush(cx) {

@@ -288,14 +288,21 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::owner::{Entry, Label};
+    use crate::{
+        node::admission::{Terms, Vouch},
+        owner::{Entry, Label},
+    };
+
+    const GUARD: &str = "2 3 word 30000 5000 id";
 
     fn text(command: Command) -> String {
         let wire = batch(&Batch::one(command), &Keys::new("q"));
         let mut bytes = wire.bytes;
         for at in wire.guards.into_iter().rev() {
-            bytes.splice(at..at, guard("2 3 word 30000 5000 id"));
+            bytes.splice(at..at, guard(GUARD));
         }
         String::from_utf8(bytes).unwrap()
     }
@@ -330,14 +337,14 @@ mod tests {
     fn a_command_is_a_script_with_its_keys() {
         let name = Name::new("a:b").unwrap();
         let entry = Entry::new(1, &Label::new("host:1").unwrap());
-        let ttl = std::time::Duration::from_micros(10_001);
+        let ttl = Duration::from_micros(10_001);
         let holder = entry.as_str().to_owned();
         let acquire = Command::Acquire {
             name,
             entry,
             ttl,
             floor: 0,
-            max_ttl: std::time::Duration::from_secs(30),
+            max_ttl: Duration::from_secs(30),
         };
         let wanted = [
             "EVALSHA",
@@ -353,7 +360,7 @@ mod tests {
             &holder,
             "11",
             "0",
-            "2 3 word 30000 5000 id",
+            GUARD,
         ];
         assert_eq!(words(acquire), wanted);
         assert_eq!(
@@ -361,6 +368,104 @@ mod tests {
             ["CLIENT", "KILL", "ID", "10"]
         );
         assert_eq!(words(Command::Survey), ["EXISTS", "q:c0", "q:c1"]);
+    }
+
+    #[test]
+    fn a_handshake_is_sent_by_its_source_and_has_no_guard() {
+        let hello = Handshake {
+            masters: 3,
+            list: "word".into(),
+            terms: Terms::new(Duration::from_micros(30_000_001), Duration::from_secs(5)),
+            vouch: Vouch::Majority,
+            used: true,
+            known: Some(("run/0/-1".into(), "id".into())),
+            witnessed: 9,
+            nonce: "nonce".into(),
+        };
+        let unknown = Handshake {
+            known: None,
+            vouch: Vouch::Stranger,
+            used: false,
+            ..hello.clone()
+        };
+        for (hello, brought) in [
+            (hello, "2 3 word 30001 5000 2 1 run/0/-1 id 9 nonce"),
+            (unknown, "2 3 word 30001 5000 0 0   9 nonce"),
+        ] {
+            let words = words(Command::Handshake(hello));
+            assert_eq!(
+                (&*words[0], &*words[1]),
+                ("EVAL", scripts::HANDSHAKE.source)
+            );
+            assert_eq!(words[2..6], ["3", "q:boot", "q:open", "q:time"]);
+            assert_eq!(words[6..].join(" "), brought);
+        }
+    }
+
+    #[test]
+    fn an_admit_names_the_record_and_has_no_guard() {
+        for (mode, word) in [
+            (Mode::New, "new"),
+            (Mode::Raise, "raise"),
+            (Mode::Forced, "forced"),
+        ] {
+            let admit = Admit {
+                masters: 5,
+                list: "word".into(),
+                run: "run".into(),
+                id: "id".into(),
+                terms: Terms::new(Duration::from_secs(30), Duration::ZERO),
+                witnessed: 30_300,
+                mode,
+            };
+            let words = words(Command::Admit(admit));
+            assert_eq!(words[1..5], [scripts::ADMIT.sha(), "2", "q:boot", "q:open"]);
+            let brought = format!("2 5 word run id 30000 0 30300 {word}");
+            assert_eq!(words[5..].join(" "), brought);
+        }
+    }
+
+    #[test]
+    fn what_all_nodes_share_is_encoded_once_and_the_guard_goes_last() {
+        let name = Name::new("a").unwrap();
+        let entry = Entry::new(1, &Label::new("host:1").unwrap());
+        let (ttl, max_ttl) = (Duration::from_secs(1), Duration::from_secs(30));
+        let commands = [
+            Command::Acquire {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl,
+                floor: 7,
+                max_ttl,
+            },
+            Command::Raise {
+                name: name.clone(),
+                entry: entry.clone(),
+                token: 7,
+                max_ttl,
+            },
+            Command::Extend {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl,
+            },
+            Command::Release {
+                name: name.clone(),
+                entry,
+            },
+            Command::Inspect { name: name.clone() },
+            Command::Evict { name },
+            Command::Survey,
+        ];
+        for command in &commands {
+            let last = words(command.clone()).pop().unwrap();
+            assert_eq!(last == GUARD, command.is_guarded(), "{command:?}");
+        }
+        let guarded = commands.iter().filter(|c| c.is_guarded()).count();
+        let together = Batch::new(commands.to_vec());
+        let wire = batch(&together, &Keys::new("q"));
+        assert_eq!(wire.guards.len(), guarded);
+        assert!(wire.guards.is_sorted());
     }
 
     #[test]

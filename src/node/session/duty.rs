@@ -18,8 +18,8 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(super) struct Duties {
     by_id: BTreeMap<u64, Duty>,
     retries: BTreeSet<(Tick, u64)>,
-    /// No duty ends before this.
-    next_expiry: Option<Tick>,
+    /// All of them, by their ends.
+    ends: BTreeSet<(Tick, u64)>,
     last_id: u64,
 }
 
@@ -30,6 +30,8 @@ struct Duty {
     ticket: Option<Ticket>,
     /// When to send it again; none while an answer is due, or before it was first sent.
     retry_at: Option<Tick>,
+    /// It was sent when it was asked for, and nothing has gone wrong with that.
+    is_prompt: bool,
 }
 
 impl Duties {
@@ -39,9 +41,10 @@ impl Duties {
         entry: Entry,
         until: Tick,
         ticket: Option<Ticket>,
+        is_prompt: bool,
     ) -> u64 {
         self.last_id += 1;
-        self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
+        self.ends.insert((until, self.last_id));
         self.by_id.insert(
             self.last_id,
             Duty {
@@ -50,6 +53,7 @@ impl Duties {
                 until,
                 ticket,
                 retry_at: None,
+                is_prompt,
             },
         );
         self.last_id
@@ -67,9 +71,25 @@ impl Duties {
         })
     }
 
-    /// It was answered: who waits for the answer.
+    /// Whether whoever asked may wait for it as for any other request.
+    pub(super) fn is_prompt(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|duty| duty.is_prompt)
+    }
+
+    pub(super) fn is_owed(&self, id: u64) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// Whether it frees one of these.
+    pub(super) fn is_about(&self, id: u64, entries: &BTreeSet<Entry>) -> bool {
+        let duty = self.by_id.get(&id);
+        duty.is_some_and(|duty| entries.contains(&duty.entry))
+    }
+
+    /// It was answered, or has nothing to free: who waits for the answer.
     pub(super) fn done(&mut self, id: u64) -> Option<Ticket> {
         let duty = self.by_id.remove(&id)?;
+        self.ends.remove(&(duty.until, id));
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }
@@ -89,26 +109,19 @@ impl Duties {
     fn retry(&mut self, id: u64, at: Tick) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.retry_at = Some(at);
+            duty.is_prompt = false;
             self.retries.insert((at, id));
         }
     }
 
-    /// These entries were never asked for: there is nothing to free.
-    pub(super) fn forget(&mut self, entries: &BTreeSet<Entry>) {
-        self.keep(|duty| !entries.contains(&duty.entry));
-    }
-
     /// Drops what has ended by now.
     pub(super) fn expire(&mut self, now: Tick) {
-        if self.next_expiry.is_some_and(|at| at <= now) {
-            self.keep(|duty| duty.until > now);
-            self.next_expiry = self.by_id.values().map(|duty| duty.until).min();
+        while let Some(&(until, id)) = self.ends.first()
+            && until <= now
+        {
+            self.ends.pop_first();
+            self.done(id);
         }
-    }
-
-    fn keep(&mut self, keep: impl Fn(&Duty) -> bool) {
-        self.by_id.retain(|_, duty| keep(duty));
-        self.retries.retain(|(_, id)| self.by_id.contains_key(id));
     }
 
     /// What is to be sent again by now.
@@ -127,7 +140,7 @@ impl Duties {
     }
 
     pub(super) fn next_expiry(&self) -> Option<Tick> {
-        self.next_expiry
+        self.ends.first().map(|(until, _)| *until)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -21,8 +21,7 @@ pub(crate) struct Fleet {
     used: bool,
     /// An operator forces a bootstrap: this client vouches.
     forced: bool,
-    /// Since when a majority of nodes with records of this fleet has been in sight, and no voter of
-    /// another.
+    /// Since when a majority of nodes with records of this fleet has been in sight, and nothing foreign.
     majority_since: Option<Tick>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
@@ -166,8 +165,8 @@ impl Fleet {
             false => terms_of(&mut self.mine()),
         };
         self.used |= voters.is_some();
-        let majority = self.is_majority(self.mine().count()) && self.foreign().is_none();
-        self.majority_since = match majority {
+        let sees_majority = self.foreign().is_none() && self.is_majority(self.mine().count());
+        self.majority_since = match sees_majority {
             true => self.majority_since.or(Some(now)),
             false => None,
         };
@@ -275,7 +274,12 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
     let mut both = Vec::new();
     for (what, flag, here, there) in [
         ("max_ttl", "--max-ttl", own.max_ttl, fleet.max_ttl),
-        ("restart_margin", "--restart-margin", own.margin, fleet.margin),
+        (
+            "restart_margin",
+            "--restart-margin",
+            own.margin,
+            fleet.margin,
+        ),
     ] {
         if here > there {
             let (here, there) = (seconds(here), seconds(there));
@@ -287,3 +291,6 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
     }
     both.join("; ")
 }
+
+#[cfg(test)]
+mod tests;

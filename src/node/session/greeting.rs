@@ -76,7 +76,13 @@ pub(super) fn handshake(
     let terms = step.fleet.terms_to_bring();
     let since = step.fleet.witnesses_since(node);
     let (mut known, mut witnessed) = (None, 0);
-    if let (Some(Witness { record, read_at, .. }), Some(since)) = (witness, since) {
+    if let (
+        Some(Witness {
+            record, read_at, ..
+        }),
+        Some(since),
+    ) = (witness, since)
+    {
         let passed = step.now.since(since.max(*read_at)).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         known = Some((record.run.clone(), record.id.clone()));

@@ -312,7 +312,8 @@ impl World {
             .nth(1)
             .unwrap_or_default()
             .to_owned();
-        let one = 2 * nanos(self.plan.node_timeout);
+        // ACQUIRE, and RAISE, which is sent once more where the scripts had been flushed.
+        let one = 3 * nanos(self.plan.node_timeout);
         let early = nanos(self.plan.node_timeout);
         let (what, call, bound): (_, Call<Option<Lease>>, _) = match self.dice.below(10) {
             _ if must => {
@@ -341,7 +342,7 @@ impl World {
             _ => (
                 "try_lock",
                 Box::pin(mutex.try_lock()),
-                Some(early + 2 * one + 100 * MS),
+                Some(2 * (early + one) + 100 * MS),
             ),
         };
         let op = self.operation(c, what, &name);
@@ -420,7 +421,8 @@ impl World {
         if self.now < until && !over {
             if self.dice.percent(30) {
                 let op = self.operation(c, "extend", &name);
-                let bound = nanos(self.plan.node_timeout);
+                // Once more, where the scripts had been flushed.
+                let bound = 2 * nanos(self.plan.node_timeout);
                 let pending = self.pending(c, t, op, Box::pin(lease.extend()), Some(bound));
                 self.clients[c].tasks[t].extending.push(pending);
             }
@@ -453,7 +455,8 @@ impl World {
             0..=5 => {
                 let mut op = self.operation(c, "release", &name);
                 op.token = Some(lease.token().as_u64());
-                let bound = nanos(self.plan.node_timeout);
+                // Once more, where the scripts had been flushed.
+                let bound = 2 * nanos(self.plan.node_timeout);
                 let pending = self.pending(c, t, op, Box::pin(lease.release()), Some(bound));
                 self.clients[c].tasks[t].stage = Stage::Releasing { pending, must };
                 if !must && self.dice.percent(30) {

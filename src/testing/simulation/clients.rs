@@ -162,7 +162,6 @@ impl World {
         for c in 0..self.clients.len() {
             let total = self.clients[c].servers.len();
             let needed = match self.plan.watch {
-                Watch::Nobody => continue,
                 Watch::Majority => majority(total),
                 Watch::All => total,
             };
@@ -188,14 +187,13 @@ impl World {
                 busy = true;
             }
             busy |= self.carry_out(c);
+            self.clients[c].core.left();
             busy |= self.poll_links(c)?;
             let client = &mut self.clients[c];
-            let due = client
-                .core
-                .next_tick()
-                .is_some_and(|at| at <= client.clock.now());
+            let now = client.clock.now();
+            let due = client.core.next_tick().is_some_and(|at| at <= now);
             if due {
-                client.core.tick();
+                client.core.tick(now);
                 ticks = if busy { 0 } else { ticks + 1 };
                 livelock::check(c, ticks)?;
             }

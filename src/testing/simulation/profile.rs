@@ -231,7 +231,6 @@ pub(crate) enum Start {
 /// reconnect after the last fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
-    Nobody,
     Majority,
     All,
 }

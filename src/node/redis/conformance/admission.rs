@@ -1,6 +1,152 @@
 //! Protocol §2: guard, handshake and bootstrap, on memory and servers.
 
 use super::*;
+use crate::node::admission::tests::{AdmitCase, Case, admit_cases, brought, cases};
+
+/// What `open` says of this record.
+fn guard_of(record: &str) -> String {
+    let words: Vec<&str> = record.split(' ').collect();
+    format!("{} {}", words[..5].join(" "), words[6])
+}
+
+/// What `open` says where this record votes; reckoned from its words.
+fn open_of(record: &str) -> Option<String> {
+    let words: Vec<&str> = record.split(' ').collect();
+    let number = |i: usize| words[i].parse::<u64>().unwrap();
+    let (max_ttl, margin, w) = (number(3), number(4), number(9));
+    let votes = w >= max_ttl + max_ttl.div_ceil(100) + margin;
+    votes.then(|| guard_of(record))
+}
+
+/// RUN in what a client read here.
+fn here(known: Option<(String, String)>, run_id: &str) -> Option<(String, String)> {
+    known.map(|(run, id)| (run.replace("RUN", run_id), id))
+}
+
+fn run_id(peer: &mut dyn Peer) -> String {
+    let run = peer.meet(&hello()).server.run;
+    run.split('/').next().unwrap().to_owned()
+}
+
+/// §2 HANDSHAKE, every numbered line: the record and `open` that stand afterwards, and the answer.
+#[test]
+fn every_line_of_the_handshake() {
+    everywhere(|peer| {
+        let run_id = run_id(peer);
+        for case in cases() {
+            let Case {
+                line,
+                boot,
+                hello,
+                after,
+            } = case;
+            let hello = Handshake {
+                known: here(hello.known, &run_id),
+                ..hello
+            };
+            // What stood in `open`: nothing, something else, what belongs to the record.
+            let stored = boot.as_deref().map(Stored::read);
+            let stored = stored.as_ref().and_then(Stored::record);
+            let right = stored.map(|record| guard_of(&record.to_string()));
+            for open in [None, Some("else"), right.as_deref()] {
+                peer.put(Key::Boot, boot.as_deref());
+                peer.put(Key::Open, open);
+                let meeting = peer.meet(&hello);
+                let wanted = match &after {
+                    Some(after) => [Some(after.clone()), open_of(after)],
+                    None => [boot.clone(), open.map(str::to_owned)],
+                };
+                let name = peer.name();
+                assert_eq!(peer.stands(), wanted, "{name}: {line}, open {open:?}");
+                let votes = after.is_some() && wanted[1].is_some();
+                assert_eq!(meeting.open, votes, "{name}: {line}");
+                let text = wanted[0].as_deref().unwrap().replace("RUN", &run_id);
+                assert_eq!(meeting.stored, Stored::read(&text), "{name}: {line}");
+            }
+        }
+    });
+}
+
+/// §2 ADMIT, every mode: the record and `open` that stand afterwards.
+#[test]
+fn every_mode_of_admit() {
+    everywhere(|peer| {
+        let run_id = run_id(peer);
+        for case in admit_cases() {
+            let AdmitCase {
+                line,
+                boot,
+                admit,
+                after,
+            } = case;
+            let admit = Admit {
+                run: admit.run.replace("RUN", &run_id),
+                ..admit
+            };
+            for open in [None, Some("else")] {
+                peer.put(Key::Boot, Some(&boot));
+                peer.put(Key::Open, open);
+                let said = peer.say(&Command::Admit(admit.clone()));
+                assert_eq!(said, Reply::Admitted(after.is_some()), "{line}");
+                let wanted = match &after {
+                    Some(after) => [Some(after.clone()), Some(guard_of(after))],
+                    None => [Some(boot.clone()), open.map(str::to_owned)],
+                };
+                assert_eq!(peer.stands(), wanted, "{}: {line}", peer.name());
+            }
+        }
+        peer.flush();
+        let nothing = Admit {
+            mode: Mode::Forced,
+            ..admission_of(&"2 3 word 20000 5000 r i 0 0 0".parse().unwrap())
+        };
+        assert_eq!(peer.say(&Command::Admit(nothing)), Reply::Admitted(false));
+        assert_eq!(peer.stands(), [None, None]);
+    });
+}
+
+/// §2 line 9: below Z every handshake is written; beyond it w is, once it has grown by 1 %. The
+/// answer says the greater w nevertheless.
+#[test]
+fn w_is_answered_always_and_written_when_it_is_worth_it() {
+    everywhere(|peer| {
+        let run_id = run_id(peer);
+        for (w, x, written) in [
+            (1000, 1001, 1001),
+            (25_199, 25_200, 25_200),
+            (25_200, 25_201, 25_200),
+            (25_200, 25_451, 25_200),
+            // 1.01 times 25,200.
+            (25_200, 25_452, 25_452),
+            (40_000, 40_399, 40_000),
+            (40_000, 40_400, 40_400),
+            (97_200_000, 98_172_000, 97_200_000),
+        ] {
+            let boot = format!("2 3 word 20000 5000 RUN/00000000/-1 old 0 0 {w}");
+            peer.put(Key::Boot, Some(&boot));
+            let hello = brought(&format!("3 word 20000 5000 0 0 {x}"), Some(&boot));
+            let hello = Handshake {
+                known: here(hello.known, &run_id),
+                ..hello
+            };
+            let (record, _) = peer.record(&hello);
+            assert_eq!(record.witnessed, x.min(97_200_000), "{w}, {x}");
+            let [stands, _] = peer.stands();
+            let wanted = format!("2 3 word 20000 5000 RUN/00000000/-1 old 0 0 {written}");
+            assert_eq!(stands, Some(wanted), "{}: {w}, {x}", peer.name());
+        }
+        // Anything else that changes takes the w with it.
+        let boot = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
+        peer.put(Key::Boot, Some(boot));
+        let told = brought("3 word 20000 5000 0 1 25201", Some(boot));
+        peer.meet(&Handshake {
+            known: here(told.known, &run_id),
+            ..told
+        });
+        let wanted = "2 3 word 20000 5000 RUN/00000000/-1 old 0 1 25201";
+        assert_eq!(peer.stands()[0].as_deref(), Some(wanted));
+    });
+}
 
 /// §2 `Guard`: where `open` is not what the client expects nothing is done; RELEASE alone works.
 #[test]
@@ -14,332 +160,102 @@ fn a_node_that_may_not_vote_takes_only_releases() {
             inspect("a"),
             evict("a"),
         ];
-        for guard in ["1 5 20000", "1 3 30000", "2 3 20000", ""] {
+        for guard in [
+            "2 5 word 20000 5000 nonce",
+            "2 3 other 20000 5000 nonce",
+            "2 3 word 30000 5000 nonce",
+            "2 3 word 20000 5001 nonce",
+            // `OwnGuard`: the data of another member.
+            "2 3 word 20000 5000 theirs",
+            "1 3 20000",
+            "",
+        ] {
             for command in &guarded {
-                assert_eq!(
-                    peer.ask_with(command, guard),
-                    Err(Fault::NotAdmitted),
-                    "{command:?}"
-                );
+                let answer = peer.ask_with(command, guard);
+                assert_eq!(answer, Err(Fault::NotAdmitted), "{guard}: {command:?}");
             }
         }
         assert!(about(remaining(peer, "a").unwrap(), secs(10)));
         assert_eq!(counter(peer, "a"), 1);
         assert_eq!(
-            peer.ask_with(&release("a", 1), "1 5 20000"),
+            peer.ask_with(&release("a", 1), "else"),
             Ok(Reply::Released(true))
         );
         peer.flush();
         for command in &guarded {
-            assert_eq!(
-                peer.ask(command),
-                Err(Fault::NotAdmitted),
-                "after FLUSHALL: {command:?}"
-            );
+            let answer = peer.ask(command);
+            assert_eq!(answer, Err(Fault::NotAdmitted), "emptied: {command:?}");
         }
         assert_eq!(peer.ask(&release("a", 1)), Ok(Reply::Released(false)));
-        let meeting = peer.meet(&hello());
-        assert_eq!(
-            (meeting.record.unwrap().witnessed, meeting.open),
-            (0, false)
-        );
+        let (record, open) = peer.record(&hello());
+        assert_eq!((record.witnessed, open), (0, false));
     });
 }
 
-/// §2: w grows only by who knows this run and this record, and only up to where the node votes.
+/// §2: who the server is comes with every answer.
 #[test]
-fn a_memory_votes_once_it_was_witnessed_for_z() {
+fn a_handshake_says_who_the_server_is() {
     everywhere(|peer| {
-        peer.flush();
-        let first = peer.meet(&hello());
-        let record = first.record.unwrap();
-        assert!(!first.open);
-        assert_eq!(
-            (record.witnessed, &*record.id, record.fleet),
-            (0, "nonce", 3)
-        );
-        assert_eq!((record.max_ttl, &record.run), (MAX_TTL, &first.server.run));
-        assert!(record.since.abs_diff(wall_us()) < 5_000_000);
-        assert_eq!(
-            (&*first.server.role, &*first.server.mode),
-            ("master", "standalone")
-        );
-        assert_eq!(first.server.eviction, "noeviction");
-        assert!(
-            first
-                .server
-                .version
-                .split('.')
-                .next()
-                .unwrap()
-                .parse::<u32>()
-                .unwrap()
-                >= 7
-        );
-
-        let strangers = [
-            Handshake {
-                witnessed: Z,
-                ..hello()
-            },
-            Handshake {
-                known: Some((record.run.clone(), "other".into())),
-                ..knowing(&record, Z)
-            },
-            Handshake {
-                known: Some(("other".into(), record.id.clone())),
-                ..knowing(&record, Z)
-            },
-        ];
-        for stranger in &strangers {
-            let meeting = peer.meet(stranger);
-            assert_eq!(meeting.record.as_ref(), Some(&record), "{stranger:?}");
-            assert!(!meeting.open);
-        }
-        let w = |peer: &mut dyn Peer, x: u64| {
-            let meeting = peer.meet(&knowing(&record, x));
-            (meeting.record.unwrap().witnessed, meeting.open)
-        };
-        assert_eq!(w(peer, 1000), (1000, false));
-        assert_eq!(w(peer, 400), (1000, false), "it never shrinks");
-        assert_eq!(peer.ask(&inspect("a")), Err(Fault::NotAdmitted));
-        assert_eq!(w(peer, Z - 1), (Z - 1, false));
-        assert_eq!(w(peer, Z), (Z, true), "the quarantine ends at Z exactly");
-        assert_eq!(peer.say(&acquire("a", 1, secs(10), 0)), Reply::Granted(1));
-        assert_eq!(w(peer, 10 * Z), (Z, true));
+        let server = peer.meet(&hello()).server;
+        assert_eq!((&*server.role, &*server.mode), ("master", "standalone"));
+        assert_eq!(server.eviction, "noeviction");
+        let major = server.version.split('.').next().unwrap();
+        assert!(major.parse::<u32>().unwrap() >= 7, "{}", server.version);
+        assert!(server.run.ends_with("/00000000/-1"), "{}", server.run);
     });
 }
 
-/// §2 `SameFleet`: a client of another N, of another format, or of a longer max_ttl is refused and
-/// nothing is written.
-#[test]
-fn who_disagrees_is_refused() {
-    everywhere(|peer| {
-        let before = peer.meet(&hello()).record.unwrap();
-        let known = knowing(&before, 90_000);
-        let others = [
-            Handshake {
-                fleet: 5,
-                ..known.clone()
-            },
-            Handshake {
-                max_ttl: MAX_TTL + Duration::from_millis(1),
-                ..known.clone()
-            },
-        ];
-        for other in &others {
-            let meeting = peer.meet(other);
-            assert_eq!(meeting.record.as_ref(), Some(&before), "{other:?}");
-            assert!(!meeting.open, "not for this client");
-        }
-        assert_eq!(
-            peer.say(&inspect("a")),
-            Reply::Inspected {
-                holder: None,
-                counter: 0
-            }
-        );
-        let shorter = Handshake {
-            max_ttl: secs(1),
-            ..known
-        };
-        assert!(peer.meet(&shorter).open, "who asks for less is welcome");
-
-        let foreign = BootRecord {
-            format: 2,
-            ..before
-        };
-        peer.set_boot(&foreign);
-        let meeting = peer.meet(&hello());
-        assert_eq!(meeting.record.unwrap().format, 2);
-        assert!(!meeting.open);
-        assert_eq!(peer.say(&admit(&foreign)), Reply::Admitted(false));
-    });
-}
-
-/// §2: the longest max_ttl of the fleet is learned again, and a node waits for as long as that asks.
-#[test]
-fn a_longer_max_ttl_in_the_fleet_closes_the_node_until_it_is_ripe() {
-    everywhere(|peer| {
-        let longer = Handshake {
-            fleet_max_ttl: secs(40),
-            ..hello()
-        };
-        let meeting = peer.meet(&longer);
-        let record = meeting.record.unwrap();
-        assert_eq!(
-            (record.max_ttl, record.witnessed, meeting.open),
-            (secs(40), Z, false)
-        );
-        assert_eq!(peer.ask(&inspect("a")), Err(Fault::NotAdmitted));
-        let z = 40_400 + 5_000;
-        let meeting = peer.meet(&Handshake {
-            fleet_max_ttl: secs(40),
-            ..knowing(&record, z)
-        });
-        assert!(meeting.open);
-        let empty = Reply::Inspected {
-            holder: None,
-            counter: 0,
-        };
-        assert_eq!(peer.ask_with(&inspect("a"), "1 3 40000"), Ok(empty));
-
-        peer.flush();
-        let meeting = peer.meet(&longer);
-        assert_eq!(
-            meeting.record.unwrap().max_ttl,
-            secs(40),
-            "an emptied node learns it again"
-        );
-    });
-}
-
-/// §2 `RunAndRecord`: a record of another process is a new memory, whatever stands in `open`.
-#[test]
-fn a_record_of_another_run_starts_again() {
-    everywhere(|peer| {
-        let old = peer.meet(&hello()).record.unwrap();
-        for run in [
-            format!("{}/00000000/-1", "e".repeat(40)),
-            old.run.replace("/00000000/-1", "/00000000/7"),
-        ] {
-            let foreign = BootRecord {
-                run,
-                witnessed: 90_000,
-                ..old.clone()
-            };
-            peer.set_boot(&foreign);
-            if foreign.run.starts_with("eee") {
-                let meeting = peer.meet(&Handshake {
-                    nonce: "new".into(),
-                    ..knowing(&foreign, 90_000)
-                });
-                let record = meeting.record.unwrap();
-                assert_eq!(
-                    (record.witnessed, &*record.id, meeting.open),
-                    (0, "new", false)
-                );
-                assert_eq!(record.run, meeting.server.run);
-                assert_eq!(peer.ask(&inspect("a")), Err(Fault::NotAdmitted));
-            } else {
-                // Its replid2 turned to zeros: the backlog was freed, the memory is the same.
-                let meeting = peer.meet(&hello());
-                assert_eq!(meeting.record.unwrap().witnessed, 90_000);
-                assert!(meeting.open);
-            }
-        }
-    });
-}
-
-/// §2: a replica is refused and writes nothing; a master that was one meanwhile is another memory.
+/// §2 lines 1 and 2: a replica is refused and writes nothing; a master that was one meanwhile is
+/// another memory.
 #[test]
 fn a_failback_is_another_run() {
     everywhere(|peer| {
         peer.say(&acquire("a", 1, secs(10), 0));
         let before = peer.meet(&hello());
+        let stood = peer.stands();
         peer.demote();
-        let meeting = peer.meet(&knowing(before.record.as_ref().unwrap(), 90_000));
-        assert_ne!(meeting.server.role, "master");
-        assert_eq!(
-            (meeting.record, meeting.open),
-            (before.record.clone(), false)
-        );
+        for hello in [hello(), brought("5 other 90000 0 2 1 90000/nobody", None)] {
+            let meeting = peer.meet(&hello);
+            assert_ne!(meeting.server.role, "master");
+            assert_eq!(
+                (meeting.stored, meeting.open),
+                (before.stored.clone(), false)
+            );
+            assert_eq!(peer.stands(), stood, "nothing is written");
+        }
+        let record = before.stored.record().unwrap();
         for command in [
             acquire("b", 1, secs(10), 0),
             extend("a", 1, secs(20)),
             release("a", 1),
+            admit(record),
         ] {
             assert_eq!(peer.error(&command), "READONLY", "{command:?}");
         }
         peer.promote();
-        let meeting = peer.meet(&Handshake {
+        let (after, open) = peer.record(&Handshake {
             nonce: "new".into(),
             ..hello()
         });
-        let record = meeting.record.unwrap();
-        assert_ne!(record.run, before.record.unwrap().run);
-        assert_eq!(
-            (record.witnessed, &*record.id, meeting.open),
-            (0, "new", false)
-        );
+        assert_ne!(after.run, record.run);
+        assert_eq!((after.witnessed, &*after.id, open), (0, "new", false));
+        assert!(after.vouched && after.used, "it had voted: its terms stay");
         assert_eq!(peer.ask(&extend("a", 1, secs(20))), Err(Fault::NotAdmitted));
         assert_eq!(peer.say(&release("a", 1)), Reply::Released(true));
     });
 }
 
-/// §2 bootstrap: only the surveyed run and record, and never a shorter max_ttl.
+/// §2 bootstrap: every grant leaves a counter, so counters show use, before the node votes too.
 #[test]
-fn a_bootstrap_admits_what_was_surveyed() {
-    everywhere(|peer| {
-        peer.flush();
-        let nothing = Command::Admit {
-            run: "r".into(),
-            id: "i".into(),
-            max_ttl: MAX_TTL,
-            witnessed: Z,
-        };
-        assert_eq!(peer.say(&nothing), Reply::Admitted(false));
-        let record = peer.meet(&hello()).record.unwrap();
-        let wrong = [
-            BootRecord {
-                run: "other".into(),
-                ..record.clone()
-            },
-            BootRecord {
-                id: "other".into(),
-                ..record.clone()
-            },
-            BootRecord {
-                max_ttl: MAX_TTL - Duration::from_millis(1),
-                ..record.clone()
-            },
-        ];
-        for wrong in &wrong {
-            assert_eq!(peer.say(&admit(wrong)), Reply::Admitted(false), "{wrong:?}");
-        }
-        assert_eq!(peer.ask(&inspect("a")), Err(Fault::NotAdmitted));
-        assert_eq!(peer.say(&admit(&record)), Reply::Admitted(true));
-        assert_eq!(peer.say(&admit(&record)), Reply::Admitted(true));
-        let meeting = peer.meet(&hello());
-        assert_eq!(
-            meeting.record,
-            Some(BootRecord {
-                witnessed: Z,
-                ..record.clone()
-            })
-        );
-        assert!(meeting.open);
-
-        let longer = BootRecord {
-            max_ttl: secs(40),
-            ..record
-        };
-        assert_eq!(peer.say(&admit(&longer)), Reply::Admitted(true));
-        let empty = Reply::Inspected {
-            holder: None,
-            counter: 0,
-        };
-        assert_eq!(peer.ask_with(&inspect("a"), "1 3 40000"), Ok(empty));
-    });
-}
-
-/// §2 bootstrap: a held lock under the prefix is seen, before the node votes too.
-#[test]
-fn a_survey_sees_locks() {
+fn a_survey_sees_counters() {
     everywhere(|peer| {
         assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(false));
         peer.say(&acquire("a", 1, secs(10), 0));
-        assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(true));
-        assert_eq!(
-            peer.ask_with(&Command::Survey, "none"),
-            Ok(Reply::Surveyed(true))
-        );
         peer.say(&release("a", 1));
-        assert_eq!(
-            peer.say(&Command::Survey),
-            Reply::Surveyed(false),
-            "counters are no locks"
-        );
+        let surveyed = Ok(Reply::Surveyed(true));
+        assert_eq!(peer.ask_with(&Command::Survey, "none"), surveyed);
+        peer.flush();
+        assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(false));
     });
 }
 
@@ -372,21 +288,43 @@ fn a_full_server_frees_and_grants_nothing() {
             "`DeleteFirst`"
         );
         assert_eq!(peer.say(&evict("b")), Reply::Evicted(true));
-        assert!(peer.meet(&hello()).open, "nothing to write");
-        let record = peer.meet(&hello()).record.unwrap();
+        let (record, open) = peer.record(&hello());
+        assert!(open, "nothing to write");
         assert_eq!(peer.error(&admit(&record)), "OOM");
+    });
+}
 
-        // `open` of a memory that may not vote is closed nevertheless.
-        peer.set_out_of_memory(false);
-        let run = format!("{}/00000000/-1", "e".repeat(40));
-        peer.set_boot(&BootRecord { run, ..record });
-        peer.set_out_of_memory(true);
-        let _ = peer.ask(&Command::Handshake(hello()));
-        assert_eq!(peer.ask(&inspect("a")), Err(Fault::NotAdmitted));
+/// §2 lines 8 to 10 at maxmemory: `open` is closed, what cannot be written is an error and stays.
+#[test]
+fn a_full_server_is_closed_and_not_opened() {
+    everywhere(|peer| {
+        let gone = "2 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
+        let ripe = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
+        let guard = "2 3 word 20000 5000 old";
+        let met = Command::Handshake(hello());
+        let mut stands = |boot: &str, open: Option<&str>| {
+            peer.set_out_of_memory(false);
+            peer.put(Key::Boot, Some(boot));
+            peer.put(Key::Open, open);
+            peer.set_out_of_memory(true);
+            let answer = peer.ask(&met).is_ok();
+            let [boot, open] = peer.stands();
+            (answer, boot.unwrap(), open)
+        };
+        // A server stops no script after its first write, and DEL is one.
+        let (answered, boot, open) = stands(gone, Some(guard));
+        assert!(answered && open.is_none());
+        assert_eq!(boot, "2 3 word 20000 5000 RUN/00000000/-1 nonce 1 1 0");
+        let refused = |boot: &str| (false, boot.to_owned(), None);
+        assert_eq!(stands(gone, None), refused(gone));
+        assert_eq!(stands(ripe, None), refused(ripe), "it is not opened");
+        let untouched = (true, ripe.to_owned(), Some(guard.to_owned()));
+        assert_eq!(stands(ripe, Some(guard)), untouched, "nothing to write");
 
         peer.set_out_of_memory(false);
         peer.flush();
         peer.set_out_of_memory(true);
-        assert_eq!(peer.error(&Command::Handshake(hello())), "OOM");
+        assert_eq!(peer.error(&met), "OOM");
+        assert_eq!(peer.stands(), [None, None]);
     });
 }

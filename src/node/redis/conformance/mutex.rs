@@ -88,7 +88,6 @@ fn an_entry_ends_with_its_ttl() {
         assert_eq!(peer.say(&raise("a", 1, 10)), Reply::Lost);
         assert_eq!(peer.say(&release("a", 1)), Reply::Released(false));
         assert_eq!(peer.say(&evict("a")), Reply::Evicted(false));
-        assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(false));
         assert_eq!(
             peer.say(&inspect("a")),
             Reply::Inspected {
@@ -138,6 +137,26 @@ fn a_floor_far_ahead_is_capped() {
     });
 }
 
+/// §2, §3: what one damaged counter says does not travel: no raise goes further than a minute beyond
+/// where an ACQUIRE may.
+#[test]
+fn a_raise_far_ahead_is_capped() {
+    everywhere(|peer| {
+        let ahead = 60_000_000 + 20_000_000;
+        peer.say(&acquire("a", 1, secs(10), 0));
+        let below = wall_us() + ahead - 1_000_000;
+        assert_eq!(peer.say(&raise("a", 1, below)), Reply::Raised(below));
+        for token in [wall_us() + ahead + 1_000_000, MAX_TOKEN, u64::MAX] {
+            let from = wall_us() + ahead;
+            let Reply::Raised(raised) = peer.say(&raise("a", 1, token)) else {
+                panic!()
+            };
+            assert!((from..=wall_us() + ahead).contains(&raised), "{raised}");
+            assert_eq!(counter(peer, "a"), raised);
+        }
+    });
+}
+
 /// §10 `NumericCounters`: "9" is less than "10".
 #[test]
 fn counters_are_numbers() {
@@ -163,10 +182,8 @@ fn counters_keep_all_digits() {
         .enumerate()
         {
             let n = i.to_string();
-            peer.say(&acquire(&n, 1, secs(10), 0));
-            assert_eq!(peer.say(&raise(&n, 1, c)), Reply::Raised(c));
+            peer.set_counter(&n, c);
             assert_eq!(counter(peer, &n), c);
-            peer.say(&release(&n, 1));
             assert_eq!(
                 peer.say(&acquire(&n, 2, secs(10), 0)),
                 Reply::Granted(c + 1)
@@ -180,9 +197,7 @@ fn counters_keep_all_digits() {
 #[test]
 fn an_exhausted_counter_grants_nothing() {
     everywhere(|peer| {
-        peer.say(&acquire("a", 1, secs(10), 0));
-        peer.say(&raise("a", 1, MAX_TOKEN - 1));
-        peer.say(&release("a", 1));
+        peer.set_counter("a", MAX_TOKEN - 1);
         assert_eq!(
             peer.say(&acquire("a", 2, secs(10), 0)),
             Reply::Granted(MAX_TOKEN)

@@ -8,7 +8,8 @@ local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
 local max_ttl, margin = tonumber(ARGV[4]), tonumber(ARGV[5])
 local v, u, run0, id0, x = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9], tonumber(ARGV[10])
 
-local info = '\n' .. redis.call('INFO', 'server', 'replication', 'memory')
+-- It begins with a heading: before every field there is a line.
+local info = redis.call('INFO', 'server', 'replication', 'memory')
 local function field(name)
   local _, colon = string.find(info, '\n' .. name .. ':', 1, true)
   return colon and string.match(info, '^[^\r\n]*', colon + 1)

@@ -1,0 +1,256 @@
+//! Whose turn it is to ask for a name. Pure.
+//!
+//! Every wish that waits asks the nodes again and again. Of one name only so many do at a time, and
+//! the others stand in line in the engine: a crowd on one name would keep all other names waiting.
+//! To be replaced once a wish can wait in line on the nodes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::{Report, name::Name};
+
+/// So many wishes of one name ask or rest at a time.
+const MOST_ASKING: usize = 16;
+
+/// The wishes that wait for their locks, by id; ids grow, so that the smallest came first.
+pub(super) struct Turns<W> {
+    lines: HashMap<Name, Line<W>>,
+    /// The line of everyone who asks or stands in one.
+    names: HashMap<u64, Name>,
+    /// One entry for every place that became free while somebody stood in line.
+    free: VecDeque<Name>,
+}
+
+struct Line<W> {
+    asking: usize,
+    waiting: BTreeMap<u64, W>,
+    /// What the last one who asked was told, if it was refused.
+    refusal: Option<Report>,
+}
+
+impl<W> Default for Turns<W> {
+    fn default() -> Self {
+        Self {
+            lines: HashMap::new(),
+            names: HashMap::new(),
+            free: VecDeque::new(),
+        }
+    }
+}
+
+impl<W> Turns<W> {
+    /// A new wish. It comes back if it may ask at once, else it stands in line.
+    pub(super) fn enter(&mut self, name: &Name, id: u64, wish: W) -> Option<W> {
+        self.names.insert(id, name.clone());
+        let line = self.lines.entry(name.clone()).or_insert_with(|| Line {
+            asking: 0,
+            waiting: BTreeMap::new(),
+            refusal: None,
+        });
+        if line.asking < MOST_ASKING && line.waiting.is_empty() {
+            line.asking += 1;
+            return Some(wish);
+        }
+        line.waiting.insert(id, wish);
+        None
+    }
+
+    /// Whoever asks next, in a place that became free.
+    pub(super) fn next(&mut self) -> Option<W> {
+        while let Some(name) = self.free.pop_front() {
+            if let Some(line) = self.lines.get_mut(&name)
+                && line.asking < MOST_ASKING
+                && let Some((_, wish)) = line.waiting.pop_first()
+            {
+                line.asking += 1;
+                return Some(wish);
+            }
+        }
+        None
+    }
+
+    /// Whether [`next`](Self::next) may have somebody.
+    pub(super) fn is_due(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// What one who asks was told: refused, with this report, or something else.
+    pub(super) fn told(&mut self, id: u64, refusal: Option<Report>) {
+        let name = self.names.get(&id);
+        if let Some(line) = name.and_then(|name| self.lines.get_mut(name)) {
+            line.refusal = refusal;
+        }
+    }
+
+    /// The time of one who stands in line is over. It leaves with the last refusal that another was
+    /// told; where there is none it asks for itself, beside those whose turn it is.
+    pub(super) fn over(&mut self, id: u64) -> Option<(W, Option<Report>)> {
+        let line = self.lines.get_mut(self.names.get(&id)?)?;
+        if let Some(refusal) = line.refusal.clone() {
+            return Some((self.leave(id)?, Some(refusal)));
+        }
+        let wish = line.waiting.remove(&id)?;
+        line.asking += 1;
+        Some((wish, None))
+    }
+
+    /// One is done, or does not wish any more. It comes back if it stood in line.
+    pub(super) fn leave(&mut self, id: u64) -> Option<W> {
+        let name = self.names.remove(&id)?;
+        let line = self.lines.get_mut(&name)?;
+        let waited = line.waiting.remove(&id);
+        if waited.is_none() {
+            line.asking = line.asking.saturating_sub(1);
+        }
+        if line.asking == 0 && line.waiting.is_empty() {
+            self.lines.remove(&name);
+        } else if waited.is_none() && line.asking < MOST_ASKING && !line.waiting.is_empty() {
+            self.free.push_back(name);
+        }
+        waited
+    }
+
+    /// Nobody gets a turn any more: all who stand in line, in order.
+    pub(super) fn close(&mut self) -> Vec<W> {
+        let mut all = BTreeMap::new();
+        for (_, mut line) in std::mem::take(self).lines {
+            all.append(&mut line.waiting);
+        }
+        all.into_values().collect()
+    }
+
+    /// All that is kept.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + self.lines.len() + self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MOST: u64 = MOST_ASKING as u64;
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    /// One name, and wishes 0 to `wishes`, of which the first ask.
+    fn crowd(wishes: u64) -> Turns<u64> {
+        let mut turns = Turns::default();
+        for id in 0..wishes {
+            let asks = turns.enter(&name("a"), id, id);
+            assert_eq!(asks, (id < MOST).then_some(id));
+        }
+        turns
+    }
+
+    fn refusal() -> Option<Report> {
+        Some(Report::new("a", 2, Vec::new(), None))
+    }
+
+    #[test]
+    fn so_many_ask_and_the_others_follow_in_order() {
+        let mut turns = crowd(MOST + 4);
+        assert_eq!((turns.is_due(), turns.next()), (false, None));
+        assert_eq!(turns.enter(&name("b"), 999, 999), Some(999), "another name");
+        for done in [7, 3] {
+            assert_eq!(turns.leave(done), None);
+        }
+        assert!(turns.is_due());
+        assert_eq!(turns.enter(&name("a"), 500, 500), None, "no overtaking");
+        assert_eq!(turns.leave(MOST + 1), Some(MOST + 1), "tired of waiting");
+        assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
+        assert_eq!((turns.is_due(), turns.next()), (false, None));
+    }
+
+    #[test]
+    fn whose_time_is_over_leaves_with_the_last_refusal_or_asks() {
+        let mut turns = crowd(MOST + 4);
+        assert_eq!(turns.over(0), None, "it asks");
+        assert_eq!(turns.over(MOST), Some((MOST, None)), "beside the others");
+        turns.told(5, refusal());
+        assert_eq!(turns.over(MOST + 1), Some((MOST + 1, refusal())));
+        turns.told(5, None);
+        assert_eq!(
+            turns.over(MOST + 2),
+            Some((MOST + 2, None)),
+            "refused no more"
+        );
+        // Two more than may ask: their leaving frees nothing.
+        turns.leave(MOST);
+        turns.leave(0);
+        assert_eq!(turns.next(), None);
+        turns.leave(1);
+        assert_eq!(turns.next(), Some(MOST + 3));
+    }
+
+    #[test]
+    fn thousands_leave_at_once_and_nothing_is_left() {
+        let all = 100_000;
+        let mut turns = crowd(all);
+        // Among them those who ask: their places are given away, and come back.
+        for id in (0..all).rev() {
+            turns.leave(id);
+        }
+        assert_eq!(turns.next(), None);
+        assert_eq!(turns.len(), 0);
+
+        let mut turns = crowd(all);
+        assert_eq!(turns.close(), (MOST..all).collect::<Vec<_>>());
+        assert_eq!(turns.leave(0), None);
+        assert_eq!(turns.len(), 0);
+    }
+
+    proptest! {
+        /// Whatever happens, places are used as long as anybody waits for one, and in order.
+        #[test]
+        fn nobody_is_forgotten(acts in prop::collection::vec((0..5u8, 0..60u64, any::<bool>()), 0..400)) {
+            let mut turns = Turns::default();
+            let (mut last, mut asking, mut waiting) = (0, Vec::new(), BTreeMap::new());
+            for (act, pick, one) in acts {
+                let of = name(if one { "a" } else { "b" });
+                match act {
+                    0..3 => {
+                        last += 1;
+                        match turns.enter(&of, last, last) {
+                            Some(id) => asking.push((id, of)),
+                            None => drop(waiting.insert(last, of)),
+                        }
+                    }
+                    3 if !asking.is_empty() => {
+                        let (id, _) = asking.remove(pick as usize % asking.len());
+                        prop_assert_eq!(turns.leave(id), None);
+                    }
+                    _ => {
+                        let id = last.saturating_sub(pick);
+                        let was = waiting.remove(&id);
+                        if one {
+                            let over = turns.over(id);
+                            prop_assert_eq!(over.is_some(), was.is_some());
+                            asking.extend(was.map(|of| (id, of)));
+                        } else if was.is_some() {
+                            prop_assert_eq!(turns.leave(id), Some(id));
+                        }
+                    }
+                }
+                while let Some(id) = turns.next() {
+                    let of = waiting.remove(&id).expect("it waited");
+                    prop_assert!(!waiting.iter().any(|(other, it)| *it == of && *other < id));
+                    asking.push((id, of));
+                }
+                for of in waiting.values() {
+                    let asking = asking.iter().filter(|(_, it)| it == of).count();
+                    prop_assert!(asking >= MOST_ASKING, "a place is free");
+                }
+            }
+            for id in 0..=last {
+                turns.leave(id);
+            }
+            while turns.next().is_some() {}
+            prop_assert_eq!(turns.len(), 0);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Nobody is called late by a clock alone (protocol §2, Stalled): a client that stood still finds its
+//! deadlines over and the answers unread, and reads them first. And a node that cannot keep up costs
+//! neither the others nor this process's memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::{
+    fs,
+    future::poll_fn,
+    path::Path,
+    process::{Child, Command},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use futures::future::{FutureExt as _, join_all};
+use quorate::{Builder, NodeState, Quorum};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Fleet, Kind, Proxy, Server};
+use tokio::{runtime, task::JoinHandle, time::sleep};
+
+const TASKS: usize = 64;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder() -> Builder {
+    Quorum::builder().fleet("tests").node_timeout(ms(500))
+}
+
+async fn connect(builder: Builder, urls: Vec<String>) -> Quorum {
+    let quorum = builder.nodes(urls).connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    quorum
+}
+
+/// Tasks that lock and release until they are told to stop: how long each lock took, and the errors.
+struct Load {
+    over: Arc<AtomicBool>,
+    took: Arc<Mutex<Vec<Duration>>>,
+    tasks: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    fn start(quorum: &Quorum) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let took = Arc::default();
+        let tasks = (0..TASKS).map(|task| {
+            let (quorum, over, took) = (quorum.clone(), Arc::clone(&over), Arc::clone(&took));
+            tokio::spawn(work(quorum, task, over, took))
+        });
+        Self {
+            tasks: tasks.collect(),
+            over,
+            took,
+        }
+    }
+
+    /// The slowest but one in a hundred, of those that were done since this was last asked.
+    fn p99(&self) -> (usize, Duration) {
+        let mut took = std::mem::take(&mut *self.took.lock().unwrap());
+        took.sort();
+        (took.len(), took[took.len() * 99 / 100])
+    }
+
+    async fn stop(self) -> Vec<String> {
+        self.over.store(true, SeqCst);
+        let errors = join_all(self.tasks).await;
+        errors.into_iter().flat_map(Result::unwrap).collect()
+    }
+}
+
+async fn work(
+    quorum: Quorum,
+    task: usize,
+    over: Arc<AtomicBool>,
+    took: Arc<Mutex<Vec<Duration>>>,
+) -> Vec<String> {
+    let mut errors = Vec::new();
+    // Every fourth task wants its neighbour's name.
+    let name = if task.is_multiple_of(4) {
+        task + 1
+    } else {
+        task
+    };
+    let mutex = quorum.mutex(format!("name {name}"));
+    while !over.load(SeqCst) {
+        let start = Instant::now();
+        match mutex.lock().await {
+            Ok(lease) => {
+                took.lock().unwrap().push(start.elapsed());
+                if let Err(error) = lease.release().await {
+                    errors.push(format!("release: {error}"));
+                }
+            }
+            Err(error) => {
+                errors.push(format!("lock: {error}"));
+                sleep(ms(5)).await;
+            }
+        }
+    }
+    errors
+}
+
+// ---- the client stands still ---------------------------------------------------------------
+
+/// Lets whoever is ready run, but not the reactor: what arrives meanwhile stays unknown.
+async fn behind_the_others() {
+    for _ in 0..5 {
+        let mut polled = false;
+        poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            match std::mem::replace(&mut polled, true) {
+                false => Poll::Pending,
+                true => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+}
+
+#[test]
+fn a_blocked_runtime_makes_no_node_late() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let urls = fleet.urls();
+    let test = async {
+        let quorum = connect(builder(), urls).await;
+        let load = Load::start(&quorum);
+        for _ in 0..4 {
+            for blocked in [550, 1_200] {
+                sleep(ms(150)).await;
+                behind_the_others().await;
+                std::thread::sleep(ms(blocked));
+            }
+        }
+        sleep(ms(300)).await;
+        let (done, _) = load.p99();
+        let errors = load.stop().await;
+        assert!(errors.is_empty(), "{} errors: {}", errors.len(), errors[0]);
+        assert!(done > 500, "{done}");
+        // Without any load.
+        let mut errors = Vec::new();
+        for _ in 0..20 {
+            let lock = tokio::spawn(quorum.mutex("a").lock());
+            behind_the_others().await;
+            std::thread::sleep(ms(550));
+            // This wakes the engine before the reactor has looked.
+            let other = tokio::spawn(quorum.mutex("b").lock());
+            for lock in [lock, other] {
+                match lock.await.unwrap() {
+                    Ok(lease) => lease.release().await.unwrap(),
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        assert!(errors.is_empty(), "{} of 40: {}", errors.len(), errors[0]);
+        assert_eq!(quorum.health().voting, 3);
+        quorum.shutdown().await;
+    };
+    // The runtime looks at the sockets before it goes back to what it was started for: so it is a task
+    // like others.
+    runtime.block_on(async { tokio::spawn(test).await.unwrap() });
+    assert_eq!(fleet.leftover_locks_after(ms(500), "quorate"), [""; 0]);
+}
+
+const URLS: &str = "QUORATE_TEST_URLS";
+const DIR: &str = "QUORATE_TEST_DIR";
+
+/// Whether this process is the client that is stopped; then its work is done when this returns.
+fn was_client(mut runtime: runtime::Builder) -> bool {
+    let Ok(urls) = std::env::var(URLS) else {
+        return false;
+    };
+    let dir = std::env::var(DIR).unwrap();
+    let dir = Path::new(&dir);
+    runtime.enable_all().build().unwrap().block_on(async {
+        let urls = urls.split(',').map(str::to_owned).collect();
+        let quorum = connect(builder(), urls).await;
+        let load = Load::start(&quorum);
+        fs::write(dir.join("started"), "").unwrap();
+        while !dir.join("stop").exists() {
+            sleep(ms(10)).await;
+        }
+        let (done, _) = load.p99();
+        let errors = load.stop().await;
+        fs::write(dir.join("done"), done.to_string()).unwrap();
+        fs::write(dir.join("errors"), errors.join("\n")).unwrap();
+        quorum.shutdown().await;
+    });
+    true
+}
+
+/// One that dies with its test.
+struct Client(Child);
+
+impl Client {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn stop_a_client(test: &str) {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let dir = tempfile::tempdir().unwrap();
+    let client = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(URLS, fleet.urls().join(","))
+        .env(DIR, dir.path())
+        .spawn();
+    let mut client = Client(client.unwrap());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !dir.path().join("started").exists() {
+        assert!(Instant::now() < deadline, "it does not start");
+        std::thread::sleep(ms(5));
+    }
+    for pause in [500, 520, 700, 1_000, 1_500, 2_100, 3_000, 600, 800, 550] {
+        std::thread::sleep(ms(pause % 97 + 100));
+        client.signal(Signal::STOP);
+        std::thread::sleep(ms(pause));
+        client.signal(Signal::CONT);
+    }
+    std::thread::sleep(ms(300));
+    fs::write(dir.path().join("stop"), "").unwrap();
+    assert!(client.0.wait().unwrap().success());
+    let errors = fs::read_to_string(dir.path().join("errors")).unwrap();
+    assert!(errors.is_empty(), "{errors}");
+    let done = fs::read_to_string(dir.path().join("done")).unwrap();
+    assert!(done.parse::<usize>().unwrap() > 500, "{done}");
+    assert_eq!(fleet.leftover_locks_after(ms(500), "quorate"), [""; 0]);
+}
+
+#[test]
+fn a_stopped_client_with_one_thread_calls_no_node_late() {
+    if !was_client(runtime::Builder::new_current_thread()) {
+        stop_a_client("a_stopped_client_with_one_thread_calls_no_node_late");
+    }
+}
+
+#[test]
+fn a_stopped_client_with_many_threads_calls_no_node_late() {
+    let mut many = runtime::Builder::new_multi_thread();
+    many.worker_threads(4);
+    if !was_client(many) {
+        stop_a_client("a_stopped_client_with_many_threads_calls_no_node_late");
+    }
+}
+
+// ---- a node that cannot keep up ------------------------------------------------------------
+
+/// What this process takes in memory.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// It answers, but ever later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_throttled_node_costs_no_memory_and_no_time() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+    let quorum = connect(builder(), urls).await;
+    let load = Load::start(&quorum);
+    sleep(ms(1_000)).await;
+    load.p99();
+    sleep(ms(2_000)).await;
+    let (before, well) = load.p99();
+    proxies[0].rate(400_000);
+    // Sockets fill first.
+    let (mut memory, mut throttled, mut worst) = (0, 0, Duration::ZERO);
+    let (mut stalled, mut samples) = (0, 0);
+    for second in 0..12 {
+        for _ in 0..100 {
+            sleep(ms(10)).await;
+            samples += 1;
+            let state = &quorum.nodes()[0].state;
+            stalled += usize::from(matches!(state, NodeState::Stalled(_)));
+        }
+        let (done, p99) = load.p99();
+        throttled += done;
+        if second > 1 {
+            worst = worst.max(p99);
+        }
+        if second == 2 {
+            memory = resident();
+        }
+        println!(
+            "{second}: {done} locks, p99 {p99:?}, stalled {stalled} of {samples}, {} kB",
+            resident() >> 10
+        );
+    }
+    let grown = resident().saturating_sub(memory);
+    let errors = load.stop().await;
+    println!(
+        "before {before} in 2 s, p99 {well:?}; throttled {throttled} in 12 s, worst p99 {worst:?}; {grown} bytes"
+    );
+    assert!(errors.is_empty(), "{} errors: {}", errors.len(), errors[0]);
+    assert!(
+        throttled * 25 > before * 600 / 10,
+        "{throttled} in 12 s, {before} in 2 s"
+    );
+    assert!(grown < 8 << 20, "{grown} bytes");
+    assert!(
+        stalled * 2 > samples,
+        "shown as stalled {stalled} of {samples} times"
+    );
+    assert!(
+        worst < well * 3 + ms(50),
+        "p99 {worst:?} instead of {well:?}"
+    );
+    proxies[0].rate(0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while quorum.nodes()[0].state != NodeState::Voting {
+        assert!(Instant::now() < deadline, "{}", quorum.nodes()[0]);
+        sleep(ms(10)).await;
+    }
+    assert_eq!(fleet.leftover_locks_after(ms(2_000), "quorate"), [""; 0]);
+}
+
+/// So many locks asked for while the servers stand still, after `happen`: how long it takes until
+/// all are granted.
+async fn all_at_once(
+    fleet: &Fleet,
+    quorum: &Quorum,
+    n: usize,
+    happen: impl Fn(&Server),
+) -> Duration {
+    fleet.iter().for_each(happen);
+    fleet.iter().for_each(Server::sigstop);
+    let start = Instant::now();
+    let asked: Vec<_> = (0..n)
+        .map(|i| tokio::spawn(quorum.mutex(format!("name {i}")).try_lock()))
+        .collect();
+    // All of them are with the engine then.
+    assert!(
+        quorum
+            .mutex("last")
+            .wait_timeout(ms(1))
+            .lock()
+            .now_or_never()
+            .is_none()
+    );
+    sleep(ms(1_500)).await;
+    fleet.iter().for_each(Server::sigcont);
+    let mut granted = Vec::new();
+    for answer in join_all(asked).await {
+        granted.push(answer.unwrap().unwrap().unwrap());
+    }
+    let took = start.elapsed();
+    drop(granted);
+    let patience = Duration::from_secs(20);
+    assert_eq!(
+        fleet.leftover_locks_after(patience, "quorate:l:name"),
+        [""; 0]
+    );
+    took
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() {
+    const MANY: usize = 40_000;
+    let fleet = Fleet::start(3, Kind::Redis);
+    // Here it is not about who is late.
+    let timeout = Duration::from_secs(25);
+    let quorum = connect(Quorum::builder().node_timeout(timeout), fleet.urls()).await;
+    let bystander = quorum
+        .mutex("bystander")
+        .ttl(Duration::from_secs(20))
+        .lock()
+        .await
+        .unwrap();
+    let well = all_at_once(&fleet, &quorum, MANY, |_| {}).await;
+    let flushed = all_at_once(&fleet, &quorum, MANY, |server| {
+        drop(server.cmd(&["SCRIPT", "FLUSH"]));
+    });
+    let flushed = flushed.await;
+    let closed = all_at_once(&fleet, &quorum, MANY, |server| {
+        drop(server.cmd(&["DEL", "quorate:open"]));
+    });
+    let closed = closed.await;
+    println!("{well:?} without, {flushed:?} with SCRIPT FLUSH, {closed:?} with DEL open");
+    assert!(
+        flushed < well * 3 + ms(500),
+        "{flushed:?} instead of {well:?}"
+    );
+    assert!(
+        closed < well * 3 + ms(500),
+        "{closed:?} instead of {well:?}"
+    );
+    assert!(bystander.is_valid());
+    bystander.release().await.unwrap();
+}
