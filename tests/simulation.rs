@@ -12,6 +12,8 @@
 mod all_rules;
 #[path = "simulation/each_rule.rs"]
 mod each_rule;
+#[path = "simulation/left_over.rs"]
+mod left_over;
 #[path = "simulation/out_of_bounds.rs"]
 mod out_of_bounds;
 #[path = "simulation/replay.rs"]

@@ -71,7 +71,7 @@ enum Next {
 
 /// G: by then every living client that reaches any of these nodes has told it that the fleet is in
 /// use: the longest back-off, one answer, and a handshake a second later.
-fn long_enough(node_timeout: Duration) -> Duration {
+pub(crate) fn long_enough(node_timeout: Duration) -> Duration {
     LAST_BACKOFF + node_timeout + Duration::from_secs(1)
 }
 
@@ -108,7 +108,8 @@ fn decide(
             )),
         };
     }
-    if !rules.hold(Rule::BootstrapUnused) {
+    // Every client that sees a voter says u, this one too: only what skips both rules shows the first.
+    if voting.is_some() || !rules.hold(Rule::BootstrapUnused) {
         return Ok(Next::Admit(Mode::Forced));
     }
     if let Some((node, _)) = nodes.iter().find(|(_, record)| record.used) {

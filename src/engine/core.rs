@@ -308,6 +308,13 @@ impl Core {
         ]
     }
 
+    /// How many requests are unanswered at the node that owes the most.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn most_in_flight(&self) -> usize {
+        let in_flight = self.sessions.iter().map(Session::in_flight);
+        in_flight.max().unwrap_or(0)
+    }
+
     // ---- for the rooms next door ----------------------------------------------------------
 
     /// Lets a session do one step.
@@ -337,7 +344,7 @@ impl Core {
         &mut self.fleet
     }
 
-    pub(super) fn states(&self, now: Tick) -> Vec<NodeState> {
+    pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
         self.sessions
             .iter()
             .map(|s| s.state(now, &self.fleet))

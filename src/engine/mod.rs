@@ -8,7 +8,7 @@
 mod acquiring;
 mod admin;
 mod asking;
-mod bootstrap;
+pub(crate) mod bootstrap;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod holding;

@@ -145,7 +145,12 @@ pub(crate) fn meet(
             return (!here && rules.hold(Rule::RunFirst))
                 .then(|| new_record(None, server, hello, rules));
         }
-        Some(Stored::Record(old)) => old,
+        Some(Stored::Record(mut old)) => {
+            if !rules.hold(Rule::MarginInRecord) {
+                old.terms.margin = hello.terms.margin;
+            }
+            old
+        }
     };
     let mine = is_mine(&old, hello.masters, &hello.list, rules);
     // 2
@@ -155,11 +160,10 @@ pub(crate) fn meet(
     }
     // 4
     let vouches = hello.vouch >= Vouch::Voter;
-    let votes = old.witnessed >= z(&old.terms, hello, rules);
     let unsure =
         !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
     let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
-    if vouches && !votes && replaces && rules.hold(Rule::VoucherReplaces) {
+    if vouches && !old.votes() && replaces && rules.hold(Rule::VoucherReplaces) {
         return Some(new_record(Some(&old), server, hello, rules));
     }
     // 5
@@ -172,17 +176,12 @@ pub(crate) fn meet(
 /// 6 and 7.
 fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules) -> BootRecord {
     let vouches = hello.vouch >= Vouch::Voter;
-    let votes = old.witnessed >= z(&old.terms, hello, rules);
     let open_to_all = !old.vouched || !rules.hold(Rule::StrangersChangeNothing);
     let mut record = old.clone();
     record.run.clone_from(&server.run);
-    if vouches || (open_to_all && !votes) {
+    if vouches || (open_to_all && !old.votes()) {
         record.terms = old.terms.join(hello.terms);
         record.vouched |= vouches;
-    }
-    if !rules.hold(Rule::SameFleet) || !rules.hold(Rule::SameList) {
-        record.masters = hello.masters;
-        record.list.clone_from(&hello.list);
     }
     record.used |= hello.used;
     let known = hello.known.as_ref();
@@ -210,6 +209,9 @@ fn new_record(
         used: hello.used,
         witnessed: 0,
     };
+    if !rules.hold(Rule::Quarantine) {
+        record.witnessed = record.terms.quarantine();
+    }
     let Some(old) = old else { return record };
     record.used |= old.used || old.votes();
     let mine = is_mine(old, hello.masters, &hello.list, rules);
@@ -223,17 +225,6 @@ fn new_record(
         record.vouched = true;
     }
     record
-}
-
-/// Z of a record. It is a matter of the record alone: M of whoever asks has no part in it.
-pub(crate) fn z(terms: &Terms, hello: &Handshake, rules: Rules) -> u64 {
-    match rules.hold(Rule::MarginInRecord) {
-        true => terms.quarantine(),
-        false => {
-            let margin = hello.terms.margin;
-            Terms { margin, ..*terms }.quarantine()
-        }
-    }
 }
 
 /// What ADMIT makes of the record; none: refused.

@@ -277,6 +277,12 @@ impl Session {
         self.duties.is_empty()
     }
 
+    /// How many requests are unanswered.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.inflight.len()
+    }
+
     /// The handshake once more, now: somebody changed what the node says.
     pub(crate) fn meet_again(&mut self, step: &mut Step<'_>) {
         if matches!(self.link, Link::Met(_)) {

@@ -54,7 +54,7 @@ macro_rules! each_rule {
 each_rule! {
     the_greatest_token_seen_is_not_enough: EqualTokens, Stormy, ["token order", "token uniqueness"];
     a_raise_that_finds_more_does_not_count: ExactAck, Bumped, ["a token stands on a majority"];
-    a_lease_that_comes_too_late_is_none: ValidityAfterVote, OtherFleet, ["mutual exclusion", "token order"];
+    a_lease_that_comes_too_late_is_none: ValidityAfterVote, Pauses, ["mutual exclusion", "token order"];
     a_retry_is_another_owner: FreshOwner, Digits, ["mutual exclusion"];
     an_extension_after_the_end_revives_nothing: ExtendInTime, Operator, ["a loss is final"];
     a_shorter_extension_takes_nothing_away: NeverShorten, Shortened, ["mutual exclusion"];
@@ -78,4 +78,18 @@ each_rule! {
     one_server_is_one_vote: OneServerOneVote, TwoAddresses, ["mutual exclusion"];
     another_number_of_masters_is_refused: SameFleet, OtherFleet, ["mutual exclusion", "token order"];
     an_evicting_server_is_refused: NoEviction, Evicting, ["mutual exclusion", "token order"];
+    what_does_not_vote_teaches_nobody: OnlyVotersTeach, Huge, ["the rest goes on voting", "no fight over a record"];
+    who_sees_voters_replaces: VoucherReplaces, OtherList, ["the rest goes on voting"];
+    a_stranger_stops_no_quarantine: StrangersChangeNothing, Huge, ["the rest goes on voting"];
+    nobody_witnesses_alone: MajorityInSight, Lonely, ["mutual exclusion"];
+    a_voter_of_another_fleet_stops: OtherFleetStops, Grown, ["mutual exclusion"];
+    another_list_is_another_fleet: SameList, OtherList, ["mutual exclusion", "token order"];
+    a_resized_fleet_starts_anew: RunFirst, Resized, ["the rest goes on voting", "progress"];
+    nobody_asks_for_more_before_the_raise: RaiseBeforeUse, Early, ["mutual exclusion"];
+    minutes_are_counted_though_they_are_not_written: GreaterW, Minutes, ["the rest goes on voting"];
+    no_margin_of_ones_own: MarginInRecord, NoMargin, ["token order"];
+    what_comes_from_a_disk_keeps_its_terms: DiskVouches, FromDisk, ["mutual exclusion"];
+    a_lone_voter_lowers_nothing: LoneVoterLowers, FromDisk, ["mutual exclusion"];
+    a_fleet_that_was_used_is_not_new: BootstrapUnused, Bootstrap, ["mutual exclusion", "token order"];
+    anothers_data_is_no_guard: OwnGuard, Failover, ["mutual exclusion"];
 }

@@ -125,7 +125,7 @@ fn new_masters_are_watched_for_g_and_then_asked_for_counters() {
 fn without_their_rules_anything_is_new() {
     let rules = Rules::without(Rule::BootstrapOnlyNew);
     let next = decide(&nodes([Z, G, G]), OWN, false, G, rules);
-    assert_eq!(next, Ok(Next::Survey));
+    assert_eq!(next, Ok(Next::Admit(Mode::Forced)));
     let rules = Rules::without(Rule::BootstrapUnused);
     let mut used = nodes([0; 3]);
     used[0].1.used = true;

@@ -99,7 +99,8 @@ impl MemoryNode {
     pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
-        admit(&mut server.store, masters, list, terms, time);
+        let nonce = self.id.replace(':', "");
+        admit(&mut server.store, masters, list, terms, nonce, time);
     }
 
     fn lock(&self) -> MutexGuard<'_, Server> {
@@ -124,7 +125,14 @@ impl MemoryNode {
 }
 
 /// A handshake and an ADMIT, as a forced bootstrap sends them.
-pub(crate) fn admit(store: &mut Store, masters: u64, list: &str, terms: Terms, time: u64) {
+pub(crate) fn admit(
+    store: &mut Store,
+    masters: u64,
+    list: &str,
+    terms: Terms,
+    nonce: String,
+    time: u64,
+) {
     let hello = Handshake {
         masters,
         list: list.to_owned(),
@@ -133,7 +141,7 @@ pub(crate) fn admit(store: &mut Store, masters: u64, list: &str, terms: Terms, t
         used: true,
         known: None,
         witnessed: 0,
-        nonce: "embedded".into(),
+        nonce,
     };
     let met = store.apply(&Command::Handshake(hello), "", time);
     if let Ok(Reply::Met(meeting)) = met

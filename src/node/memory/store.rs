@@ -187,6 +187,17 @@ impl Store {
         &mut self.server
     }
 
+    /// Its process, and its memory: see [`Server::run`].
+    pub(crate) fn run(&self) -> String {
+        let Identity {
+            run_id,
+            replid2,
+            second_offset,
+            ..
+        } = &self.server;
+        admission::run(run_id, replid2, second_offset)
+    }
+
     /// Every write fails with READONLY.
     pub(crate) fn set_readonly(&mut self, on: bool) {
         self.readonly = on;
@@ -277,10 +288,7 @@ impl Store {
             self.keys.met_at = time;
         }
         let before = same.map_or(0, |old| old.witnessed);
-        let (z, after) = (
-            admission::z(&record.terms, hello, self.rules),
-            record.witnessed,
-        );
+        let (z, after) = (record.terms.quarantine(), record.witnessed);
         let open = after >= z;
         let guard = record.guard(self.rules);
         let (stands, right) = (

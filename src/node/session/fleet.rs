@@ -25,11 +25,13 @@ pub(crate) struct Fleet {
     majority_since: Option<Tick>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
-    /// Terms or stop changed: when, and whether somebody has looked since.
+    /// Terms, stop or a record changed: when, and whether somebody has looked since.
     moved_at: Tick,
     moved: bool,
     /// By node: the process behind it.
     runs: Vec<Option<String>>,
+    /// By node: the id of the record that was read last.
+    ids: Vec<Option<String>>,
 }
 
 impl Fleet {
@@ -45,6 +47,7 @@ impl Fleet {
             moved_at: Tick::default(),
             moved: false,
             runs: vec![None; total],
+            ids: vec![None; total],
             settings,
         }
     }
@@ -74,10 +77,17 @@ impl Fleet {
     /// and its own from who does not.
     pub(crate) fn terms_to_bring(&self) -> Terms {
         let own = self.settings.terms;
-        match (self.terms, self.vouch()) {
+        let terms = match (self.terms, self.vouch()) {
             (Some(terms), Vouch::Voter | Vouch::Majority) if !self.forced => terms,
             (Some(terms), _) => terms.join(own),
             (None, _) => own,
+        };
+        match self.rules().hold(Rule::MarginInRecord) {
+            true => terms,
+            false => Terms {
+                margin: own.margin,
+                ..terms
+            },
         }
     }
 
@@ -121,12 +131,12 @@ impl Fleet {
         is_mine(record, nodes.len() as u64, list, self.rules())
     }
 
-    /// When terms or stop changed last.
+    /// When terms, stop or a record changed last.
     pub(crate) fn moved_at(&self) -> Tick {
         self.moved_at
     }
 
-    /// Whether terms or stop changed since this was last asked: then every node is met again.
+    /// Whether terms, stop or a record changed since this was last asked: then every node is met again.
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -137,6 +147,14 @@ impl Fleet {
     pub(crate) fn see(&mut self, now: Tick, node: usize, record: Option<&BootRecord>) {
         if let Some(sight) = self.sights.get_mut(node) {
             *sight = record.cloned();
+        }
+        // Where one memory is new, what was read of the others may be old: it is read again, for a
+        // raise may have come between, and what is vouched for has to be what is.
+        if let (Some(record), Some(id)) = (record, self.ids.get_mut(node))
+            && id.as_ref() != Some(&record.id)
+        {
+            *id = Some(record.id.clone());
+            (self.moved, self.moved_at) = (true, now);
         }
         let terms_of = |records: &mut dyn Iterator<Item = &BootRecord>| {
             records.map(|record| record.terms).reduce(Terms::join)

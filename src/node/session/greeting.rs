@@ -128,7 +128,12 @@ pub(super) fn judge(
     meeting: &Meeting,
 ) -> (Standing, Option<Witness>) {
     let (standing, record) = match fitting_record(step, node, meeting) {
-        Ok(record) => (Standing::Fit, Some(record)),
+        Ok(mut record) => {
+            if !step.settings.rules.hold(Rule::MarginInRecord) {
+                record.terms.margin = step.settings.terms.margin;
+            }
+            (Standing::Fit, Some(record))
+        }
         Err(standing) => (standing, None),
     };
     // A record of another fleet is in sight too; that of a server that is not fit is not.

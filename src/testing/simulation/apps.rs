@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Error, Lease, Mutex, Renewal,
     ballot::{majority::majority, validity::margin},
-    engine::{Engine, Event},
+    engine::{Engine, Event, bootstrap::long_enough},
     name::Name,
 };
 
@@ -109,10 +109,11 @@ fn poll<T>(call: &mut Call<T>) -> Option<Result<T, Error>> {
 }
 
 impl World {
-    pub(crate) fn new_task(&mut self, engine: &Engine) -> Task {
+    pub(crate) fn new_task(&mut self, c: usize, engine: &Engine) -> Task {
         let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
+        let max_ttl = self.terms_of(c).max_ttl;
         let mutexes = names
-            .map(|name| Mutex::new(engine.clone(), name, self.plan.terms.max_ttl))
+            .map(|name| Mutex::new(engine.clone(), name, max_ttl))
             .collect();
         Task {
             mutexes,
@@ -124,6 +125,10 @@ impl World {
 
     pub(crate) fn begin_client(&mut self, c: usize) {
         self.at(self.now, What::Wake(c, 0));
+        if let Some((shortest, longest)) = self.plan.clients[c].lives {
+            let at = self.now + self.dice.range(shortest, longest);
+            self.at(at, What::Crash(c, self.clients[c].incarnation));
+        }
         for t in 0..self.clients[c].tasks.len() {
             let wait = self.dice.range(0, 30 * MS);
             self.set_timer(c, t, wait);
@@ -232,7 +237,7 @@ impl World {
         }
         self.set_clock(c);
         match std::mem::replace(&mut self.clients[c].tasks[t].stage, Stage::Idle) {
-            Stage::Idle if self.calm => {}
+            Stage::Idle if self.calm || self.plan.clients[c].idle => {}
             Stage::Idle => self.begin_something(c, t),
             // Its future is dropped.
             Stage::Asking { pending, .. } if !self.calm => {
@@ -276,7 +281,7 @@ impl World {
         if self.plan.operators && self.dice.percent(12) {
             return self.evict(c, t);
         }
-        let (low, high) = self.plan.ttl;
+        let (low, high) = self.plan.clients[c].ttl.unwrap_or(self.plan.ttl);
         let ttl = Duration::from_millis(self.dice.range(low, high).max(100));
         let renewal = match self.dice.below(10) {
             _ if self.dice.percent(self.plan.renews) => Renewal::auto(),
@@ -291,7 +296,8 @@ impl World {
         let mutexes = self.clients[c].tasks[t].mutexes.len();
         let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
         let mut mutex = mutex.ttl(ttl).renewal(renewal);
-        let room = self.plan.terms.max_ttl.saturating_sub(ttl);
+        let longest = self.terms_of(c).max_ttl.min(self.plan.terms.max_ttl);
+        let room = longest.saturating_sub(ttl);
         if self.dice.percent(15) && !room.is_zero() {
             let most = u64::try_from(room.as_millis()).unwrap_or(0);
             mutex = mutex.lock_delay(Duration::from_millis(self.dice.range(0, most)));
@@ -367,7 +373,7 @@ impl World {
         self.clients[c].tasks[0].stage = Stage::Operating(pending);
     }
 
-    fn bootstrap(&mut self, c: usize, t: usize) {
+    pub(crate) fn bootstrap(&mut self, c: usize, t: usize) {
         let within = Duration::from_millis(500);
         let engine = self.clients[c].engine.clone();
         let answer = engine.call(|reply| Event::Bootstrap {
@@ -376,7 +382,9 @@ impl World {
             reply,
         });
         let op = self.operation(c, "bootstrap", "");
-        let pending = self.pending(c, t, op, Box::pin(answer), Some(nanos(within)));
+        // It waits for whoever may still know the fleet.
+        let bound = nanos(within) + nanos(long_enough(self.plan.node_timeout));
+        let pending = self.pending(c, t, op, Box::pin(answer), Some(bound));
         self.clients[c].tasks[t].stage = Stage::Operating(pending);
     }
 
@@ -542,6 +550,9 @@ impl World {
                     }
                     let bootstrapped = pending.op.what == "bootstrap" && answer.is_ok();
                     self.stats.bootstrapped += u64::from(bootstrapped);
+                    if bootstrapped {
+                        self.start_whoever_waited();
+                    }
                     self.rest(c, t);
                     return Ok(true);
                 }
@@ -549,6 +560,16 @@ impl World {
         }
         self.clients[c].tasks[t].stage = stage;
         Ok(false)
+    }
+
+    /// The fleet's terms were raised: whoever asks for more may come now.
+    fn start_whoever_waited(&mut self) {
+        for c in 0..self.clients.len() {
+            if std::mem::take(&mut self.plan.clients[c].after_raise) {
+                self.clients[c].partitions.iter_mut().for_each(|at| *at = 0);
+                self.crash(c);
+            }
+        }
     }
 
     /// A lease that was good when the eviction was asked for cannot be prolonged after its answer.
@@ -594,6 +615,8 @@ impl World {
                 self.exclusive(&op.name, Some(id))?;
                 self.checks
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
+                // Others wait for it, and nobody waits for ever.
+                let hold = if self.calm { hold.min(50 * MS) } else { hold };
                 let until = self.now + hold;
                 let name = op.name;
                 let read = self.checks.updates.read(&name, lease.token());
@@ -648,8 +671,11 @@ impl World {
 
     /// Nobody waits any more, and nobody should.
     pub(crate) fn all_answered(&self) -> Held {
-        for client in &self.clients {
-            if let Some(op) = client.tasks.iter().find_map(Task::waiting) {
+        for (c, client) in self.clients.iter().enumerate() {
+            let fit = self.plan.clients[c].fit;
+            if let Some(op) = client.tasks.iter().find_map(Task::waiting)
+                && fit
+            {
                 return progress::answered(op, self.now);
             }
         }
@@ -665,7 +691,8 @@ impl World {
             self.set_clock(c);
             let engine = self.clients[c].engine.clone();
             let ttl = Duration::from_millis(self.plan.ttl.1);
-            let mutex = Mutex::new(engine, "probe".into(), self.plan.terms.max_ttl).ttl(ttl);
+            let max_ttl = self.terms_of(c).max_ttl;
+            let mutex = Mutex::new(engine, "probe".into(), max_ttl).ttl(ttl);
             self.lock(c, 0, mutex, ttl, 5 * MS, true);
             self.run_client(c)?;
         }

@@ -7,15 +7,19 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::{
     apps::Task,
     clocks::Drifting,
-    invariants::{Held, eviction, livelock},
+    invariants::{Held, bounded, eviction, livelock, voting},
     network::Down,
-    profile::{MS, SECOND, US},
+    profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
 use crate::{
+    ballot::majority::majority,
     clock::{Clock, ManualClock, Tick},
     engine::{Engine, Event, Status, core::Core},
-    node::{Answer, Batch, Command, DialError, Disconnected, session::Effect},
+    node::{
+        Answer, Batch, Command, DialError, Disconnected, admission::Terms, session::Effect,
+        status::NodeState,
+    },
     owner::{Chance, Label},
     settings::Settings,
 };
@@ -80,7 +84,7 @@ impl World {
             node_timeout: self.plan.node_timeout,
             list: plan.list,
             prefix: "quorate".into(),
-            terms: plan.terms.unwrap_or(self.plan.terms),
+            terms: self.terms_of(index),
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
             allow_eviction: false,
             rules: self.rules,
@@ -91,7 +95,7 @@ impl World {
             &engine,
         );
         let tasks = (0..self.plan.tasks)
-            .map(|_| self.new_task(&engine))
+            .map(|_| self.new_task(index, &engine))
             .collect();
         Client {
             core,
@@ -143,6 +147,34 @@ impl World {
         }
         self.observe(c)?;
         self.arm(c);
+        let in_flight = self.clients[c].core.most_in_flight();
+        self.stats.most_in_flight = self.stats.most_in_flight.max(in_flight);
+        bounded::check(c, in_flight)
+    }
+
+    /// What this client asks of the fleet.
+    pub(crate) fn terms_of(&self, c: usize) -> Terms {
+        self.plan.clients[c].terms.unwrap_or(self.plan.terms)
+    }
+
+    /// Whoever should vote does, for every client whose configuration is right.
+    pub(crate) fn all_vote(&mut self) -> Held {
+        for c in 0..self.clients.len() {
+            let total = self.clients[c].servers.len();
+            let needed = match self.plan.watch {
+                Watch::Majority => majority(total),
+                Watch::All => total,
+            };
+            if !self.plan.clients[c].fit || self.clients[c].paused_until.is_some() {
+                continue;
+            }
+            self.set_clock(c);
+            let client = &self.clients[c];
+            let states = client.core.states(client.clock.now());
+            let voting = states.iter().filter(|s| **s == NodeState::Voting).count();
+            voting::check(c, voting, needed, &format!("{states:?}"))?;
+        }
+        self.stats.watched += 1;
         Ok(())
     }
 
@@ -409,6 +441,7 @@ impl World {
         if self.clients[c].paused_until.is_none() {
             self.clients[c].paused_until = Some(until);
             self.clients[c].paused += until - self.now;
+            self.disturb(until);
             self.at(until, What::Resume(c, self.clients[c].incarnation));
         }
     }
@@ -428,7 +461,9 @@ impl World {
         self.checks
             .leases
             .retain(|l| (l.op.client, l.op.incarnation) != (c, incarnation));
-        let next = self.new_client(c, incarnation + 1);
+        let mut next = self.new_client(c, incarnation + 1);
+        // It reaches no more than it did.
+        next.partitions.clone_from(&self.clients[c].partitions);
         self.clients[c] = next;
         self.begin_client(c);
     }

@@ -22,6 +22,7 @@ impl World {
         }
         let Some(fault) = fault else { return Ok(()) };
         self.stats.faults += 1;
+        self.disturb(self.now + SECOND);
         let mut s = self.dice.index(self.servers.len());
         if self.plan.split {
             s = self.plan.first_mortal;
@@ -58,10 +59,11 @@ impl World {
                 }
             }
             Fault::Save => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
-            Fault::Flush => {
+            Fault::Flush if self.may_forget(s) => {
                 self.servers[s].store.flush();
-                self.servers[s].counters.forget();
+                self.servers[s].forgot();
             }
+            Fault::Flush => {}
             Fault::Demote => self.demote(s),
             Fault::Errors => {
                 self.servers[s].errors = self.dice.range(100, 1000);
@@ -83,6 +85,11 @@ impl World {
                 self.over_in(s, wait);
             }
             Fault::ForgetScripts => self.servers[s].scripts = false,
+            Fault::Slow => {
+                self.servers[s].later = self.dice.range(1, 10) * MS;
+                let wait = self.dice.skewed(50 * MS, 3 * SECOND);
+                self.over_in(s, wait);
+            }
             Fault::Stop => {
                 let until = self.now + self.dice.skewed(5 * MS, 1500 * MS);
                 self.stop_client(c, until);
@@ -122,6 +129,7 @@ impl World {
     fn over_in(&mut self, s: usize, wait: u64) {
         self.servers[s].fault += 1;
         let fault = self.servers[s].fault;
+        self.disturb(self.now + wait);
         self.at(self.now + wait, What::Over(s, fault));
     }
 
@@ -135,6 +143,7 @@ impl World {
     fn recover(&mut self, s: usize) {
         let server = &mut self.servers[s];
         server.errors = 0;
+        (server.late, server.later) = (0, 0);
         server.store.set_readonly(false);
         if !server.stays_full {
             server.store.set_out_of_memory(false);
@@ -149,6 +158,7 @@ impl World {
     fn partition(&mut self, c: usize, s: usize) {
         let until = self.now + self.stretch();
         self.clients[c].partitions[s] = self.clients[c].partitions[s].max(until);
+        self.disturb(until);
         let clog = self.dice.percent(30);
         for node in 0..self.clients[c].servers.len() {
             if self.clients[c].servers[node] == s
@@ -171,8 +181,14 @@ impl World {
         (self.plan.first_mortal..self.plan.first_safe).contains(&s) && self.servers[s].up
     }
 
-    fn restart(&mut self, s: usize, memory: Memory, wrong_clock: bool) {
-        if !self.may_die(s) {
+    /// Whether enough others vote while this one's memory does not.
+    fn may_forget(&self, s: usize) -> bool {
+        let others = self.servers.iter().enumerate().filter(|(n, _)| *n != s);
+        others.filter(|(_, server)| server.votes()).count() >= self.plan.ripe
+    }
+
+    pub(crate) fn restart(&mut self, s: usize, memory: Memory, wrong_clock: bool) {
+        if !self.may_die(s) || !self.may_forget(s) {
             return;
         }
         self.stats.restarts += 1;
@@ -189,6 +205,7 @@ impl World {
             server.clock.step(now, by);
         }
         let wait = self.dice.skewed(MS, self.plan.downtime);
+        self.disturb(self.now + wait);
         self.at(self.now + wait, What::Start(s, memory));
     }
 
@@ -231,11 +248,12 @@ impl World {
 
     /// It follows another master: its data is that one's, or nothing.
     fn demote(&mut self, s: usize) {
-        if !self.may_die(s) {
+        if !self.may_die(s) || !self.may_forget(s) {
             return;
         }
         let peer = (s + 1 + self.dice.index(self.servers.len() - 1)) % self.servers.len();
-        let keys = match self.dice.below(3) {
+        let follows = self.dice.below(3);
+        let keys = match follows {
             0 => self.servers[peer].store.snapshot(),
             1 => self.servers[s].saved.clone().unwrap_or_default(),
             _ => Default::default(),
@@ -246,8 +264,10 @@ impl World {
         }
         server.store.server_mut().role = "slave".into();
         server.store.restore(keys);
-        server.counters.forget();
+        server.follows = follows;
+        server.forgot();
         let wait = self.dice.skewed(5 * MS, 600 * MS);
+        self.disturb(self.now + wait);
         self.at(self.now + wait, What::Promote(s));
     }
 
@@ -263,10 +283,12 @@ impl World {
         identity.role = "master".into();
         identity.replid2 = replid;
         identity.second_offset = offset;
-        // As Sentinel does it: every connection is ended. Copied keys let it vote until the next
-        // handshake otherwise, which protocol §2 lists as not seen.
-        for id in server.open.clone() {
-            self.server_closes(id);
+        // As Sentinel does it: every connection is ended. Its own older data let it vote until the
+        // next handshake otherwise, which protocol §2 lists as left over; another's do not.
+        if server.follows == 1 {
+            for id in server.open.clone() {
+                self.server_closes(id);
+            }
         }
     }
 
@@ -366,8 +388,10 @@ impl World {
                 }
             }
         }
-        for client in &mut self.clients {
-            client.partitions.iter_mut().for_each(|at| *at = 0);
+        for (client, plan) in self.clients.iter_mut().zip(&self.plan.clients) {
+            if !plan.after_raise {
+                client.partitions.iter_mut().for_each(|at| *at = 0);
+            }
         }
         self.heal_connections();
         for c in 0..self.clients.len() {

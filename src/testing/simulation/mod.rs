@@ -15,6 +15,7 @@ mod faults;
 mod invariants;
 mod network;
 mod profile;
+mod script;
 mod server;
 mod world;
 
@@ -76,6 +77,14 @@ pub struct Stats {
     pub fenced_off: u64,
     /// Writes that a store which checks no tokens took over others that their holders had not read.
     pub lost_unfenced: u64,
+    /// Records that a client whose configuration is wrong made or changed.
+    pub strange: u64,
+    /// How often it was seen that all goes on voting.
+    pub watched: u64,
+    /// Processes that ended because of a crash loop.
+    pub crashes: u64,
+    /// The most requests that one client had in flight to one server.
+    pub most_in_flight: usize,
 }
 
 impl Stats {
@@ -106,6 +115,10 @@ impl Stats {
             written,
             fenced_off,
             lost_unfenced,
+            strange,
+            watched,
+            crashes,
+            most_in_flight,
         } = other;
         self.schedules += schedules;
         self.events += events;
@@ -131,6 +144,10 @@ impl Stats {
         self.written += written;
         self.fenced_off += fenced_off;
         self.lost_unfenced += lost_unfenced;
+        self.strange += strange;
+        self.watched += watched;
+        self.crashes += crashes;
+        self.most_in_flight = self.most_in_flight.max(*most_in_flight);
     }
 }
 

@@ -8,9 +8,12 @@ use super::{
     profile::{MS, US},
     world::{What, World},
 };
-use crate::node::{Answer, Batch, Command, Fault, Reply};
+use crate::node::{Answer, Batch, Command, Fault, Reply, admission::BootRecord};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
+
+/// A slow server's answers come so much later at most.
+const LATEST: u64 = 2000 * MS;
 
 /// A batch, and the guard of the node it goes to.
 type Request = (Arc<Batch>, Arc<str>);
@@ -121,7 +124,9 @@ impl World {
     }
 
     fn answer(&mut self, id: usize, down: Down) {
-        let delay = self.delay();
+        let server = &mut self.servers[self.connections[id].server];
+        server.late = (server.late + server.later).min(LATEST);
+        let delay = server.late + self.delay();
         let connection = &mut self.connections[id];
         let at = (self.now + delay).max(connection.last_down);
         connection.last_down = at;
@@ -289,7 +294,12 @@ impl World {
         let now = self.now;
         let server = &mut self.servers[s];
         let time = server.time(now);
+        let before = matches!(command, Command::Handshake(_)).then(|| server.store.record());
         let answer = server.store.apply(command, guard, time);
+        if let Some(before) = before {
+            self.note_record(self.connections[id].client, s, before)?;
+        }
+        let server = &mut self.servers[s];
         match (command, &answer) {
             (Command::Acquire { name, entry, .. }, Ok(Reply::Granted(counter))) => {
                 server
@@ -313,6 +323,26 @@ impl World {
             _ => {}
         }
         Ok(answer)
+    }
+
+    /// A handshake was obeyed: did the record change, and who changed it?
+    fn note_record(&mut self, c: usize, s: usize, before: Option<BootRecord>) -> Held {
+        let after = self.servers[s].store.record();
+        let id = |record: &Option<BootRecord>| record.as_ref().map(|r| r.id.clone());
+        let terms = |record: &Option<BootRecord>| record.as_ref().map(|r| r.terms);
+        if !self.plan.clients[c].fit {
+            if id(&before) != id(&after) || terms(&before) != terms(&after) {
+                self.stats.strange += 1;
+                self.servers[s].records.touch();
+            }
+        } else if id(&before) != id(&after) {
+            // Who has not heard of a raise yet may lower once what was raised.
+            if self.plan.raised.is_some() && terms(&before) != terms(&after) {
+                self.servers[s].records.touch();
+            }
+            return self.servers[s].records.made(s);
+        }
+        Ok(())
     }
 
     /// CLIENT KILL ID.

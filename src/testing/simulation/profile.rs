@@ -1,9 +1,12 @@
 //! What a schedule is made of: how many, how long, which faults. All within the assumptions of
 //! protocol §1 and §2, or the invariant that they are for is left out and the reason stated.
 
+mod scripts;
+mod strangers;
+
 use std::time::Duration;
 
-use super::{clocks::MOST_PPM, dice::Dice};
+use super::{clocks::MOST_PPM, dice::Dice, script::Act};
 use crate::node::admission::Terms;
 
 /// A kind of schedule.
@@ -42,8 +45,41 @@ pub enum Profile {
     Weeks,
     /// One client lists one server by two addresses.
     TwoAddresses,
-    /// One client counts three masters where the others count five.
+    /// Clients in a crash loop count three masters where the others count five.
     OtherFleet,
+    /// Clients in a crash loop ask for a `max_ttl` far greater than the others'.
+    Huge,
+    /// Far smaller.
+    Tiny,
+    /// Clients in a crash loop have three masters, two of them the others'.
+    OtherList,
+    /// Clients in a crash loop ask for no margin, or for one of an hour.
+    OtherMargin,
+    /// A client that asks for no margin, and whose clock is late, after others whose clocks are early.
+    NoMargin,
+    /// An operator raises `max_ttl`, and breaks off at times; clients that ask for more come after it.
+    Raise,
+    /// Clients that ask for nothing have not heard of a raise yet when masters are emptied.
+    Stale,
+    /// All masters come back with what they had saved before a raise.
+    RaisedDisk,
+    /// Clients ask for more than the fleet has, and nobody raises it.
+    Early,
+    /// A client with a shorter `max_ttl` is alone with an emptied master; then another is emptied.
+    Lonely,
+    /// A power cut: one master comes back empty, two with what they had saved before the lease, and a
+    /// client with a far shorter `max_ttl` finds them first.
+    FromDisk,
+    /// Three masters were stopped, and start again as three of five.
+    Resized,
+    /// Clients that count five masters find three that vote as three, and two new ones.
+    Grown,
+    /// Leases of ten minutes: from nothing to voting.
+    Minutes,
+    /// Masters answer ever later, and never stop.
+    Slow,
+    /// Clients stand still for longer than the node timeout, very often.
+    Pauses,
     /// One server evicts keys.
     Evicting,
     /// Clocks beyond what exclusion assumes: they slew by up to a fifth, and nodes' clocks are stepped
@@ -59,7 +95,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 36] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -76,6 +112,21 @@ impl Profile {
         Self::Weeks,
         Self::TwoAddresses,
         Self::OtherFleet,
+        Self::Huge,
+        Self::Tiny,
+        Self::OtherList,
+        Self::OtherMargin,
+        Self::NoMargin,
+        Self::Raise,
+        Self::Stale,
+        Self::Early,
+        Self::Lonely,
+        Self::FromDisk,
+        Self::Resized,
+        Self::Grown,
+        Self::Minutes,
+        Self::Slow,
+        Self::Pauses,
         Self::Evicting,
         Self::OutOfBounds,
         Self::Operator,
@@ -83,10 +134,22 @@ impl Profile {
         Self::Shortened,
     ];
 
+    /// What is not protected, and is left over on purpose: here even all rules do not suffice.
+    pub const LEFT_OVER: [Self; 1] = [Self::RaisedDisk];
+
+    /// Whether its schedules take several times as long as the others'.
+    pub fn is_long(self) -> bool {
+        use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
+        matches!(
+            self,
+            Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny
+        )
+    }
+
     /// The profile of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
+        (Self::ALL.into_iter())
+            .chain(Self::LEFT_OVER)
             .find(|profile| format!("{profile:?}") == name)
     }
 }
@@ -127,6 +190,8 @@ pub(crate) enum Fault {
     Errors,
     /// It is full.
     OutOfMemory,
+    /// It answers ever later.
+    Slow,
     /// It answers writes by READONLY.
     ReadOnly,
     /// SCRIPT FLUSH.
@@ -154,9 +219,20 @@ pub(crate) enum Fault {
 /// How the fleet begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
+    /// The first `fleet` servers vote.
     Admitted,
+    /// They did, and were restarted with all they had.
+    Restarted,
     Fresh,
     Bootstrapped,
+}
+
+/// How many masters vote for every client whose configuration is right, a quarantine and a
+/// reconnect after the last fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Majority,
+    All,
 }
 
 /// One client.
@@ -172,6 +248,14 @@ pub(crate) struct ClientPlan {
     pub(crate) list: String,
     /// What it asks of the fleet, where that is not what the others do.
     pub(crate) terms: Option<Terms>,
+    /// Its leases, in ms, where they are not as long as the others'.
+    pub(crate) ttl: Option<(u64, u64)>,
+    /// A crash loop: every process lives for so long, ns.
+    pub(crate) lives: Option<(u64, u64)>,
+    /// It is started by whoever has raised the fleet's terms.
+    pub(crate) after_raise: bool,
+    /// It asks for no lock.
+    pub(crate) idle: bool,
 }
 
 /// The word of everybody whose configuration is right.
@@ -181,10 +265,14 @@ pub(crate) const LIST: &str = "fleet";
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) servers: usize,
+    /// So many of them vote at the beginning, as a fleet of so many.
+    pub(crate) fleet: usize,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) tasks: usize,
     pub(crate) names: usize,
     pub(crate) terms: Terms,
+    /// What the fleet may be raised to.
+    pub(crate) raised: Option<Terms>,
     pub(crate) node_timeout: Duration,
     /// Leases, in ms.
     pub(crate) ttl: (u64, u64),
@@ -195,6 +283,15 @@ pub(crate) struct Plan {
     pub(crate) base_wall_us: u64,
     pub(crate) active: u64,
     pub(crate) fault_every: u64,
+    /// Faults go on for so long, and rest for so long; ns.
+    pub(crate) rounds: Option<(u64, u64)>,
+    /// Whoever lost all its connections has met every master again after this, ns.
+    pub(crate) reconnect: u64,
+    /// What happens in every such schedule, and when.
+    pub(crate) script: Vec<(u64, Act)>,
+    pub(crate) watch: Watch,
+    /// A memory is lost only while so many other masters vote.
+    pub(crate) ripe: usize,
     /// A server that dies is back after this at most, ns.
     pub(crate) downtime: u64,
     pub(crate) faults: Vec<(u64, Fault)>,
@@ -259,9 +356,14 @@ impl Plan {
             wall: WALL,
             list: LIST.into(),
             terms: None,
+            ttl: None,
+            lives: None,
+            after_raise: false,
+            idle: false,
         };
         Self {
             servers,
+            fleet: servers,
             clients: vec![client; clients],
             tasks: usize::try_from(dice.range(1, 2)).unwrap_or(1),
             names: 1 + usize::from(dice.percent(20)),
@@ -269,6 +371,7 @@ impl Plan {
                 max_ttl: Duration::from_millis(dice.range(300, 800)),
                 margin: Duration::from_millis(50),
             },
+            raised: None,
             node_timeout: Duration::from_millis(50),
             ttl: (150, 300),
             hold: 1500,
@@ -276,6 +379,11 @@ impl Plan {
             base_wall_us: 1_760_000_000_000_000,
             active: dice.range(1500, 3000) * MS,
             fault_every: 60 * MS,
+            rounds: None,
+            reconnect: 10 * SECOND,
+            script: Vec::new(),
+            watch: Watch::Majority,
+            ripe: 0,
             downtime: 300 * MS,
             faults: [&NETWORK[..], &REPLIES, &CLIENTS].concat(),
             cut_raises: 0,
@@ -325,6 +433,22 @@ impl Plan {
         plan.fault_every = dice.range(40, 200) * MS;
         plan.node_timeout = Duration::from_millis([30, 50, 120][dice.index(3)]);
         plan
+    }
+
+    /// Z of the greatest terms that the fleet may have, ns.
+    pub(crate) fn quarantine(&self) -> u64 {
+        self.raised.unwrap_or(self.terms).quarantine() * MS
+    }
+
+    /// The longest lease, ns.
+    pub(crate) fn longest(&self) -> u64 {
+        let ttls = self.clients.iter().filter_map(|client| client.ttl);
+        ttls.fold(self.ttl.1, |longest, ttl| longest.max(ttl.1)) * MS
+    }
+
+    /// After this long without a fault everybody has met every master, and every memory votes, ns.
+    pub(crate) fn recovery(&self) -> u64 {
+        self.quarantine() + self.reconnect
     }
 
     fn lasting(dice: &mut Dice) -> Self {
@@ -428,17 +552,24 @@ impl Plan {
             Profile::Bootstrap => {
                 let mut plan = Self::base(dice, 3).and(&[
                     (4, Fault::RestartEmpty),
-                    (10, Fault::PowerCut),
+                    (8, Fault::PowerCut),
                     (2, Fault::RestartOld),
+                    (2, Fault::Save),
+                    (1, Fault::Flush),
+                    (2, Fault::Crash),
                 ]);
-                // One master always keeps its memory, and so tells the others from new ones.
-                plan.first_mortal = 1;
                 plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
                 plan.bootstraps = 30;
-                plan.terms.max_ttl = Duration::from_millis(800);
-                plan.downtime = 40 * MS;
-                plan.hold = 400;
-                plan.fault_every = dice.range(80, 300) * MS;
+                // A quarantine that is longer than what a bootstrap waits for.
+                plan.terms.max_ttl = Duration::from_secs(10);
+                plan.ttl = (6_000, 10_000);
+                plan.hold = 1000;
+                plan.think = 2 * SECOND;
+                plan.active = 25 * SECOND;
+                plan.downtime = 3 * SECOND;
+                // Whoever lives reaches some master before a bootstrap is done, or nothing protects.
+                plan.long = 0;
+                plan.fault_every = dice.range(400, 1500) * MS;
                 plan
             }
             Profile::Failover => {
@@ -490,12 +621,23 @@ impl Plan {
                 plan.fault_every = dice.range(50, 200) * MS;
                 plan
             }
-            Profile::OtherFleet => {
-                let mut plan = Self::base(dice, 5).and(&[]);
-                plan.clients[0].servers = vec![0, 1, 2];
-                plan.clients[0].fit = false;
-                plan
-            }
+            Profile::OtherFleet => Self::other_fleet(dice),
+            Profile::Huge => Self::huge(dice),
+            Profile::Tiny => Self::tiny(dice),
+            Profile::OtherList => Self::other_list(dice),
+            Profile::OtherMargin => Self::other_margin(dice),
+            Profile::NoMargin => Self::no_margin(dice),
+            Profile::Raise => Self::raise(dice),
+            Profile::Stale => Self::stale(dice),
+            Profile::RaisedDisk => Self::raised_disk(dice),
+            Profile::Early => Self::early(dice),
+            Profile::Lonely => Self::lonely(dice),
+            Profile::FromDisk => Self::from_disk(dice),
+            Profile::Resized => Self::resized(dice),
+            Profile::Grown => Self::grown(dice),
+            Profile::Minutes => Self::minutes(dice),
+            Profile::Slow => Self::slow(dice),
+            Profile::Pauses => Self::pauses(dice),
             Profile::Evicting => {
                 let mut plan = Self::base(dice, 3).and(&[(30, Fault::Evict)]);
                 plan.evicting = Some(dice.index(3));

@@ -1,6 +1,10 @@
 //! One simulated server: a store, a clock, what is wrong with it.
 
-use super::{clocks::Drifting, invariants::counters::Counters};
+use super::{
+    clocks::Drifting,
+    invariants::{counters::Counters, records::Records},
+    profile::LIST,
+};
 use crate::{
     node::{
         admission::Terms,
@@ -34,6 +38,12 @@ pub(crate) struct Server {
     /// Its side of these is open.
     pub(crate) open: Vec<usize>,
     pub(crate) counters: Counters,
+    pub(crate) records: Records,
+    /// It answers so much later than the network, and ever so much later, ns.
+    pub(crate) late: u64,
+    pub(crate) later: u64,
+    /// Whose data it had as a replica: 1, its own.
+    pub(crate) follows: u64,
     /// Ends of faults that were overtaken are not heard.
     pub(crate) fault: u64,
 }
@@ -60,6 +70,10 @@ impl Server {
             dials: Vec::new(),
             open: Vec::new(),
             counters: Counters::default(),
+            records: Records::default(),
+            late: 0,
+            later: 0,
+            follows: 0,
             fault: 0,
         }
     }
@@ -72,7 +86,8 @@ impl Server {
     /// As one of a fleet that has been there for long.
     pub(crate) fn admit(&mut self, now: u64, masters: usize, list: &str, terms: Terms) {
         let time = self.time(now);
-        admit(&mut self.store, masters as u64, list, terms, time);
+        let nonce = format!("first{}", self.store.run().replace('/', ""));
+        admit(&mut self.store, masters as u64, list, terms, nonce, time);
     }
 
     /// What `open` says on it.
@@ -94,7 +109,21 @@ impl Server {
         self.errors = 0;
         self.scripts = true;
         self.last_client_id = 0;
+        self.later = 0;
+        self.late = 0;
+        self.forgot();
+    }
+
+    /// Its memory is another.
+    pub(crate) fn forgot(&mut self) {
         self.counters.forget();
+        self.records.touch();
+    }
+
+    /// Does this memory vote, as one of the fleet?
+    pub(crate) fn votes(&self) -> bool {
+        let record = self.store.record();
+        self.up && record.is_some_and(|r| r.list == LIST && r.votes() && r.run == self.store.run())
     }
 
     /// The locks that stand on it, for people.

@@ -49,6 +49,12 @@ pub(crate) enum What {
     /// A clock is set right again.
     Correct(usize),
     Promote(usize),
+    /// A line of the script.
+    Act(usize),
+    /// The end of a process in a crash loop.
+    Crash(usize, u64),
+    /// Every memory should vote again.
+    Voting,
     /// Clocks change their speed.
     Slew,
     /// The faults are over.
@@ -112,6 +118,8 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     pub(crate) calm: bool,
     pub(crate) last_call: u64,
+    /// The last fault is over by then.
+    disturbed: u64,
     trace: Option<Vec<String>>,
 }
 
@@ -134,6 +142,7 @@ impl World {
             stats: Stats::default(),
             calm: false,
             last_call: 0,
+            disturbed: 0,
             trace: trace.then(Vec::new),
         };
         world.begin();
@@ -152,8 +161,13 @@ impl World {
                 "noeviction"
             };
             let mut server = Server::new(s, clock, eviction, self.rules);
-            if plan.start == Start::Admitted {
-                server.admit(0, plan.servers, LIST, plan.terms);
+            let admitted = matches!(plan.start, Start::Admitted | Start::Restarted);
+            if admitted && s < plan.fleet {
+                server.admit(0, plan.fleet, LIST, plan.terms);
+            }
+            if plan.start == Start::Restarted {
+                let keys = server.store.snapshot();
+                server.start(s, Some(keys));
             }
             self.servers.push(server);
         }
@@ -161,10 +175,14 @@ impl World {
             let client = self.new_client(c, 0);
             self.clients.push(client);
         }
+        self.begin_script();
         for c in 0..plan.clients.len() {
             if plan.split {
                 let unseen = if c % 2 == 0 { plan.servers - 1 } else { 0 };
                 self.clients[c].partitions[unseen] = plan.active;
+            }
+            if plan.clients[c].after_raise {
+                self.see(c, &[]);
             }
             self.begin_client(c);
         }
@@ -250,16 +268,21 @@ impl World {
             }
             What::Fault => {
                 if !self.calm {
-                    self.inject()?;
-                    let every = self.plan.fault_every;
-                    let next = self.now + self.dice.range(every / 4, every * 2);
-                    self.at(next, What::Fault);
+                    return self.fault();
                 }
             }
             What::Over(server, fault) => self.fault_over(server, fault),
             What::Start(server, memory) => self.start(server, memory),
             What::Correct(server) => self.correct(server),
             What::Promote(server) => self.promote(server),
+            What::Act(n) => return self.act(n),
+            What::Crash(client, incarnation) => {
+                if self.is_current(client, incarnation) {
+                    self.stats.crashes += 1;
+                    self.crash(client);
+                }
+            }
+            What::Voting => return self.all_vote(),
             What::Slew => self.slew(),
             What::Calm => return self.calm(),
             What::Settled => {
@@ -272,6 +295,30 @@ impl World {
             What::End => {}
         }
         Ok(())
+    }
+
+    /// A fault is due. Where they come in bursts, what each of them broke is whole again by the next.
+    fn fault(&mut self) -> Held {
+        let every = self.plan.fault_every;
+        let mut next = self.now + self.dice.range(every / 4, every * 2);
+        if let Some((burst, rest)) = self.plan.rounds {
+            let phase = self.now % (burst + rest);
+            if phase > burst {
+                self.at(self.now - phase + burst + rest, What::Fault);
+                return Ok(());
+            }
+            if self.now >= self.disturbed + self.plan.recovery() {
+                self.all_vote()?;
+            }
+            next = next.max(self.now + MS);
+        }
+        self.at(next, What::Fault);
+        self.inject()
+    }
+
+    /// Something goes wrong until then.
+    pub(crate) fn disturb(&mut self, until: u64) {
+        self.disturbed = self.disturbed.max(until);
     }
 
     fn is_current(&self, client: usize, incarnation: u64) -> bool {
@@ -307,9 +354,17 @@ impl World {
         }
         self.plan.slow = (0, 0);
         self.heal()?;
-        let z = self.plan.terms.quarantine().min(5_000) * MS;
-        self.at(self.now + z + SETTLE, What::Settled);
-        self.at(self.now + z + SETTLE + PROBE, What::End);
+        // A quarantine, a lease that is held and one that was left behind; where nothing expires,
+        // nothing restarts.
+        let wait = match self.plan.lasting {
+            true => 5 * SECOND,
+            false => self.plan.quarantine() + 2 * self.plan.longest(),
+        };
+        if !self.plan.lasting {
+            self.at(self.now + self.plan.recovery(), What::Voting);
+        }
+        self.at(self.now + wait + SETTLE, What::Settled);
+        self.at(self.now + wait + SETTLE + PROBE, What::End);
         Ok(())
     }
 
@@ -324,6 +379,9 @@ impl World {
         self.all_answered()?;
         self.no_key_left()?;
         for (c, client) in self.clients.iter().enumerate() {
+            if self.plan.clients[c].lives.is_some() {
+                continue;
+            }
             tidy::check(c, &client.core.leftovers())?;
         }
         Ok(())

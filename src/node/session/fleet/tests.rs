@@ -281,16 +281,21 @@ fn a_foreign_voter_stops_and_the_reason_names_it_and_the_way_out() {
 }
 
 #[test]
-fn every_node_is_met_again_when_terms_or_reason_to_stop_change() {
+fn every_node_is_met_again_when_a_record_terms_or_reason_to_stop_change() {
     let mut fleet = fleet(3);
     assert!(!fleet.take_moved());
+    fleet.see(at(1), 0, Some(&waiting(OWN)));
+    assert!(fleet.take_moved(), "what was read of the others may be old");
     fleet.see(at(1), 0, Some(&waiting(OWN)));
     assert!(!fleet.take_moved(), "nothing was learned");
     fleet.see(at(2), 0, Some(&voter(OWN)));
     assert!(fleet.take_moved() && !fleet.take_moved(), "told once");
     assert_eq!(fleet.moved_at(), at(2));
     fleet.see(at(3), 1, Some(&voter(OWN)));
+    assert!(fleet.take_moved());
     fleet.see(at(3), 0, None);
+    fleet.see(at(3), 1, None);
+    fleet.see(at(3), 1, Some(&voter(OWN)));
     fleet.see(at(3), 1, None);
     assert!(!fleet.take_moved(), "the last known terms stay");
     fleet.see(at(4), 0, Some(&voter(terms(31, 5))));

@@ -2,6 +2,7 @@
 //! a planted violation shows that it sees.
 
 pub(crate) mod answers;
+pub(crate) mod bounded;
 pub(crate) mod counters;
 pub(crate) mod eviction;
 pub(crate) mod exclusion;
@@ -11,12 +12,14 @@ pub(crate) mod keys;
 pub(crate) mod livelock;
 pub(crate) mod order;
 pub(crate) mod progress;
+pub(crate) mod records;
 pub(crate) mod refusals;
 pub(crate) mod strangers;
 pub(crate) mod support;
 pub(crate) mod tidy;
 pub(crate) mod uniqueness;
 pub(crate) mod updates;
+pub(crate) mod voting;
 
 use std::fmt;
 

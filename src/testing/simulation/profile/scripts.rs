@@ -1,0 +1,279 @@
+//! Schedules of which the skeleton is given, and chance has the times: what needs many exact steps
+//! is found in few of them.
+
+use std::time::Duration;
+
+use super::{Fault, MS, Plan, SECOND, Start, Watch};
+use crate::{
+    node::admission::Terms,
+    testing::simulation::{dice::Dice, script::Act, world::Memory},
+};
+
+impl Plan {
+    /// No faults but those of the script.
+    fn scripted(dice: &mut Dice, servers: usize, clients: usize) -> Self {
+        let mut plan = Self::base(dice, servers).only(&[(1, Fault::SetWall)]);
+        plan.clients.resize(clients, plan.clients[0].clone());
+        plan.names = 1;
+        plan.tasks = 1;
+        plan.hold = 3000;
+        plan.renews = 90;
+        plan.downtime = 20 * MS;
+        plan.think = 50 * MS;
+        plan.abandons = false;
+        plan
+    }
+
+    fn then(&mut self, at: u64, act: Act) {
+        self.script.push((at * MS, act));
+    }
+
+    fn longer(&self, factor: u32) -> Terms {
+        Terms {
+            max_ttl: self.terms.max_ttl * factor,
+            ..self.terms
+        }
+    }
+
+    pub(super) fn raise(dice: &mut Dice) -> Self {
+        let mut plan = Self::base(dice, 3).only(&[
+            (3, Fault::Cut),
+            (2, Fault::Freeze),
+            (2, Fault::Partition),
+            (3, Fault::Crash),
+        ]);
+        plan.clients.resize(4, plan.clients[0].clone());
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (300, 800);
+        let more = plan.longer(4);
+        plan.raised = Some(more);
+        // The operator, and whoever asks for more.
+        for client in &mut plan.clients[2..] {
+            client.terms = Some(more);
+            client.fit = false;
+        }
+        plan.clients[2].idle = true;
+        plan.clients[3].ttl = Some((2_000, 3_200));
+        plan.clients[3].after_raise = dice.percent(70);
+        if plan.clients[3].after_raise {
+            // Who asks for more while the raise is half done is not protected from losses.
+            plan = plan.and(&[(3, Fault::RestartEmpty), (2, Fault::RestartKept)]);
+        }
+        for n in 0..3 {
+            let at = dice.range(n * 2_500, n * 2_500 + 1_500);
+            plan.then(at, Act::Bootstrap(2));
+            if dice.percent(50) {
+                plan.then(at + dice.range(0, 20), Act::Crash(2));
+            }
+        }
+        plan.hold = 3000;
+        plan.long = 0;
+        plan.downtime = 40 * MS;
+        plan.fault_every = dice.range(200, 800) * MS;
+        plan.active = 10 * SECOND;
+        plan
+    }
+
+    pub(super) fn stale(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.terms.max_ttl = Duration::from_millis(400);
+        plan.ttl = (200, 400);
+        let more = plan.longer(15);
+        plan.raised = Some(more);
+        for client in &mut plan.clients[2..] {
+            client.terms = Some(more);
+            client.fit = false;
+        }
+        plan.clients[2].idle = true;
+        plan.clients[3].ttl = Some((5_000, 6_000));
+        plan.clients[3].after_raise = true;
+        plan.think = 8 * SECOND;
+        plan.hold = 1_000;
+        let raise = dice.range(300, 3_000);
+        plan.then(raise, Act::Bootstrap(2));
+        plan.then(raise + 30, Act::See(2, vec![]));
+        plan.then(raise + 50, Act::See(3, vec![0, 1]));
+        let at = raise + dice.range(200, 400);
+        plan.then(at, Act::Restart(2, Memory::Empty));
+        let again = at + dice.range(1_100, 2_500);
+        plan.then(again, Act::See(3, vec![0]));
+        plan.then(again, Act::Restart(1, Memory::Empty));
+        plan.ripe = 2;
+        plan.active = 9 * SECOND;
+        plan
+    }
+
+    pub(super) fn raised_disk(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (300, 800);
+        let more = plan.longer(5);
+        plan.raised = Some(more);
+        for client in &mut plan.clients[2..] {
+            client.terms = Some(more);
+            client.fit = false;
+        }
+        plan.clients[2].idle = true;
+        plan.clients[3].ttl = Some((3_000, 4_000));
+        plan.clients[3].after_raise = true;
+        for s in 0..3 {
+            plan.then(0, Act::Save(s));
+        }
+        let raise = dice.range(300, 3_000);
+        plan.then(raise, Act::Bootstrap(2));
+        let at = raise + dice.range(800, 3_000);
+        for s in 0..3 {
+            plan.then(at, Act::Restart(s, Memory::Saved));
+        }
+        plan.active = 9 * SECOND;
+        plan
+    }
+
+    pub(super) fn early(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.terms.max_ttl = Duration::from_millis(400);
+        plan.clients[2].terms = Some(plan.longer(10));
+        plan.clients[2].ttl = Some((3_000, 4_000));
+        plan.clients[2].fit = false;
+        plan.hold = 6000;
+        for s in 0..2 {
+            let at = dice.range(1_000 + 1_700 * s, 2_500 + 1_700 * s);
+            plan.then(at, Act::Restart(dice.index(3), Memory::Empty));
+        }
+        plan.ripe = 2;
+        plan.active = 6 * SECOND;
+        plan
+    }
+
+    pub(super) fn lonely(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.terms.max_ttl = Duration::from_secs(5);
+        plan.ttl = (4_000, 5_000);
+        plan.clients[2].terms = Some(Terms {
+            max_ttl: Duration::from_millis(600),
+            ..plan.terms
+        });
+        plan.clients[2].ttl = Some((300, 600));
+        plan.clients[2].fit = false;
+        for c in 0..2 {
+            plan.then(0, Act::See(c, vec![1, 2]));
+        }
+        plan.then(0, Act::See(2, vec![]));
+        plan.then(100, Act::Restart(0, Memory::Empty));
+        plan.then(150, Act::See(2, vec![0]));
+        plan.then(150, Act::Crash(2));
+        // Unless it counts what it witnesses alone, the first master does not vote by then.
+        let at = dice.range(2_000, 4_000);
+        plan.then(at, Act::Restart(1, Memory::Empty));
+        for c in 0..2 {
+            plan.then(at, Act::See(c, vec![2]));
+        }
+        plan.then(at, Act::See(2, vec![0, 1]));
+        plan.then(at + 50, Act::Crash(2));
+        plan.ripe = 2;
+        plan.active = 9 * SECOND;
+        plan
+    }
+
+    pub(super) fn no_margin(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.terms = Terms {
+            max_ttl: Duration::from_secs(1),
+            margin: Duration::from_millis(700),
+        };
+        plan.clients[2].terms = Some(Terms {
+            margin: Duration::ZERO,
+            ..plan.terms
+        });
+        plan.clients[2].fit = false;
+        plan.clients[2].wall = (-600, -300);
+        for client in &mut plan.clients[..2] {
+            client.wall = (1_500, 3_000);
+        }
+        plan.hold = 100;
+        plan.then(0, Act::See(2, vec![]));
+        let at = dice.range(200, 600);
+        plan.then(at, Act::Restart(0, Memory::Empty));
+        plan.then(at, Act::Restart(1, Memory::Empty));
+        plan.then(at, Act::See(2, vec![0, 1]));
+        plan.then(at, Act::Crash(2));
+        plan.active = 4 * SECOND;
+        plan
+    }
+
+    pub(super) fn from_disk(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 2);
+        plan.terms.max_ttl = Duration::from_secs(8);
+        plan.ttl = (7_000, 8_000);
+        plan.clients[1].terms = Some(Terms {
+            max_ttl: Duration::from_millis(600),
+            ..plan.terms
+        });
+        plan.clients[1].ttl = Some((300, 600));
+        plan.clients[1].fit = false;
+        plan.then(0, Act::See(1, vec![]));
+        for s in 0..3 {
+            plan.then(0, Act::Save(s));
+        }
+        let at = dice.range(300, 1_000);
+        let empty = dice.index(3);
+        for s in 0..3 {
+            let memory = if s == empty {
+                Memory::Empty
+            } else {
+                Memory::Saved
+            };
+            plan.then(at, Act::Restart(s, memory));
+        }
+        plan.then(at, Act::See(0, vec![]));
+        plan.then(at, Act::See(1, vec![0, 1, 2]));
+        plan.then(at, Act::Crash(1));
+        plan.hold = 5000;
+        plan.active = 11 * SECOND;
+        // Two holders are looked for, before anything else is.
+        plan.clients[0].fit = false;
+        plan
+    }
+
+    pub(super) fn resized(dice: &mut Dice) -> Self {
+        let mut plan = Self::stormy(dice, 5);
+        plan.fleet = 3;
+        plan.start = Start::Restarted;
+        plan.faults
+            .retain(|(_, fault)| !matches!(fault, Fault::RestartWrongClock));
+        plan.watch = Watch::All;
+        plan
+    }
+
+    pub(super) fn grown(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 5, 4);
+        plan.fleet = 3;
+        for client in &mut plan.clients[..2] {
+            client.servers = vec![0, 1, 2];
+        }
+        for client in &mut plan.clients[2..] {
+            client.fit = false;
+        }
+        plan.hold = 6000;
+        let at = dice.range(300, 600);
+        for c in 0..2 {
+            plan.then(at, Act::See(c, vec![0, 1]));
+        }
+        plan.then(at, Act::Restart(2, Memory::Empty));
+        plan.active = 5 * SECOND;
+        plan
+    }
+
+    pub(super) fn minutes(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 1);
+        plan.terms.max_ttl = Duration::from_secs(600);
+        plan.ttl = (1_000, 2_000);
+        plan.hold = 500;
+        plan.think = 60 * SECOND;
+        plan.start = Start::Fresh;
+        plan.fault_every = 100 * SECOND;
+        plan.active = SECOND;
+        plan.watch = Watch::All;
+        plan
+    }
+}

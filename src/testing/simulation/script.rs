@@ -1,0 +1,65 @@
+//! Schedules that are written beforehand: who reaches whom, and who dies, when.
+
+use super::{
+    invariants::Held,
+    world::{Memory, What, World},
+};
+
+/// Longer than any schedule.
+const EVER: u64 = u64::MAX / 4;
+
+/// What happens at a given time.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// From now on this client reaches these servers, and no others.
+    See(usize, Vec<usize>),
+    Restart(usize, Memory),
+    Save(usize),
+    Crash(usize),
+    /// The first task of this client drops what it does, and bootstraps.
+    Bootstrap(usize),
+}
+
+impl World {
+    pub(crate) fn begin_script(&mut self) {
+        for n in 0..self.plan.script.len() {
+            self.at(self.plan.script[n].0, What::Act(n));
+        }
+    }
+
+    pub(crate) fn act(&mut self, n: usize) -> Held {
+        if self.calm {
+            return Ok(());
+        }
+        let act = self.plan.script[n].1.clone();
+        if self.tracing() {
+            self.trace(format!("---- {act:?}"));
+        }
+        self.disturb(self.now);
+        match act {
+            Act::See(c, servers) => self.see(c, &servers),
+            Act::Restart(s, memory) => self.restart(s, memory, false),
+            Act::Save(s) => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
+            Act::Crash(c) => self.crash(c),
+            Act::Bootstrap(c) => {
+                self.set_clock(c);
+                self.bootstrap(c, 0);
+                return self.run_client(c);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn see(&mut self, c: usize, servers: &[usize]) {
+        for s in 0..self.servers.len() {
+            let seen = servers.contains(&s);
+            self.clients[c].partitions[s] = if seen { 0 } else { EVER };
+        }
+        for node in 0..self.clients[c].servers.len() {
+            let seen = servers.contains(&self.clients[c].servers[node]);
+            if let (false, Some(id)) = (seen, self.link(c, node)) {
+                self.cut(id);
+            }
+        }
+    }
+}
