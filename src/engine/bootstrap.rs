@@ -211,7 +211,11 @@ impl Core {
             }
             Ok(Some(stage)) => {
                 self.forget(&stage);
-                Err(Error::NoQuorum(self.state_report(now, "bootstrap")))
+                Err(Error::NoQuorum(self.state_report(
+                    now,
+                    "bootstrap",
+                    self.settings.total(),
+                )))
             }
             Ok(None) => Ok(()),
             Err(why) => Err(Error::Invalid(why)),
