@@ -529,6 +529,12 @@ fn new_servers_are_quarantined_until_bootstrap() {
         (&forced["changed"], &forced["nodes"][0]["after"]),
         (&true.into(), &"voting".into())
     );
+
+    // A majority would not do, and it says so.
+    fleet[1].kill9();
+    run(&urls, &["bootstrap", "--force"])
+        .is(69)
+        .says("bootstrap needs every server");
 }
 
 #[test]

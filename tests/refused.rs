@@ -705,6 +705,21 @@ async fn a_client_of_a_larger_max_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_somebody_else_wrote_over() {
+    let fleet = Fleet::start(1, Kind::Redis);
+    for key in ["quorate:boot", "quorate:open"] {
+        fleet[0].cmd(&["RPUSH", key, "x"]);
+        let error = builder().nodes(fleet.urls()).connect().await.unwrap_err();
+        says(
+            &error,
+            &["WRONGTYPE", "DEL quorate:boot quorate:open there"],
+        );
+        fleet[0].cmd(&["DEL", "quorate:boot", "quorate:open"]);
+    }
+    builder().nodes(fleet.urls()).connect().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_majority_names_every_node_and_why() {
     let fleet = Fleet::start(5, Kind::Redis);
     let quorum = builder()

@@ -148,8 +148,13 @@ impl Core {
                 }
                 None => {
                     ready.grace_until = None;
-                    (ready.deadline <= now)
-                        .then(|| Err(Error::NoQuorum(self.state_report(now, "connect"))))
+                    (ready.deadline <= now).then(|| {
+                        Err(Error::NoQuorum(self.state_report(
+                            now,
+                            "connect",
+                            self.needed,
+                        )))
+                    })
                 }
             };
             match told {
@@ -180,7 +185,11 @@ impl Core {
             Some((Ok(()), all_tried))
         } else if states.len() - refused < self.needed {
             Some((
-                Err(Error::NoQuorum(self.state_report(now, "connect"))),
+                Err(Error::NoQuorum(self.state_report(
+                    now,
+                    "connect",
+                    self.needed,
+                ))),
                 all_tried,
             ))
         } else {
@@ -188,7 +197,7 @@ impl Core {
         }
     }
 
-    pub(super) fn state_report(&self, now: Tick, subject: &str) -> Report {
+    pub(super) fn state_report(&self, now: Tick, subject: &str, needed: usize) -> Report {
         let states = self.states(now);
         let nodes = self
             .settings
@@ -202,6 +211,6 @@ impl Core {
                     state => state.silence().map_or(Vote::Confirmed, Vote::None),
                 },
             });
-        Report::new(subject, self.needed, nodes.collect(), None)
+        Report::new(subject, needed, nodes.collect(), None)
     }
 }

@@ -43,6 +43,9 @@ enum Stage {
     Meeting,
     /// Has any node given out a token?
     Surveying(u64),
+    /// Before a raise: until every node has been watched for long enough for the greater terms. None
+    /// is in quarantine then when it learns them from a client, should the raise break off.
+    Lifting(u64),
     /// Writing.
     Admitting(u64),
     /// Until every node votes.
@@ -152,6 +155,7 @@ impl Core {
             let _ = reply.send(Err(CLOSED));
             return;
         }
+        self.end_dropped_bootstrap();
         if self.admin.bootstrap.is_some() {
             let why = "another bootstrap of this quorum is under way";
             let _ = reply.send(Err(Error::Invalid(why.into())));
@@ -172,14 +176,25 @@ impl Core {
         });
     }
 
+    /// Nobody waits for it any more: nothing else is asked or written.
+    fn end_dropped_bootstrap(&mut self) {
+        let dropped = |bootstrap: &mut Bootstrap| bootstrap.reply.is_closed();
+        if let Some(bootstrap) = self.admin.bootstrap.take_if(dropped) {
+            self.forget(&bootstrap.stage);
+            self.fleet().force(false);
+        }
+    }
+
     pub(super) fn bootstrap_due(&mut self, now: Tick) {
+        self.end_dropped_bootstrap();
         let Some(mut bootstrap) = self.admin.bootstrap.take() else {
             return;
         };
         let step = match bootstrap.stage {
             Stage::Meeting => self.all_met(now, &mut bootstrap),
             Stage::Surveying(ticket) => self.all_surveyed(now, ticket),
-            Stage::Admitting(ticket) => self.all_admitted(now, ticket),
+            Stage::Lifting(ticket) => self.all_admitted(now, ticket, true),
+            Stage::Admitting(ticket) => self.all_admitted(now, ticket, false),
             Stage::Confirming => {
                 let voting = self.states(now).iter().all(|s| *s == NodeState::Voting);
                 Ok((!voting).then_some(Stage::Confirming))
@@ -197,7 +212,11 @@ impl Core {
             }
             Ok(Some(stage)) => {
                 self.forget(&stage);
-                Err(Error::NoQuorum(self.state_report(now, "bootstrap")))
+                Err(Error::NoQuorum(self.state_report(
+                    now,
+                    "bootstrap",
+                    self.settings.total(),
+                )))
             }
             Ok(None) => Ok(()),
             Err(why) => Err(Error::Invalid(why)),
@@ -209,7 +228,8 @@ impl Core {
 
     /// Nobody looks at the answers of this stage any more.
     fn forget(&mut self, stage: &Stage) {
-        if let Stage::Surveying(ticket) | Stage::Admitting(ticket) = stage {
+        if let Stage::Surveying(ticket) | Stage::Lifting(ticket) | Stage::Admitting(ticket) = stage
+        {
             self.take(*ticket);
         }
     }
@@ -259,7 +279,10 @@ impl Core {
             Next::Done => None,
             Next::Wait => Some(Stage::Meeting),
             Next::Survey => Some(Stage::Surveying(self.put_to_all(now, |_| Command::Survey))),
-            Next::Admit(mode) => Some(self.admit_all(now, mode)),
+            Next::Admit(Mode::Raise) => {
+                Some(Stage::Lifting(self.admit_all(now, Mode::Raise, true)))
+            }
+            Next::Admit(mode) => Some(Stage::Admitting(self.admit_all(now, mode, false))),
         })
     }
 
@@ -283,40 +306,50 @@ impl Core {
                 .map(|()| Some(Stage::Surveying(ticket)));
         }
         self.take(ticket);
-        Ok(Some(self.admit_all(now, Mode::New)))
+        Ok(Some(Stage::Admitting(self.admit_all(
+            now,
+            Mode::New,
+            false,
+        ))))
     }
 
-    fn admit_all(&mut self, now: Tick, mode: Mode) -> Stage {
-        let records: Vec<BootRecord> = self
-            .sessions()
-            .iter()
-            .filter_map(|session| Some(session.witness()?.record.clone()))
+    /// `lifts`: every node keeps the terms it has, and only w becomes what the greater ones ask for.
+    fn admit_all(&mut self, now: Tick, mode: Mode, lifts: bool) -> u64 {
+        let sessions = self.sessions().iter();
+        let records: Vec<Option<BootRecord>> = sessions
+            .map(|session| Some(session.witness()?.record.clone()))
             .collect();
-        let terms = greatest(records.iter(), self.settings.terms);
+        let greatest = greatest(records.iter().flatten(), self.settings.terms);
         // New nodes have no history to wait for.
         let witnessed = match mode {
-            Mode::New => terms.history(),
-            Mode::Raise | Mode::Forced => terms.quarantine(),
+            Mode::New => greatest.history(),
+            Mode::Raise | Mode::Forced => greatest.quarantine(),
         };
         let settings = Arc::clone(&self.settings);
-        Stage::Admitting(self.put_to_all(now, |node| {
-            let (run, id) = records
-                .get(node)
-                .map(|record| (record.run.clone(), record.id.clone()))
-                .unwrap_or_default();
+        self.put_to_all(now, |node| {
+            let (run, id, own) = match records.get(node) {
+                Some(Some(record)) => (record.run.clone(), record.id.clone(), record.terms),
+                // It went away meanwhile: it is not asked.
+                _ => Default::default(),
+            };
             Command::Admit(Admit {
                 masters: settings.total() as u64,
                 list: settings.list.clone(),
                 run,
                 id,
-                terms,
+                terms: if lifts { own } else { greatest },
                 witnessed,
                 mode,
             })
-        }))
+        })
     }
 
-    fn all_admitted(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, String> {
+    fn all_admitted(
+        &mut self,
+        now: Tick,
+        ticket: u64,
+        lifts: bool,
+    ) -> Result<Option<Stage>, String> {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
@@ -328,11 +361,18 @@ impl Core {
             );
         }
         if answers.count(|r| *r == Reply::Admitted(true)) < self.settings.total() {
-            return self
-                .polled_all(ticket)
-                .map(|()| Some(Stage::Admitting(ticket)));
+            return self.polled_all(ticket).map(|()| {
+                Some(match lifts {
+                    true => Stage::Lifting(ticket),
+                    false => Stage::Admitting(ticket),
+                })
+            });
         }
         self.take(ticket);
+        if lifts {
+            let ticket = self.admit_all(now, Mode::Raise, false);
+            return Ok(Some(Stage::Admitting(ticket)));
+        }
         for node in 0..self.settings.total() {
             self.session(now, node, |session, step| session.meet_again(step));
         }

@@ -33,6 +33,8 @@ struct World {
     clock: Arc<ManualClock>,
     /// For how long each memory was witnessed.
     witnessed: Vec<u64>,
+    /// On what terms.
+    terms: Vec<Terms>,
     _engine: Engine,
     _events: mpsc::UnboundedReceiver<Event>,
 }
@@ -66,6 +68,7 @@ impl World {
             core,
             clock,
             witnessed: witnessed.to_vec(),
+            terms: vec![TERMS; n],
             _engine: engine,
             _events: events,
         };
@@ -105,7 +108,7 @@ impl World {
         let record = BootRecord {
             masters: self.witnessed.len() as u64,
             list: "word".into(),
-            terms: TERMS,
+            terms: self.terms[node],
             run,
             id: "i".into(),
             vouched: true,
@@ -644,6 +647,52 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     world.core.answered(1, Ok(Said::Admitted(false)));
     let why = answer.try_recv().unwrap().unwrap_err().to_string();
     assert!(why.contains("changed meanwhile"), "{why}");
+}
+
+/// Otherwise the first node that learns the greater terms teaches them to nodes that then fall back
+/// into quarantine, and a raise that breaks off stops the fleet.
+#[test]
+fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
+    let lesser = Terms {
+        max_ttl: Duration::from_secs(20),
+        ..TERMS
+    };
+    let mut world = World::witnessed(&[25_200, 40_000, 25_200]);
+    world.terms = vec![lesser; 3];
+    world.at(1);
+    let mut answer = world.bootstrap(false);
+    let written = |sent: &[(usize, Command)]| -> Vec<Terms> {
+        assert_eq!(admits(sent), [0, 1, 2].map(|n| (n, Mode::Raise, 35_300)));
+        let terms = |(_, command): &_| match command {
+            Command::Admit(admit) => admit.terms,
+            other => panic!("{other:?}"),
+        };
+        sent.iter().map(terms).collect()
+    };
+    assert_eq!(written(&world.until_sent()), [lesser; 3]);
+    world.core.answered(0, Ok(Said::Admitted(true)));
+    world.core.answered(1, Ok(Said::Admitted(true)));
+    assert!(world.until_sent().is_empty(), "not before all have it");
+    world.core.answered(2, Ok(Said::Admitted(true)));
+    assert_eq!(written(&world.until_sent()), [TERMS; 3]);
+    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);
+    world.until_sent();
+    assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+}
+
+#[test]
+fn a_bootstrap_whose_caller_is_gone_ends_and_writes_nothing() {
+    let mut world = World::witnessed(&[6_500; 3]);
+    drop(world.bootstrap(false));
+    assert!(world.until_sent().is_empty());
+
+    // The next one is not refused because of it; and what it forced is over with it.
+    drop(world.bootstrap(true));
+    let mut answer = world.bootstrap(false);
+    let surveys = world.until_sent();
+    assert!(matches!(surveys[..], [(_, Command::Survey), ..]));
+    assert!(is_open(&mut answer));
 }
 
 /// No answer: neither a reply nor an error yet.

@@ -698,7 +698,7 @@ impl Session {
                 standing
             }
             Ok(other) => Standing::Refused(format!("it answered the handshake with {other:?}")),
-            Err(Fault::Error(why)) => greeting::failed(&why),
+            Err(Fault::Error(why)) => greeting::failed(&why, step.fleet),
             Err(fault) => Standing::Refused(format!("it answered the handshake with {fault:?}")),
         };
         self.link = Link::Met(standing);

@@ -15,10 +15,11 @@ use crate::{
 pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, Failure> {
     let quorum = survey::reach(args).await?;
     let before = quorum.nodes();
-    match bootstrap.force {
-        true => quorum.bootstrap_forced().await?,
-        false => unforced(&quorum).await?,
-    }
+    let done = match bootstrap.force {
+        true => quorum.bootstrap_forced().await,
+        false => unforced(&quorum).await,
+    };
+    done.map_err(needs_all)?;
     let after = quorum.nodes();
     let changed = !before.iter().all(votes);
     if args.json {
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, 
     Ok(0)
 }
 
-/// It takes some seconds where servers look new: then it says what it waits for.
+/// It takes some seconds where servers look new or do not answer: then it says what it waits for.
 async fn unforced(quorum: &Quorum) -> Result<(), Error> {
     let bootstrap = quorum.bootstrap();
     tokio::pin!(bootstrap);
@@ -62,8 +63,13 @@ async fn unforced(quorum: &Quorum) -> Result<(), Error> {
         done = &mut bootstrap => return done,
         () = tokio::time::sleep(Duration::from_millis(1500)) => {}
     }
-    let text =
-        "these servers look new: waiting some seconds to hear from any client that knows them";
+    let look_new = |node: &NodeStatus| matches!(node.state, NodeState::Quarantined(_));
+    let text = match quorum.nodes().iter().all(look_new) {
+        true => {
+            "these servers look new: waiting some seconds to hear from any client that knows them"
+        }
+        false => "waiting for every server to answer",
+    };
     // Drawn on a terminal only, and gone at the end.
     let progress = ProgressBar::new_spinner().with_message(text);
     if progress.is_hidden() {
@@ -76,6 +82,19 @@ async fn unforced(quorum: &Quorum) -> Result<(), Error> {
     let done = bootstrap.await;
     progress.finish_and_clear();
     done
+}
+
+/// A majority would not do.
+fn needs_all(error: Error) -> Failure {
+    let some_missing = matches!(error, Error::NoQuorum(_));
+    let failure = Failure::from(error);
+    match some_missing {
+        true => failure.saying(
+            "bootstrap needs every server, and not all of them answered in time and vote: mend what each \
+             one says, and say it again:",
+        ),
+        false => failure,
+    }
 }
 
 fn votes(node: &NodeStatus) -> bool {

@@ -58,6 +58,14 @@ impl Failure {
         )
     }
 
+    /// The same in other words.
+    pub(crate) fn saying(self, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..self
+        }
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         self.kind
     }

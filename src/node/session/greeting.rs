@@ -104,7 +104,7 @@ pub(super) fn handshake(
 }
 
 /// The handshake was answered by an error.
-pub(super) fn failed(why: &str) -> Standing {
+pub(super) fn failed(why: &str, fleet: &super::Fleet) -> Standing {
     // The server's words for what its ACL does not permit to a script, or to anybody.
     let acl = [
         "can't run this command",
@@ -112,9 +112,15 @@ pub(super) fn failed(why: &str) -> Standing {
         "No permissions",
         "NOPERM",
     ];
-    let advice = match acl.iter().any(|words| why.contains(words)) {
-        true => "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER",
-        false => "",
+    let advice = if acl.iter().any(|words| why.contains(words)) {
+        "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER".into()
+    } else if why.starts_with("WRONGTYPE") {
+        format!(
+            "; somebody else wrote to quorate's keys: {}",
+            fleet.forget_hint()
+        )
+    } else {
+        String::new()
     };
     Standing::Refused(format!(
         "it answered the handshake with an error: {why}{advice}"

@@ -291,5 +291,10 @@ fn a_record_of_another_kind_is_left_alone() {
             assert_eq!(real.text(&["LLEN", key]), "1");
             real.text(&["DEL", key]);
         }
+        // This one is worth nothing, and is replaced.
+        real.text(&["DEL", "quorate:time"]);
+        real.text(&["RPUSH", "quorate:time", "x"]);
+        assert!(real.ask(&Command::Handshake(hello())).is_ok());
+        assert_eq!(real.text(&["TYPE", "quorate:time"]), "string");
     });
 }

@@ -121,10 +121,11 @@ end
 if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
 end
--- For ACQUIRE, which then seldom has to ask for TIME. A full server refuses it: no harm is done.
+-- For ACQUIRE, which then seldom has to ask for TIME. A full server refuses it: no harm is done. MGET, as
+-- to it a key of another kind is none.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local left = tonumber(redis.call('GET', KEYS[3]) or '')
+local left = tonumber(redis.call('MGET', KEYS[3])[1] or '')
 if not left or math.abs(now - left) >= 1000000 then
   redis.pcall('SET', KEYS[3], string.format('%.0f', now))
 end
