@@ -69,7 +69,8 @@ pub use token::{FencingToken, NotAToken};
 pub use crate::{
     name::Name,
     node::{
-        Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Node, Reply,
+        Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Node,
+        Reply,
         admission::{Admit, BootRecord, Handshake, Meeting, Mode, Server, Stored, Terms, Vouch},
     },
     owner::Entry,

@@ -390,7 +390,11 @@ async fn a_master_replaced_at_a_new_address_without_stopping() {
     let held = before.mutex("a").lock().await.unwrap();
     servers[2].shutdown();
     // The new list, together with the word of the old one.
-    let after = list([0, 1, 3]).fleet(before.fleet()).connect().await.unwrap();
+    let after = list([0, 1, 3])
+        .fleet(before.fleet())
+        .connect()
+        .await
+        .unwrap();
     assert!(after.mutex("a").try_lock().await.unwrap().is_none());
     assert!(matches!(after.nodes()[2].state, NodeState::Quarantined(_)));
     let lease = after.mutex("b").lock().await.unwrap();

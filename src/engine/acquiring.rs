@@ -132,7 +132,7 @@ impl Core {
             let id = acquisition.wish.id;
             self.timers.cancel(Key::Turn(id));
             match acquisition.wish.reply.is_closed() {
-                true => drop(self.end_wish(id)),
+                true => self.end_wish(&acquisition.wish),
                 false => self.attempt(now, acquisition),
             }
         }
@@ -149,20 +149,24 @@ impl Core {
         }
     }
 
-    /// A wish is over, granted or not: its place is another's. The attempt that was under way.
-    fn end_wish(&mut self, id: u64) -> Option<u64> {
-        if self.turns.leave(id).is_some() {
-            self.timers.cancel(Key::Turn(id));
+    /// A wish that asked is over, granted or not: its place is another's.
+    fn end_wish(&mut self, wish: &Wish) {
+        if wish.patience != Patience::Try {
+            self.turns.done(&wish.name);
         }
-        self.wishes.remove(&id)
+        self.wishes.remove(&wish.id);
     }
 
     /// The caller's future was dropped.
     pub(super) fn cancel(&mut self, now: Tick, id: u64) {
-        let Some(ticket) = self.end_wish(id) else {
+        if self.turns.leave(id).is_some() {
+            self.timers.cancel(Key::Turn(id));
+        }
+        let Some(ticket) = self.wishes.remove(&id) else {
             return;
         };
         if let Some(Task::Acquiring(acquisition)) = self.take(ticket) {
+            self.end_wish(&acquisition.wish);
             self.abort(now, *acquisition);
         }
     }
@@ -204,7 +208,7 @@ impl Core {
             _ => match self.chance.bits() {
                 Ok(bits) => Entry::new(bits, &self.settings.label),
                 Err(error) => {
-                    self.end_wish(acquisition.wish.id);
+                    self.end_wish(&acquisition.wish);
                     let _ = acquisition.wish.reply.send(Err(error));
                     return;
                 }
@@ -301,7 +305,7 @@ impl Core {
             return;
         };
         if acquisition.give_up_at().is_some_and(|at| at <= now) {
-            self.end_wish(acquisition.wish.id);
+            self.end_wish(&acquisition.wish);
             if let Acquisition {
                 wish,
                 phase: Phase::Resting { last, .. },
@@ -426,7 +430,7 @@ impl Core {
         else {
             return;
         };
-        self.end_wish(wish.id);
+        self.end_wish(&wish);
         let Some(engine) = self.engine() else {
             return self.roll_back(now, &wish, wish.ttl + wish.lock_delay, &attempt);
         };
@@ -503,12 +507,12 @@ impl Core {
             Error::Held(report) => Some(report.clone()),
             _ => None,
         };
-        self.turns.told(acquisition.wish.id, refusal);
+        self.turns.told(&acquisition.wish.name, refusal);
         // What the nodes said of themselves has just changed; they have been met again by now.
         let refresh = stale && !acquisition.refreshed && !matches!(error, Error::Held(_));
         let wait = acquisition.wish.patience != Patience::Try;
         if !wait && !refresh {
-            self.end_wish(acquisition.wish.id);
+            self.end_wish(&acquisition.wish);
             let answer = if matches!(error, Error::Held(_)) {
                 Ok(None)
             } else {
@@ -540,7 +544,7 @@ impl Core {
             acquisition.no_majority_since = Some((since, kind));
             let patient = acquisition.give_up_at().is_some() && !most.is_zero();
             if !patient && now >= since.plus(most) {
-                self.end_wish(acquisition.wish.id);
+                self.end_wish(&acquisition.wish);
                 let _ = acquisition.wish.reply.send(Err(error));
                 return;
             }

@@ -139,7 +139,7 @@ impl Driver {
                 (Effect::Dial(_), link) => *link = Link::Dialing(target.dial()),
                 (Effect::Close(_), link) => *link = Link::Idle,
                 (Effect::Send(_, batch, guard), Link::Up(connection)) => {
-                    connection.send(&batch, &guard);
+                    connection.send(batch, guard);
                 }
                 (Effect::Withdraw(_), Link::Up(connection)) => {
                     let commands = connection.withdraw();

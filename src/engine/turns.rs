@@ -11,10 +11,10 @@ use crate::{Report, name::Name};
 /// So many wishes of one name ask or rest at a time.
 const MOST_ASKING: usize = 16;
 
-/// The wishes that wait for their locks, by id; ids grow, so that the smallest came first.
+/// The wishes that wait for their locks; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
     lines: HashMap<Name, Line<W>>,
-    /// The line of everyone who asks or stands in one.
+    /// The line of everyone who stands in one.
     names: HashMap<u64, Name>,
     /// One entry for every place that became free while somebody stood in line.
     free: VecDeque<Name>,
@@ -40,7 +40,6 @@ impl<W> Default for Turns<W> {
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line.
     pub(super) fn enter(&mut self, name: &Name, id: u64, wish: W) -> Option<W> {
-        self.names.insert(id, name.clone());
         let line = self.lines.entry(name.clone()).or_insert_with(|| Line {
             asking: 0,
             waiting: BTreeMap::new(),
@@ -51,6 +50,7 @@ impl<W> Turns<W> {
             return Some(wish);
         }
         line.waiting.insert(id, wish);
+        self.names.insert(id, name.clone());
         None
     }
 
@@ -59,9 +59,10 @@ impl<W> Turns<W> {
         while let Some(name) = self.free.pop_front() {
             if let Some(line) = self.lines.get_mut(&name)
                 && line.asking < MOST_ASKING
-                && let Some((_, wish)) = line.waiting.pop_first()
+                && let Some((id, wish)) = line.waiting.pop_first()
             {
                 line.asking += 1;
+                self.names.remove(&id);
                 return Some(wish);
             }
         }
@@ -73,10 +74,9 @@ impl<W> Turns<W> {
         !self.free.is_empty()
     }
 
-    /// What one who asks was told: refused, with this report, or something else.
-    pub(super) fn told(&mut self, id: u64, refusal: Option<Report>) {
-        let name = self.names.get(&id);
-        if let Some(line) = name.and_then(|name| self.lines.get_mut(name)) {
+    /// What one who asks for this name was told: refused, with this report, or something else.
+    pub(super) fn told(&mut self, name: &Name, refusal: Option<Report>) {
+        if let Some(line) = self.lines.get_mut(name) {
             line.refusal = refusal;
         }
     }
@@ -84,29 +84,42 @@ impl<W> Turns<W> {
     /// The time of one who stands in line is over. It leaves with the last refusal that another was
     /// told; where there is none it asks for itself, beside those whose turn it is.
     pub(super) fn over(&mut self, id: u64) -> Option<(W, Option<Report>)> {
-        let line = self.lines.get_mut(self.names.get(&id)?)?;
-        if let Some(refusal) = line.refusal.clone() {
-            return Some((self.leave(id)?, Some(refusal)));
-        }
-        let wish = line.waiting.remove(&id)?;
-        line.asking += 1;
-        Some((wish, None))
-    }
-
-    /// One is done, or does not wish any more. It comes back if it stood in line.
-    pub(super) fn leave(&mut self, id: u64) -> Option<W> {
         let name = self.names.remove(&id)?;
         let line = self.lines.get_mut(&name)?;
-        let waited = line.waiting.remove(&id);
-        if waited.is_none() {
-            line.asking = line.asking.saturating_sub(1);
+        let wish = line.waiting.remove(&id)?;
+        let refusal = line.refusal.clone();
+        match refusal {
+            Some(_) => self.tidy(&name),
+            None => line.asking += 1,
         }
-        if line.asking == 0 && line.waiting.is_empty() {
-            self.lines.remove(&name);
-        } else if waited.is_none() && line.asking < MOST_ASKING && !line.waiting.is_empty() {
-            self.free.push_back(name);
+        Some((wish, refusal))
+    }
+
+    /// One that stands in line does not wish any more.
+    pub(super) fn leave(&mut self, id: u64) -> Option<W> {
+        let name = self.names.remove(&id)?;
+        let wish = self.lines.get_mut(&name)?.waiting.remove(&id);
+        self.tidy(&name);
+        wish
+    }
+
+    /// One that asked for this name is done, or does not wish any more.
+    pub(super) fn done(&mut self, name: &Name) {
+        let Some(line) = self.lines.get_mut(name) else {
+            return;
+        };
+        line.asking = line.asking.saturating_sub(1);
+        if line.asking < MOST_ASKING && !line.waiting.is_empty() {
+            self.free.push_back(name.clone());
         }
-        waited
+        self.tidy(name);
+    }
+
+    fn tidy(&mut self, name: &Name) {
+        let empty = |line: &Line<W>| line.asking == 0 && line.waiting.is_empty();
+        if self.lines.get(name).is_some_and(empty) {
+            self.lines.remove(name);
+        }
     }
 
     /// Nobody gets a turn any more: all who stand in line, in order.
@@ -156,8 +169,9 @@ mod tests {
         let mut turns = crowd(MOST + 4);
         assert_eq!((turns.is_due(), turns.next()), (false, None));
         assert_eq!(turns.enter(&name("b"), 999, 999), Some(999), "another name");
-        for done in [7, 3] {
-            assert_eq!(turns.leave(done), None);
+        for asks in [7, 3] {
+            assert_eq!(turns.leave(asks), None);
+            turns.done(&name("a"));
         }
         assert!(turns.is_due());
         assert_eq!(turns.enter(&name("a"), 500, 500), None, "no overtaking");
@@ -171,19 +185,19 @@ mod tests {
         let mut turns = crowd(MOST + 4);
         assert_eq!(turns.over(0), None, "it asks");
         assert_eq!(turns.over(MOST), Some((MOST, None)), "beside the others");
-        turns.told(5, refusal());
+        turns.told(&name("a"), refusal());
         assert_eq!(turns.over(MOST + 1), Some((MOST + 1, refusal())));
-        turns.told(5, None);
+        turns.told(&name("a"), None);
         assert_eq!(
             turns.over(MOST + 2),
             Some((MOST + 2, None)),
             "refused no more"
         );
         // Two more than may ask: their leaving frees nothing.
-        turns.leave(MOST);
-        turns.leave(0);
+        turns.done(&name("a"));
+        turns.done(&name("a"));
         assert_eq!(turns.next(), None);
-        turns.leave(1);
+        turns.done(&name("a"));
         assert_eq!(turns.next(), Some(MOST + 3));
     }
 
@@ -191,10 +205,10 @@ mod tests {
     fn thousands_leave_at_once_and_nothing_is_left() {
         let all = 100_000;
         let mut turns = crowd(all);
-        // Among them those who ask: their places are given away, and come back.
-        for id in (0..all).rev() {
-            turns.leave(id);
+        for id in (MOST..all).rev() {
+            assert_eq!(turns.leave(id), Some(id));
         }
+        (0..MOST).for_each(|_| turns.done(&name("a")));
         assert_eq!(turns.next(), None);
         assert_eq!(turns.len(), 0);
 
@@ -221,8 +235,9 @@ mod tests {
                         }
                     }
                     3 if !asking.is_empty() => {
-                        let (id, _) = asking.remove(pick as usize % asking.len());
+                        let (id, of) = asking.remove(pick as usize % asking.len());
                         prop_assert_eq!(turns.leave(id), None);
+                        turns.done(&of);
                     }
                     _ => {
                         let id = last.saturating_sub(pick);
@@ -246,9 +261,10 @@ mod tests {
                     prop_assert!(asking >= MOST_ASKING, "a place is free");
                 }
             }
-            for id in 0..=last {
-                turns.leave(id);
+            for id in waiting.keys() {
+                turns.leave(*id);
             }
+            asking.iter().for_each(|(_, of)| turns.done(of));
             while turns.next().is_some() {}
             prop_assert_eq!(turns.len(), 0);
         }

@@ -167,6 +167,30 @@ pub(crate) struct Wire {
     pub(crate) guards: Vec<usize>,
 }
 
+/// What `<prefix>:open` says on one node while it votes.
+#[derive(Debug, Default)]
+pub struct Guard {
+    text: String,
+    wire: OnceLock<Vec<u8>>,
+}
+
+impl Guard {
+    pub(crate) fn new(text: String) -> Arc<Self> {
+        let wire = OnceLock::new();
+        Arc::new(Self { text, wire })
+    }
+
+    /// As it stands on the node.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The encoding, made by `encode` the first time.
+    pub(crate) fn wire(&self, encode: impl FnOnce(&str) -> Vec<u8>) -> &[u8] {
+        self.wire.get_or_init(|| encode(&self.text))
+    }
+}
+
 impl Batch {
     pub(crate) fn new(commands: Vec<Command>) -> Arc<Self> {
         Arc::new(Self {

@@ -23,7 +23,7 @@ use std::{
 };
 
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
-pub use command::{Answer, Batch, Command, Fault, Reply};
+pub use command::{Answer, Batch, Command, Fault, Guard, Reply};
 
 /// One master.
 ///
@@ -49,7 +49,7 @@ pub trait Connection: Send {
 
     /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
     /// Its guarded commands are obeyed only where `<prefix>:open` says `guard`.
-    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>);
+    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>);
 
     /// Writes what was sent, as far as the server takes it.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;

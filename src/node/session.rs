@@ -22,7 +22,8 @@ pub(crate) use self::fleet::Fleet;
 use self::greeting::Standing;
 pub(crate) use self::greeting::Witness;
 use super::{
-    Batch, Command, DialError, Disconnected, Fault, Reply, command::Answer, status::NodeState,
+    Batch, Command, DialError, Disconnected, Fault, Guard, Reply, command::Answer,
+    status::NodeState,
 };
 use crate::{
     FencingToken, Silence,
@@ -50,7 +51,7 @@ const MOST_IN_FLIGHT: usize = 65_536;
 pub(crate) enum Effect {
     Dial(usize),
     /// The batch, and the guard of this node.
-    Send(usize, Arc<Batch>, Arc<str>),
+    Send(usize, Arc<Batch>, Arc<Guard>),
     Withdraw(usize),
     Close(usize),
 }
@@ -98,7 +99,7 @@ pub(crate) struct Session {
     met_at: Option<Tick>,
     witness: Option<Witness>,
     /// What `<prefix>:open` says there while it votes.
-    guard: Arc<str>,
+    guard: Arc<Guard>,
     doubtful: Vec<Doubtful>,
     /// Nobody has said yet which run this connection leads to: what older connections left behind
     /// is cleaned up once that is known, and nothing is released before.
@@ -196,7 +197,7 @@ impl Session {
             next_hello: None,
             met_at: None,
             witness: None,
-            guard: "".into(),
+            guard: Arc::default(),
             doubtful: Vec::new(),
             unclean: true,
             duties: Duties::default(),
@@ -690,8 +691,8 @@ impl Session {
                 let (standing, witness) = greeting::judge(step, self.node, &meeting);
                 if let Some(witness) = witness {
                     let guard = witness.record.guard(step.settings.rules);
-                    if guard != *self.guard {
-                        self.guard = guard.into();
+                    if guard != self.guard.as_str() {
+                        self.guard = Guard::new(guard);
                     }
                     self.witness = Some(witness);
                 }

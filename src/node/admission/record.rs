@@ -108,7 +108,11 @@ impl BootRecord {
         } = self;
         let (max_ttl, margin) = (ms(terms.max_ttl), ms(terms.margin));
         let id = if rules.hold(Rule::OwnGuard) { id } else { "" };
-        let margin = if rules.hold(Rule::MarginInRecord) { margin } else { 0 };
+        let margin = if rules.hold(Rule::MarginInRecord) {
+            margin
+        } else {
+            0
+        };
         format!("{FORMAT} {masters} {list} {max_ttl} {margin} {id}")
     }
 

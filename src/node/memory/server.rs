@@ -14,7 +14,7 @@ use super::store::{Identity, Store};
 use crate::{
     clock::{Clock, TokioClock},
     node::{
-        Answer, Batch, Connection, Dial, DialError, Disconnected, Node,
+        Answer, Batch, Connection, Dial, DialError, Disconnected, Guard, Node,
         admission::{Admit, Handshake, Mode, Terms, Vouch},
         command::{Command, Reply},
     },
@@ -196,14 +196,14 @@ impl Connection for MemoryConnection {
         self.client_id
     }
 
-    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>) {
+    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
         let mut server = self.node.lock();
         if server.life != self.life {
             return;
         }
         let time = server.clock.wall_us();
         for command in batch.commands() {
-            let answer = server.store.apply(command, guard, time);
+            let answer = server.store.apply(command, guard.as_str(), time);
             self.answers.push_back(answer);
         }
     }

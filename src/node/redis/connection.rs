@@ -21,7 +21,7 @@ use super::{
     frame::Inbox,
 };
 use crate::{
-    node::{Answer, Batch, Connection, Disconnected, command::Wire},
+    node::{Answer, Batch, Connection, Disconnected, Guard, command::Wire},
     report::said,
 };
 
@@ -38,8 +38,6 @@ pub(super) struct RedisConnection<S> {
     keys: Arc<Keys>,
     /// All batches that are not answered yet; first those on their way, then the unsent.
     queue: VecDeque<Queued>,
-    /// The guard of the batch that came last, and its bytes.
-    guard: (Arc<str>, Arc<[u8]>),
     /// How many of the queue have left in whole.
     sent: usize,
     /// How many bytes of the next one have left.
@@ -62,7 +60,7 @@ pub(super) struct RedisConnection<S> {
 #[derive(Debug)]
 struct Queued {
     batch: Arc<Batch>,
-    guard: Arc<[u8]>,
+    guard: Arc<Guard>,
 }
 
 impl Queued {
@@ -70,10 +68,14 @@ impl Queued {
         self.batch.wire(|batch| encode::batch(batch, keys))
     }
 
+    fn guard(&self) -> &[u8] {
+        self.guard.wire(encode::guard)
+    }
+
     /// How many bytes it is.
     fn len(&self, keys: &Keys) -> usize {
         let wire = self.wire(keys);
-        wire.bytes.len() + wire.guards.len() * self.guard.len()
+        wire.bytes.len() + wire.guards.len() * self.guard().len()
     }
 
     /// Its bytes, in order.
@@ -84,7 +86,7 @@ impl Queued {
         let guarded = ends.flat_map(move |end| {
             let piece = wire.bytes.get(start..end).unwrap_or_default();
             start = end;
-            [piece, &*self.guard]
+            [piece, self.guard()]
         });
         let rest = wire.guards.last().copied().unwrap_or(0);
         let rest = wire.bytes.get(rest..).filter(|rest| !rest.is_empty());
@@ -99,7 +101,6 @@ impl<S> RedisConnection<S> {
             client_id,
             keys,
             queue: VecDeque::with_capacity(QUEUE),
-            guard: ("".into(), [].into()),
             sent: 0,
             offset: 0,
             out: Vec::new(),
@@ -196,15 +197,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         self.client_id
     }
 
-    fn send(&mut self, batch: &Arc<Batch>, guard: &Arc<str>) {
-        if !Arc::ptr_eq(guard, &self.guard.0) {
-            self.guard = (Arc::clone(guard), encode::guard(guard).into());
-        }
+    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
         if !batch.commands().is_empty() {
-            self.queue.push_back(Queued {
-                batch: Arc::clone(batch),
-                guard: Arc::clone(&self.guard.1),
-            });
+            self.queue.push_back(Queued { batch, guard });
         }
     }
 
@@ -302,14 +297,14 @@ mod tests {
         Batch::new(vec![Command::Survey; commands])
     }
 
-    fn guard() -> Arc<str> {
-        "2 3 word 30000 5000 id".into()
+    fn guard() -> Arc<Guard> {
+        Guard::new("2 3 word 30000 5000 id".into())
     }
 
     fn bytes(batch: &Arc<Batch>) -> Vec<u8> {
         let queued = Queued {
             batch: Arc::clone(batch),
-            guard: encode::guard(&guard()).into(),
+            guard: guard(),
         };
         let keys = Keys::new("quorate");
         let pieces: Vec<&[u8]> = queued.pieces(&keys).collect();
@@ -344,7 +339,7 @@ mod tests {
         for cut in 0..=replies.len() {
             let (mut c, mut server) = fake(4096);
             for batch in [1, 2, 1] {
-                c.send(&surveys(batch), &guard());
+                c.send(surveys(batch), guard());
             }
             flushed(&mut c).await;
             let (one, two) = replies.split_at(cut);
@@ -373,7 +368,7 @@ mod tests {
         let batch = Batch::new(vec![inspect.clone(), Command::Survey, inspect]);
         let (mut c, mut server) = fake(4096);
         for guard in ["one", "another", "one"] {
-            c.send(&batch, &guard.into());
+            c.send(Arc::clone(&batch), Guard::new(guard.into()));
         }
         flushed(&mut c).await;
         drop(c);
@@ -392,7 +387,7 @@ mod tests {
         let (mut c, mut server) = fake(4);
         let batch = surveys(3);
         let expected = bytes(&batch);
-        c.send(&batch, &guard());
+        c.send(Arc::clone(&batch), guard());
         // One task polls both, as the engine does.
         let client = tokio::spawn(async move {
             let mut answers = Vec::new();
@@ -430,8 +425,8 @@ mod tests {
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
             let (mut c, mut server) = fake(1 << 20);
-            c.send(&load, &guard());
-            c.send(&surveys(1), &guard());
+            c.send(Arc::clone(&load), guard());
+            c.send(surveys(1), guard());
             flushed(&mut c).await;
             for script in 0..scripts {
                 let reply = if script == broken { "-ERR 1\r\n" } else { &sha };
@@ -451,18 +446,18 @@ mod tests {
     async fn only_what_has_not_begun_to_leave_is_withdrawn() {
         let (mut c, mut server) = fake(4);
         let (first, second) = (surveys(2), surveys(1));
-        c.send(&first, &guard());
+        c.send(Arc::clone(&first), guard());
         assert_eq!(c.withdraw(), 2, "nothing has left");
-        c.send(&second, &guard());
-        c.send(&first, &guard());
-        c.send(&surveys(3), &guard());
+        c.send(Arc::clone(&second), guard());
+        c.send(Arc::clone(&first), guard());
+        c.send(surveys(3), guard());
         assert!(
             poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await,
             "the socket is full"
         );
         assert_eq!(c.withdraw(), 5, "of the first, some bytes have left");
         assert_eq!(c.withdraw(), 0);
-        c.send(&first, &guard());
+        c.send(Arc::clone(&first), guard());
 
         let expected = [bytes(&second), bytes(&first)].concat();
         let mut read = vec![0; expected.len()];
@@ -506,7 +501,7 @@ mod tests {
             ),
         ] {
             let (mut c, mut server) = fake(4096);
-            c.send(&surveys(2), &guard());
+            c.send(surveys(2), guard());
             flushed(&mut c).await;
             server.write_all(said.as_bytes()).await.unwrap();
             drop(server);
@@ -526,7 +521,7 @@ mod tests {
             );
             assert_eq!(answer(&mut c).await, Err(over.clone()));
             assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
-            c.send(&surveys(1), &guard());
+            c.send(surveys(1), guard());
             assert_eq!(c.withdraw(), 1);
             assert_eq!(answer(&mut c).await, Err(over));
         }
@@ -535,12 +530,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_answered_before_it_was_asked() {
         let (mut c, mut server) = fake(4);
-        c.send(&surveys(1), &guard());
+        c.send(surveys(1), guard());
         server.write_all(b":1\r\n").await.unwrap();
         assert!(answer(&mut c).await.is_err(), "not a byte has left");
 
         let (mut c, mut server) = fake(4);
-        c.send(&surveys(2), &guard());
+        c.send(surveys(2), guard());
         assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
         tokio::spawn(async move { server.write_all(b"-ERR 0\r\n:1\r\n").await });
         assert_eq!(
@@ -555,7 +550,7 @@ mod tests {
     async fn a_broken_pipe_ends_it() {
         let (mut c, server) = fake(4096);
         drop(server);
-        c.send(&surveys(1), &guard());
+        c.send(surveys(1), guard());
         let over = poll_fn(|cx| c.poll_flush(cx))
             .await
             .expect_err("nobody reads");
@@ -613,7 +608,7 @@ mod tests {
                 taken: Vec::new(),
             });
             for batch in &batches {
-                c.send(batch, &guard());
+                c.send(Arc::clone(batch), guard());
             }
             flushed(&mut c).await;
             assert!(c.stream.taken == expected, "{width} at a time");

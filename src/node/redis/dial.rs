@@ -399,7 +399,7 @@ mod tests {
     }
 
     async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
-        connection.send(&Batch::one(command), &"".into());
+        connection.send(Batch::one(command), Arc::default());
         poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
         poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
     }
@@ -776,7 +776,7 @@ mod tests {
             let mut connection = connected(&insecure).await;
             // More than TLS takes at once.
             let many = Batch::new(vec![Command::Survey; 5_000]);
-            connection.send(&many, &"".into());
+            connection.send(many, Arc::default());
             let mut answers = 0;
             poll_fn(|cx| {
                 if let Poll::Ready(flushed) = connection.poll_flush(cx) {

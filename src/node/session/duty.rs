@@ -13,13 +13,15 @@ use crate::{
 };
 
 const RETRY: Duration = Duration::from_millis(200);
+/// The shortest time between two looks for what has ended.
+const EXPIRY: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(super) struct Duties {
     by_id: BTreeMap<u64, Duty>,
     retries: BTreeSet<(Tick, u64)>,
-    /// All of them, by their ends.
-    ends: BTreeSet<(Tick, u64)>,
+    /// No look for ends is due before this.
+    next_expiry: Option<Tick>,
     last_id: u64,
 }
 
@@ -44,7 +46,7 @@ impl Duties {
         is_prompt: bool,
     ) -> u64 {
         self.last_id += 1;
-        self.ends.insert((until, self.last_id));
+        self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
         self.by_id.insert(
             self.last_id,
             Duty {
@@ -89,7 +91,6 @@ impl Duties {
     /// It was answered, or has nothing to free: who waits for the answer.
     pub(super) fn done(&mut self, id: u64) -> Option<Ticket> {
         let duty = self.by_id.remove(&id)?;
-        self.ends.remove(&(duty.until, id));
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }
@@ -114,14 +115,16 @@ impl Duties {
         }
     }
 
-    /// Drops what has ended by now.
+    /// Drops what has ended by now. All are looked at, so that none costs more than a comparison when
+    /// it is added; and therefore not for each that ends.
     pub(super) fn expire(&mut self, now: Tick) {
-        while let Some(&(until, id)) = self.ends.first()
-            && until <= now
-        {
-            self.ends.pop_first();
-            self.done(id);
+        if self.next_expiry.is_none_or(|at| at > now) {
+            return;
         }
+        self.by_id.retain(|_, duty| duty.until > now);
+        self.retries.retain(|(_, id)| self.by_id.contains_key(id));
+        let next = self.by_id.values().map(|duty| duty.until).min();
+        self.next_expiry = next.map(|at| at.max(now.plus(EXPIRY)));
     }
 
     /// What is to be sent again by now.
@@ -140,7 +143,7 @@ impl Duties {
     }
 
     pub(super) fn next_expiry(&self) -> Option<Tick> {
-        self.ends.first().map(|(until, _)| *until)
+        self.next_expiry
     }
 
     pub(super) fn is_empty(&self) -> bool {

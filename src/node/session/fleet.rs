@@ -23,6 +23,8 @@ pub(crate) struct Fleet {
     forced: bool,
     /// Since when a majority of nodes with records of this fleet has been in sight, and nothing foreign.
     majority_since: Option<Tick>,
+    /// The terms with which a voter is one vote: the fleet's, if they are enough for this client.
+    counted: Option<Terms>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
     /// Terms, stop or a record changed: when, and whether somebody has looked since.
@@ -43,6 +45,7 @@ impl Fleet {
             used: false,
             forced: false,
             majority_since: None,
+            counted: None,
             stop: None,
             moved_at: Tick::default(),
             moved: false,
@@ -117,13 +120,9 @@ impl Fleet {
         self.stop.as_ref()
     }
 
-    /// Whether a voter with these terms is one vote. Its terms have to be the fleet's, and enough
-    /// for this client.
+    /// Whether a voter with these terms is one vote.
     pub(crate) fn counts(&self, terms: Terms) -> bool {
-        let enough = !self.settings.terms.exceed(terms);
-        self.stop.is_none()
-            && self.terms == Some(terms)
-            && (enough || !self.rules().hold(Rule::RaiseBeforeUse))
+        self.counted == Some(terms)
     }
 
     pub(crate) fn is_mine(&self, record: &BootRecord) -> bool {
@@ -174,6 +173,9 @@ impl Fleet {
         if terms != self.terms || stop != self.stop {
             (self.terms, self.stop) = (terms, stop);
             (self.moved, self.moved_at) = (true, now);
+            let any = !self.rules().hold(Rule::RaiseBeforeUse);
+            let enough = |terms: &Terms| any || !self.settings.terms.exceed(*terms);
+            self.counted = self.terms.filter(enough).filter(|_| self.stop.is_none());
         }
     }
 

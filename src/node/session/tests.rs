@@ -528,7 +528,7 @@ fn a_handshake_brings_what_the_fleet_knows() {
 fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
     let mut world = World::voting();
     let guard = |world: &mut World| match world.effects.pop_back() {
-        Some(Effect::Send(0, _, guard)) => guard.to_string(),
+        Some(Effect::Send(0, _, guard)) => guard.as_str().to_owned(),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.acquire(1), Ok(()));

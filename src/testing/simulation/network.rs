@@ -8,7 +8,7 @@ use super::{
     profile::{MS, US},
     world::{What, World},
 };
-use crate::node::{Answer, Batch, Command, Fault, Reply, admission::BootRecord};
+use crate::node::{Answer, Batch, Command, Fault, Guard, Reply, admission::BootRecord};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 
@@ -16,7 +16,7 @@ const DIAL_TIMEOUT: u64 = 150 * MS;
 const LATEST: u64 = 2000 * MS;
 
 /// A batch, and the guard of the node it goes to.
-type Request = (Arc<Batch>, Arc<str>);
+type Request = (Arc<Batch>, Arc<Guard>);
 
 /// One connection, or one in the making.
 pub(crate) struct Connection {
@@ -239,7 +239,7 @@ impl World {
             return Ok(true);
         };
         let s = self.connections[id].server;
-        let answer = self.obey(id, s, command, &guard)?;
+        let answer = self.obey(id, s, command, guard.as_str())?;
         self.stats.commands += 1;
         if self.tracing() {
             let (client, incarnation) = (
