@@ -882,7 +882,7 @@ fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
 }
 
 #[test]
-fn releases_end_in_order_and_at_little_cost() {
+fn releases_end_at_little_cost() {
     const MANY: u64 = 50_000;
     let mut world = World::new();
     for ticket in 0..MANY {
@@ -899,7 +899,8 @@ fn releases_end_in_order_and_at_little_cost() {
         world.step(|session, step| session.tick(step, seen));
     }
     assert!(!world.session.is_idle(), "one is left");
-    world.now = world.now.plus(MS);
+    // A little late, so that not each that ends is a look at all.
+    world.now = world.now.plus(50 * MS);
     let seen = world.now;
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
