@@ -242,8 +242,14 @@ impl Core {
                     .report(name, self.needed, &self.settings.nodes, None);
                 let error = Error::NoQuorum(report);
                 if automatic {
-                    holding.hold.renewal_failed(now);
-                    tracing::warn!(%error, left = ?holding.shared.validity(), "a renewal failed, it is tried again");
+                    let left = holding.shared.validity();
+                    // Once an outage for each lease: it is tried some 15 times before the lease is lost.
+                    match holding.hold.renewal_failed(now) {
+                        true => {
+                            tracing::warn!(%error, ?left, "a renewal failed, it is tried again")
+                        }
+                        false => tracing::debug!(%error, ?left, "a renewal failed again"),
+                    }
                 }
                 answer = Err(error);
             }

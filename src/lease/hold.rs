@@ -30,6 +30,8 @@ pub(crate) struct Hold {
     counted_at: Tick,
     /// A renewal was tried since the last one that succeeded.
     tried: bool,
+    /// One failed since then.
+    failed: bool,
     warned: bool,
 }
 
@@ -56,6 +58,7 @@ impl Hold {
             again_at: t0,
             counted_at: t0,
             tried: false,
+            failed: false,
             warned: false,
         }
     }
@@ -121,7 +124,7 @@ impl Hold {
     pub(crate) fn extended(&mut self, t1: Tick, now: Tick, automatic: bool, jitter: Duration) {
         self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
         self.next_renewal = self.next_renewal.max(t1.plus(self.ttl / 3).minus(jitter));
-        self.tried = false;
+        (self.tried, self.failed) = (false, false);
         if automatic {
             self.in_flight = self.in_flight.saturating_sub(1);
             // The second of a pair, on its way already when the first was counted, is no other one.
@@ -132,11 +135,13 @@ impl Hold {
         }
     }
 
-    /// A renewal failed: the old validity stands, and it is tried again soon.
-    pub(crate) fn renewal_failed(&mut self, now: Tick) {
+    /// A renewal failed: the old validity stands, and it is tried again soon. Whether it is the
+    /// first since one succeeded.
+    pub(crate) fn renewal_failed(&mut self, now: Tick) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
         let soon = now.plus((self.ttl / 24).max(Duration::from_millis(5)));
         self.next_renewal = self.next_renewal.max(soon);
+        !std::mem::replace(&mut self.failed, true)
     }
 
     /// Whether it is time to warn, once, that this lease has been held for very long.
@@ -210,7 +215,7 @@ mod tests {
     fn a_failed_renewal_changes_nothing_and_is_tried_again() {
         let mut h = hold(Renewal::auto());
         h.renewal_sent(at(1000));
-        h.renewal_failed(at(1500));
+        assert!(h.renewal_failed(at(1500)), "the first");
         assert_eq!(h.valid_until(), at(2968));
         assert_eq!(h.due(at(1500), at(0)), Due::Wait(at(1625)));
         assert_eq!(h.due(at(1625), at(0)), Due::Renew);
@@ -308,6 +313,19 @@ mod tests {
             Due::Wait(at(2500)),
             "nor is it tried again soon"
         );
+    }
+
+    #[test]
+    fn only_the_first_failure_of_an_outage_is_news() {
+        let mut h = hold(Renewal::auto());
+        let fails = |at_ms, h: &mut Hold| {
+            h.renewal_sent(at(at_ms));
+            h.renewal_failed(at(at_ms + 1))
+        };
+        assert!(fails(1000, &mut h) && !fails(1125, &mut h) && !fails(1250, &mut h));
+        h.renewal_sent(at(1375));
+        h.extended(at(1375), at(1376), true, Duration::ZERO);
+        assert!(fails(2375, &mut h));
     }
 
     #[test]
