@@ -310,11 +310,17 @@ impl Store {
         });
         let grew = after > before && after.saturating_mul(100) >= before.saturating_mul(101);
         let unripe = before < z && self.rules.hold(Rule::GreaterW);
-        let write = changed || unripe || grew;
+        let mut write = changed || unripe || grew;
         let set = open && !right;
-        // After a first write a script is not stopped any more.
-        if (write || set) && !close {
-            self.may_write()?;
+        // After a first write a script is not stopped any more. A full server that votes goes on.
+        if (write || set)
+            && !close
+            && let Err(fault) = self.may_write()
+        {
+            if set || !open {
+                return Err(fault);
+            }
+            write = false;
         }
         if write {
             self.keys.boot = Some(record.to_string());

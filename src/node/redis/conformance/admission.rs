@@ -321,6 +321,21 @@ fn a_full_server_is_closed_and_not_opened() {
         let untouched = (true, ripe.to_owned(), Some(guard.to_owned()));
         assert_eq!(stands(ripe, Some(guard)), untouched, "nothing to write");
 
+        // Nor is w, which has grown by 1 %: or all that is held there would be lost.
+        peer.set_out_of_memory(false);
+        peer.put(Key::Boot, Some(ripe));
+        peer.put(Key::Open, Some(guard));
+        let known = peer.record(&hello()).0;
+        peer.set_out_of_memory(true);
+        let later = Handshake {
+            known: Some((known.run, known.id)),
+            witnessed: 30_000,
+            ..hello()
+        };
+        let (record, open) = peer.record(&later);
+        assert!(open && record.witnessed == 30_000);
+        assert!(peer.stands()[0].as_deref().unwrap().ends_with(" 25200"));
+
         peer.set_out_of_memory(false);
         peer.flush();
         peer.set_out_of_memory(true);

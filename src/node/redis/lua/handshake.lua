@@ -112,10 +112,12 @@ local open = redis.call('GET', KEYS[2])
 if open and (not votes or open ~= guard) then
   redis.call('DEL', KEYS[2])
 end
--- 9. Beyond Z, what was witnessed is written when it is worth it.
+-- 9. Beyond Z, what was witnessed is written when it is worth it. A server that is full and votes goes on
+-- doing so: it grants nothing, but what is held there is renewed.
+local set = votes and open == guard and redis.pcall or redis.call
 local changed = not boot or string.sub(boot, 1, #head) ~= head
 if changed or before < z(max_ttl, margin) or (w > before and w * 100 >= before * 101) then
-  redis.call('SET', KEYS[1], record)
+  set('SET', KEYS[1], record)
 end
 -- 10
 if votes and open ~= guard then
