@@ -375,8 +375,11 @@ impl World {
             force: false,
             reply,
         });
+        // And G, for which new masters are watched (protocol §2).
+        let g = crate::node::session::LAST_BACKOFF + Duration::from_secs(1);
+        let bound = nanos(within + g) + nanos(self.plan.node_timeout);
         let op = self.operation(c, "bootstrap", "");
-        let pending = self.pending(c, t, op, Box::pin(answer), Some(nanos(within)));
+        let pending = self.pending(c, t, op, Box::pin(answer), Some(bound));
         self.clients[c].tasks[t].stage = Stage::Operating(pending);
     }
 
