@@ -253,12 +253,11 @@ impl Fleet {
     }
 
     fn reason_to_stop(&self) -> Option<Arc<str>> {
-        if let Some((node, record)) = self.foreign() {
+        if let Some((node, _)) = self.foreign() {
             let node = self.settings.nodes.get(node)?;
-            let (difference, hint) = (self.difference(record), self.forget_hint());
             let why = format!(
-                "not counted while {node} votes for another fleet ({difference}): see there; if \
-                 that fleet is gone for good, {hint}"
+                "not counted while {node} votes for another fleet: what {node} itself is refused for \
+                 says what to do"
             );
             return Some(why.into());
         }
