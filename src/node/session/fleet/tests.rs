@@ -265,14 +265,11 @@ fn a_foreign_voter_stops_and_the_reason_names_it_and_the_way_out() {
         fleet.see(at(1), 0, Some(&voter(OWN)));
         fleet.see(at(1), 2, Some(other));
         let why = fleet.stop().unwrap().to_string();
-        for text in [
-            "n2",
-            difference,
-            "3 masters",
-            "word",
-            "DEL locks:boot locks:open",
-        ] {
-            assert!(why.contains(text), "{text}: {why}");
+        assert!(why.contains("n2 votes for another fleet"), "{why}");
+        // What that node itself is refused for names both sides, and what to do.
+        let both = format!("{}; {}", fleet.difference(other), fleet.forget_hint());
+        for text in [difference, "3 masters", "word", "DEL locks:boot locks:open"] {
+            assert!(both.contains(text), "{text}: {both}");
         }
         assert!(!fleet.counts(OWN));
         fleet.see(at(2), 2, None);
