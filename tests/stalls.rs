@@ -379,7 +379,7 @@ async fn all_at_once(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() {
-    const MANY: usize = 40_000;
+    const MANY: usize = 60_000;
     let fleet = Fleet::start(3, Kind::Redis);
     // Here it is not about who is late.
     let timeout = Duration::from_secs(25);
