@@ -63,7 +63,7 @@ each_rule! {
     a_memory_is_watched_before_it_votes: Quarantine, Split, ["mutual exclusion", "token order"];
     an_old_snapshot_does_not_vote: RunAndRecord, Reboot, ["mutual exclusion", "token order"];
     a_stepped_clock_ends_no_quarantine: WitnessedByClients, Split, ["mutual exclusion"];
-    nothing_travels_before_the_handshake: HandshakeFirst, Reboot, ["mutual exclusion", "token order"];
+    nothing_travels_before_the_handshake: HandshakeFirst, Split, ["mutual exclusion"];
     a_late_grant_is_taken_back_too: ReleaseEverywhere, Lasting, ["no key left", "progress"];
     a_restarted_node_is_not_bootstrapped: BootstrapOnlyNew, Bootstrap, ["mutual exclusion", "token order"];
     a_proposal_far_ahead_is_capped: ProposalCapped, FarAhead, ["token order", "token uniqueness"];
