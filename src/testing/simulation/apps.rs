@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     invariants::{Held, Operation, Violation, answers, progress, refusals, updates::Read},
-    profile::{MS, Start, US},
+    profile::{Fault, MS, Start, US},
     world::{What, World},
 };
 use crate::{
@@ -312,8 +312,8 @@ impl World {
             .nth(1)
             .unwrap_or_default()
             .to_owned();
-        // ACQUIRE, and RAISE, which is sent once more where the scripts had been flushed.
-        let one = 3 * nanos(self.plan.node_timeout);
+        // ACQUIRE, and RAISE.
+        let one = nanos(self.plan.node_timeout) + self.one_request();
         let early = nanos(self.plan.node_timeout);
         let (what, call, bound): (_, Call<Option<Lease>>, _) = match self.dice.below(10) {
             _ if must => {
@@ -373,6 +373,13 @@ impl World {
         self.clients[c].tasks[0].stage = Stage::Operating(pending);
     }
 
+    /// How long one request may take that may be sent again: once more, where scripts are flushed.
+    fn one_request(&self) -> u64 {
+        let flushed = |(_, fault): &(u64, Fault)| *fault == Fault::ForgetScripts;
+        let again = u64::from(self.plan.faults.iter().any(flushed));
+        (1 + again) * nanos(self.plan.node_timeout)
+    }
+
     pub(crate) fn bootstrap(&mut self, c: usize, t: usize) {
         let within = Duration::from_millis(500);
         let engine = self.clients[c].engine.clone();
@@ -421,8 +428,7 @@ impl World {
         if self.now < until && !over {
             if self.dice.percent(30) {
                 let op = self.operation(c, "extend", &name);
-                // Once more, where the scripts had been flushed.
-                let bound = 2 * nanos(self.plan.node_timeout);
+                let bound = self.one_request();
                 let pending = self.pending(c, t, op, Box::pin(lease.extend()), Some(bound));
                 self.clients[c].tasks[t].extending.push(pending);
             }
@@ -455,8 +461,7 @@ impl World {
             0..=5 => {
                 let mut op = self.operation(c, "release", &name);
                 op.token = Some(lease.token().as_u64());
-                // Once more, where the scripts had been flushed.
-                let bound = 2 * nanos(self.plan.node_timeout);
+                let bound = self.one_request();
                 let pending = self.pending(c, t, op, Box::pin(lease.release()), Some(bound));
                 self.clients[c].tasks[t].stage = Stage::Releasing { pending, must };
                 if !must && self.dice.percent(30) {
