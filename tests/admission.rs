@@ -140,6 +140,40 @@ async fn nobody_witnesses_alone() {
     assert!(lease.is_valid());
 }
 
+/// Two losses and a partition: for who sees only the two that lost their memory, and asks for less,
+/// the first one's quarantine is the fleet's all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_losses_met_by_a_client_of_a_shorter_max_ttl() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let urls = fleet.urls();
+    let ttl = ms(4_000);
+    let healthy = admitted(ours(&fleet).max_ttl(ttl)).await;
+    let lease = healthy.mutex("a").ttl(ttl).lock().await.unwrap();
+    let lost = Instant::now();
+    fleet[0].kill9();
+    fleet[0].start_again();
+    until("the first is vouched for", SLACK, || {
+        let seen = record(&fleet[0]);
+        seen.len() == 10 && seen[3] == "4000" && seen[7] == "1"
+    })
+    .await;
+    // Its holder is not seen any more.
+    lease.abandon();
+    healthy.shutdown().await;
+    fleet[1].kill9();
+    fleet[1].start_again();
+    let short = builder()
+        .fleet("tests")
+        .nodes([&*urls[0], &*urls[1], "redis://127.0.0.1:1"])
+        .connect()
+        .await
+        .unwrap();
+    let locked = short.mutex("a").wait_timeout(ms(20_000)).lock().await;
+    assert!(locked.is_ok(), "{locked:?}");
+    let took = lost.elapsed();
+    assert!(took >= ms(4_140), "1.01 · 4 s + M: it came after {took:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_margin_opens_nothing() {
     let fleet = Fleet::start(3, Kind::Valkey);
