@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Five independent masters. In production: Quorum::connect(["redis://10.0.0.1:6379", ...]).
     let masters: [MemoryNode; 5] = Default::default();
     let quorum = Quorum::builder().nodes(&masters).connect().await?;
-    // Brand-new masters are admitted once; on real servers `quorate bootstrap` does it, with checks.
+    // Brand-new masters are admitted once; on real servers `quorate bootstrap --new` does it, with checks.
     quorum.bootstrap_forced().await?;
 
     // Whoever gets three of five holds the lock. It is renewed until it is released or dropped.

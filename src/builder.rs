@@ -6,6 +6,7 @@ use crate::{
     Error, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
     engine::{Engine, Status, core::Core, driver::Driver},
+    name::check_word,
     node::{
         Node,
         admission::{
@@ -137,7 +138,7 @@ impl Builder {
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
     /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
-    /// less works. [`Quorum::bootstrap`] raises it; it is not lowered while the fleet runs.
+    /// less works. [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.max_ttl = d;
         self
@@ -223,8 +224,10 @@ impl Builder {
         let mut embedded = true;
         let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
         let mut addresses = Vec::with_capacity(nodes.len());
-        for given in nodes {
-            fleet.push(match given? {
+        let total = nodes.len();
+        for (i, given) in nodes.into_iter().enumerate() {
+            let given = given.map_err(|error| in_the_list(error, i + 1, total))?;
+            fleet.push(match given {
                 Given::Target(Target::Server(address)) => {
                     embedded = false;
                     addresses.push(address.with_database());
@@ -268,19 +271,9 @@ impl Builder {
         if self.nodes.is_empty() {
             return invalid("no node was given: a quorum needs at least one master".into());
         }
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-        let words = [
-            ("key prefix", Some(&self.prefix)),
-            ("fleet name", self.fleet.as_ref()),
-        ];
-        for (what, word) in words {
-            if let Some(word) = word
-                && (word.is_empty() || word.len() > 64 || !word.chars().all(fits))
-            {
-                return invalid(format!(
-                    "the {what} {word:?} is not 1 to 64 characters of A-Z a-z 0-9 . _ : -"
-                ));
-            }
+        check_word("key prefix", &self.prefix)?;
+        if let Some(word) = &self.fleet {
+            check_word("fleet name", word)?;
         }
         if self.max_ttl > LONGEST || self.max_ttl < SHORTEST_MAX_TTL {
             return invalid(format!(
@@ -336,6 +329,16 @@ impl Builder {
                 rules,
             })
         })
+    }
+}
+
+/// Of a bad URL little is shown, as it may hold a password: so it is counted.
+fn in_the_list(error: Error, number: usize, total: usize) -> Error {
+    match error {
+        Error::Invalid(why) if total > 1 => {
+            Error::Invalid(format!("node {number} of {total}: {why}"))
+        }
+        error => error,
     }
 }
 

@@ -17,8 +17,8 @@ pub enum Error {
     TooSlow(Report),
     /// The lease was over before the operation was done.
     Lost(Lost),
-    /// Too few nodes may vote because some restarted or are new. It ends by itself; a brand-new
-    /// fleet can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
+    /// Too few nodes may vote because some restarted or are new. It ends by itself; servers that have
+    /// never held a lock can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
     Quarantined(Report),
     /// The name is in use with another limit. Only primitives with a limit answer this.
     LimitConflict(Report),
@@ -79,10 +79,15 @@ impl fmt::Display for Error {
                 if let Some(left) = r.retry_after() {
                     write!(f, ", enough will in {}", seconds(left))?;
                 }
-                write!(
-                    f,
-                    "; if these masters have never been used, `bootstrap` admits them within seconds ({r})"
-                )
+                f.write_str("; it ends by itself")?;
+                // One that votes has held locks, so the others have restarted.
+                if !r.has_vote() {
+                    f.write_str(
+                        "; if these servers have never held a lock, `quorate bootstrap --new` \
+                         (Quorum::bootstrap) admits them within about 7 s",
+                    )?;
+                }
+                write!(f, " ({r})")
             }
             Self::Invalid(why) => f.write_str(why),
             Self::Closed => {

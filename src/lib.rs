@@ -52,7 +52,7 @@ pub mod testing;
 mod token;
 
 pub use builder::Builder;
-pub use engine::{Holder, Inspection, NodeInspection};
+pub use engine::{Holder, Inspection, NodeChanges, NodeInspection};
 pub use error::{Error, LossReason, Lost};
 pub use lease::{Lease, LeaseWatch, Renewal};
 pub use mutex::Mutex;

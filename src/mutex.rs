@@ -198,6 +198,15 @@ impl Mutex {
         }
     }
 
+    /// Checks the name and the settings as [`lock`](Self::lock) does, and asks no node: for programs
+    /// that say what is wrong with their settings when they start.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.check().map(drop)
+    }
+
     fn check(&self) -> Result<(Name, Duration), Error> {
         let name = Name::new(&self.name)?;
         let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
@@ -207,10 +216,14 @@ impl Mutex {
             )));
         }
         if ttl.saturating_add(self.lock_delay) > self.max_ttl {
+            let delay = match self.lock_delay.is_zero() {
+                true => String::new(),
+                false => format!(" and lock_delay {:?} together", self.lock_delay),
+            };
             return Err(Error::Invalid(format!(
-                "ttl {ttl:?} and lock_delay {:?} exceed the deployment's max_ttl of {:?}: lower \
-                 them, or raise max_ttl for all clients",
-                self.lock_delay, self.max_ttl
+                "ttl {ttl:?}{delay} is more than the max_ttl of {:?}: lower it, or raise max_ttl \
+                 for all clients",
+                self.max_ttl
             )));
         }
         self.renewal.check()?;

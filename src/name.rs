@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use crate::Error;
 
 const MAX_BYTES: usize = 512;
+const LONGEST_WORD: usize = 64;
 
 /// A checked name; cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +45,22 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
+}
+
+/// Checks a word that stands in keys and records: a key prefix, a fleet's name, a label.
+pub(crate) fn check_word(what: &str, word: &str) -> Result<(), Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+    if !word.is_empty() && word.len() <= LONGEST_WORD && word.chars().all(fits) {
+        return Ok(());
+    }
+    // A URL in the wrong place may hold a password.
+    let shown = match word.contains(['/', '@']) {
+        true => String::new(),
+        false => format!(" {word:?}"),
+    };
+    Err(Error::Invalid(format!(
+        "the {what}{shown} is not 1 to {LONGEST_WORD} characters of A-Z a-z 0-9 . _ : -"
+    )))
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ use std::{fmt, sync::Arc};
 
 use rand::{Rng, SeedableRng, TryRng, rngs::StdRng, rngs::SysRng};
 
-use crate::Error;
-
-const MAX_LABEL: usize = 64;
+use crate::{Error, name::check_word};
 
 /// What stands on a node for a holder: `<owner>@<label>`. Never reused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +31,14 @@ impl fmt::Debug for Entry {
     }
 }
 
+/// Whether a text that was read on a node has the form of an [`Entry`].
+pub(crate) fn is_entry(text: &str) -> bool {
+    let hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+    text.split_once('@').is_some_and(|(owner, label)| {
+        owner.len() == 32 && owner.bytes().all(hex) && check_word("label", label).is_ok()
+    })
+}
+
 /// The label's part of an entry that was read on a node; the whole text where there is no `@`.
 pub(crate) fn label_of(entry: &str) -> &str {
     entry.split_once('@').map_or(entry, |(_, label)| label)
@@ -44,12 +50,7 @@ pub(crate) struct Label(Arc<str>);
 
 impl Label {
     pub(crate) fn new(label: &str) -> Result<Self, Error> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-        if label.is_empty() || label.len() > MAX_LABEL || !label.chars().all(fits) {
-            return Err(Error::Invalid(format!(
-                "the label {label:?} is not 1 to {MAX_LABEL} characters of A-Z a-z 0-9 . _ : -"
-            )));
-        }
+        check_word("label", label)?;
         Ok(Self(label.into()))
     }
 
@@ -71,7 +72,6 @@ impl Label {
         Self(format!("{host}:{}", std::process::id()).into())
     }
 }
-
 /// Where random numbers come from. Owners are read from the operating system each time: a
 /// generator in user space gave two forked processes the same owner. A seed replays a simulation.
 pub(crate) enum Chance {
@@ -119,6 +119,27 @@ mod tests {
         assert_eq!(entry.as_str(), "000000000000000000000000000000ab@web-1:77");
         assert_eq!(label_of(entry.as_str()), "web-1:77");
         assert_eq!(label_of("no label"), "no label");
+    }
+
+    #[test]
+    fn an_entry_is_known_by_its_form() {
+        let owner = "0123456789abcdef0123456789abcdef";
+        let long = "a".repeat(65);
+        assert!(is_entry(&format!("{owner}@web-1:77")));
+        for bad in [
+            String::new(),
+            owner.into(),
+            format!("{owner}@"),
+            format!("{owner}@{long}"),
+            format!("{owner}@a b"),
+            format!("{owner}@a@b"),
+            format!("{owner}0@a"),
+            format!("{}@a", &owner[1..]),
+            format!("{}@a", owner.to_uppercase()),
+            format!("g{}@a", &owner[1..]),
+        ] {
+            assert!(!is_entry(&bad), "{bad:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The front door: one set of connections, and every primitive made from it.
 
-use std::{fmt, future::Future};
+use std::{fmt, future::Future, time::Duration};
 
 use tracing::Instrument;
 
 use crate::{
-    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeStatus,
+    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus,
     builder::{self, Limits},
     engine::{Engine, Event},
     name::Name,
+    node::admission::Mode,
 };
 
 /// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
@@ -115,9 +116,87 @@ impl Quorum {
         }
     }
 
+    /// Waits until a majority of nodes answers, as [`Builder::connect`] does: for
+    /// [`Builder::connect_lazy`], for tests and probes. A quarantined node answers, and does not vote:
+    /// [`voting`](Self::voting) waits for that.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// let quorum = quorate::Quorum::in_memory(3);
+    /// quorum.ready().await?;
+    /// assert_eq!(quorum.health().voting, 3);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::connect`]; `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn ready(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
+        async move { engine.call(|reply| Event::Ready { within, reply }).await }
+    }
+
+    /// Waits until a majority of nodes votes, so that locks can be taken, and for `within` at most.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// use std::time::Duration;
+    /// let quorum = quorate::Quorum::in_memory(3);
+    /// quorum.voting(Duration::from_secs(60)).await?;
+    /// let lease = quorum.mutex("nightly").try_lock().await?;
+    /// assert!(lease.is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// After `within`, naming every node and why it does not vote:
+    /// - `Quarantined` when the quarantined nodes would make up the majority; `retry_after` says when;
+    /// - `NoQuorum` when they would not.
+    ///
+    /// At once: `Invalid` when two addresses are one server; `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn voting(
+        &self,
+        within: Duration,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let engine = self.engine.clone();
+        async move { engine.call(|reply| Event::Voting { within, reply }).await }
+    }
+
     /// Every node's state, in the order they were given.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.engine.status.nodes()
+    }
+
+    /// At first the present state of every node, then each node again when its state changes: to another
+    /// kind, to another text of a refusal, or when its note changes. That time passes is no change,
+    /// nor that a node cannot be reached for another reason than before.
+    ///
+    /// A slow reader sees the newest state of each node and misses what was between; so it takes no more
+    /// memory than one state for every node. The stream ends when the quorum is closed, and
+    /// does not keep it open.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// use futures::StreamExt;
+    /// use quorate::NodeState;
+    /// let quorum = quorate::Quorum::in_memory(3);
+    /// quorum.ready().await?;
+    /// let mut changes = quorum.node_changes();
+    /// while let Some(node) = changes.next().await {
+    ///     println!("{node}");
+    ///     if quorum.health().spare == 1 {
+    ///         break; // all three vote
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn node_changes(&self) -> NodeChanges {
+        self.engine.status.changes()
     }
 
     /// The word that all clients of these masters have to share: [`Builder::fleet`](crate::Builder::fleet),
@@ -131,8 +210,9 @@ impl Quorum {
         self.engine.status.health()
     }
 
-    /// Admits brand-new masters without their quarantine (protocol §2). On a fleet that votes it
-    /// raises `max_ttl` and the restart margin to this quorum's, if those are greater, and else does nothing.
+    /// Admits brand-new masters without their quarantine (protocol §2): the caller says that these servers
+    /// have never held a lock. On a fleet that votes it raises as [`raise_terms`](Self::raise_terms) does, or has
+    /// nothing to do.
     ///
     /// A master that restarted empty looks new, and admitting it gives two holders. So:
     /// - every node has to answer;
@@ -141,9 +221,10 @@ impl Quorum {
     /// - no node may hold counters, which every grant leaves.
     ///
     /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults: by then every
-    /// running client that reaches one of them has said whether the fleet is in use. It may be called at
-    /// every start. No client may ask for a greater `max_ttl` before a raise has succeeded; if it
-    /// fails half-way, call it again.
+    /// running client that reaches one of them has said whether the fleet is in use. These checks cannot
+    /// see everything, so only a person may say it: a program that calls it at every start says what nobody has
+    /// checked.
+    /// Without it new masters vote by themselves when their quarantine is over.
     ///
     /// # Errors
     /// - `Invalid`, naming the node and the reason, when a condition is not met or a node answers with an
@@ -155,7 +236,7 @@ impl Quorum {
     /// # Cancel safety
     /// May be dropped; it may have happened or not, and can be repeated.
     pub fn bootstrap(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        self.bootstrap_as(false)
+        self.bootstrap_as(Mode::New)
     }
 
     /// [`bootstrap`](Self::bootstrap) with only its first condition, and without its wait. Records of
@@ -172,20 +253,45 @@ impl Quorum {
     pub fn bootstrap_forced(
         &self,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        self.bootstrap_as(true)
+        self.bootstrap_as(Mode::Forced)
+    }
+
+    /// Raises `max_ttl` and the restart margin of the fleet to this quorum's, where those are greater. It never
+    /// admits a node: one in quarantine is waited for.
+    ///
+    /// - Where no node that it sees has less it does nothing, and is done as soon as a majority votes or is in
+    ///   quarantine. A node in quarantine that does not remember the fleet has no terms of its own yet: it learns
+    ///   these. One that came back from its disk has those of the fleet, and is to be raised.
+    /// - For a raise every node has to vote. It waits for as long as all of them answer and some are in
+    ///   quarantine. Other clients keep working meanwhile.
+    ///
+    /// It may be called at every start, by many clients at once. No client may ask for more before a raise has
+    /// succeeded; if it fails half-way, call it again.
+    ///
+    /// # Errors
+    /// - `NoQuorum`, with every node's reason: what it needs (a majority, or for a raise every node) was missing
+    ///   for `connect_timeout`.
+    /// - `Invalid` where two addresses lead to one server, and while another bootstrap or raise of this quorum is
+    ///   under way.
+    /// - `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped; it may have happened or not, and can be repeated.
+    pub fn raise_terms(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        self.bootstrap_as(Mode::Raise)
     }
 
     fn bootstrap_as(
         &self,
-        force: bool,
+        mode: Mode,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
         async move {
-            let span = tracing::debug_span!("bootstrap", force);
+            let span = tracing::debug_span!("bootstrap", ?mode);
             engine
                 .call(|reply| Event::Bootstrap {
                     within,
-                    force,
+                    mode,
                     reply,
                 })
                 .instrument(span)
@@ -198,18 +304,15 @@ impl Quorum {
     /// names that are still held then are returned, and left to their ttl (their leases are lost:
     /// `NodesLost`, as nobody renews them any more).
     ///
+    /// Where a node is in quarantine it is told for how long this quorum has watched it (protocol §2): so
+    /// a fleet of short programs should call this at the end of each. With a runtime that ends
+    /// first, up to a second of watching is lost every time.
+    ///
     /// # Cancel safety
     /// May be dropped: the end goes on in the background.
     pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.shutdown_timeout);
         async move { engine.shutdown(within).await }
-    }
-
-    pub(crate) async fn ready(&self) -> Result<(), Error> {
-        let within = self.limits.connect_timeout;
-        self.engine
-            .call(|reply| Event::Ready { within, reply })
-            .await
     }
 }
 

@@ -132,6 +132,12 @@ impl Report {
         &self.0.nodes
     }
 
+    /// Whether any node votes: all but silence says so, `Confirmed` and `NotWaitedFor` too.
+    pub(crate) fn has_vote(&self) -> bool {
+        let votes = |node: &NodeReport| !matches!(node.vote, Vote::None(_));
+        self.nodes().iter().any(votes)
+    }
+
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }

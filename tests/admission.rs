@@ -366,7 +366,7 @@ async fn bootstrap_after_a_power_cut() {
                 false => server.restart_empty(),
             }
         }
-        // What a start-up script does.
+        // Somebody believes that they are new.
         let script = long().nodes(fleet.urls()).connect().await.unwrap();
         let error = script.bootstrap().await.unwrap_err();
         says(&error, &["not new", "they vote by themselves in"]);

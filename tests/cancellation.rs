@@ -19,9 +19,10 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use quorate::{
     Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
-    MemoryNode, Mutex, NodeState, Quorum, Renewal, Report,
+    MemoryNode, Mutex, NodeChanges, NodeState, Quorum, Renewal, Report,
 };
 use support::{Fleet, Kind, Proxy, Server};
 use tokio::task::JoinSet;
@@ -646,6 +647,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     mutex: &Mutex,
     lease: Lease,
     watch: LeaseWatch,
+    mut changes: NodeChanges,
 ) {
     fn spawnable<T: Send>(_: impl Future<Output = T> + Send + 'static) {}
     fn sendable(_: impl Future + Send) {}
@@ -668,10 +670,14 @@ fn futures_are_send_and_static_and_values_are_shared(
     value::<MemoryNode>();
 
     spawnable(builder.connect());
+    spawnable(quorum.ready());
+    spawnable(quorum.voting(Duration::ZERO));
+    spawnable(async move { changes.next().await });
     spawnable(quorum.inspect("a"));
     spawnable(quorum.evict("a"));
     spawnable(quorum.bootstrap());
     spawnable(quorum.bootstrap_forced());
+    spawnable(quorum.raise_terms());
     spawnable(quorum.shutdown());
     spawnable(mutex.lock());
     spawnable(mutex.try_lock());
@@ -693,7 +699,7 @@ fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl 
     let locks = (mutex.lock(), mutex.try_lock(), lease.extend());
     let runs = (mutex.run(|_| async {}), mutex.try_run(|_| async {}));
     let asks = (quorum.inspect("a"), quorum.evict(String::new()));
-    let ends = (quorum.bootstrap(), quorum.shutdown());
+    let ends = (quorum.bootstrap(), quorum.raise_terms(), quorum.shutdown());
     drop((quorum, mutex, lease));
     let owned = |quorum: Quorum| quorum.mutex("b").lock();
     let _ = owned;

@@ -182,7 +182,7 @@ async fn addresses_that_are_none() {
         "redis://",
         "redis://h:99999",
     ] {
-        invalid(lazy(url), &["is no node", "redis://"]);
+        invalid(lazy(url), &["is not a valid node", "redis://"]);
     }
     for url in [
         format!("http://:{PASSWORD}@127.0.0.1"),
@@ -610,7 +610,10 @@ async fn a_server_that_says_too_much() {
         (fake(&blob('!')), quoted),
         (fake(&blob('$')), "not an answer to HANDSHAKE"),
         (fake(&meeting(&loud)), quoted),
-        (listeners(Some(String::leak(error))), quoted),
+        (
+            listeners(Some(String::leak(error))),
+            "ERR (its words are not told",
+        ),
     ];
     for (urls, words) in fakes {
         refused(&urls, &["refused", words]).await;

@@ -362,7 +362,11 @@ fn what_would_spoil_the_run_is_said_before_it() {
         64,
         "cannot fight for 100 names",
     );
-    complains(&torture(&["--section", "fast"]), 64, "is no duration");
+    complains(
+        &torture(&["--section", "fast"]),
+        64,
+        "is not a valid duration",
+    );
     complains(&torture(&["run"]), 64, "--history DIR");
     complains(&torture(&["judge"]), 64, "<DIR>");
     complains(&torture(&["judge", dir]), 64, "no .jsonl file in");

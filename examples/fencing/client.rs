@@ -23,14 +23,12 @@ impl Client {
         Ok(Self { quorum, runtime })
     }
 
-    /// Brand-new masters do not vote at once. Refused, and rightly, where they are in use.
-    pub(crate) fn admit_new_masters(&self, masters: &Masters) {
-        let admitted = match masters {
+    /// New masters do not vote at once. Those in this process have never held a lock. Of servers a program
+    /// cannot know that: `lock` waits until they vote, or a person runs `quorate bootstrap --new`.
+    pub(crate) fn admit_new_masters(&self, masters: &Masters) -> Result<(), quorate::Error> {
+        match masters {
             Masters::InProcess(_) => self.runtime.block_on(self.quorum.bootstrap_forced()),
-            Masters::Servers(_) => self.runtime.block_on(self.quorum.bootstrap()),
-        };
-        if let Err(error) = admitted {
-            eprintln!("not bootstrapped: {error}");
+            Masters::Servers(_) => Ok(()),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{
 /// Retries start at twice the time an attempt took, double, and stay below this.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
-/// Somebody may `bootstrap` meanwhile, so a quarantine is not slept through.
+/// An operator may admit the nodes meanwhile, so a quarantine is not slept through.
 const QUARANTINE_REST: Duration = Duration::from_millis(500);
 /// So many who stood in line begin to ask in one go.
 const TURNS_AT_ONCE: usize = 16;
@@ -551,7 +551,7 @@ impl Core {
         }
         if matches!(error, Error::Quarantined(_)) && !acquisition.warned {
             acquisition.warned = true;
-            tracing::warn!(%error, "waiting for a quarantine to end; if these masters have never been used, `bootstrap` admits them within seconds");
+            tracing::warn!(%error, "waiting for a quarantine to end");
         }
         self.rest(now, *acquisition, took, refresh, entry, error);
     }

@@ -4,16 +4,11 @@ use std::{mem, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{
-    Reply as Answer,
-    bootstrap::Bootstrap,
-    core::{CLOSED, Core},
-    holding::Holding,
-};
+use super::{Reply as Answer, bootstrap::Bootstrap, core::Core, holding::Holding, status::health};
 use crate::{
     Error, NodeReport, Report, Vote,
     clock::Tick,
-    node::status::{NodeState, NodeStatus},
+    node::status::{Health, NodeState, NodeStatus},
 };
 
 /// A caller of `connect` waits for all nodes this long at most once a majority is there or cannot be:
@@ -28,6 +23,7 @@ pub(super) struct Admin {
     closed: bool,
     gave_up: bool,
     ready: Vec<Ready>,
+    voting: Vec<Voting>,
     pub(super) bootstrap: Option<Bootstrap>,
     shutdowns: Vec<Shutdown>,
     traced: Vec<NodeState>,
@@ -37,6 +33,12 @@ struct Ready {
     since: Tick,
     deadline: Tick,
     grace_until: Option<Tick>,
+    reply: Answer<()>,
+}
+
+/// Waits for a majority that votes.
+struct Voting {
+    deadline: Tick,
     reply: Answer<()>,
 }
 
@@ -59,15 +61,25 @@ impl Admin {
         self.gave_up
     }
 
+    /// How many wait for nodes to answer or to vote.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn callers(&self) -> usize {
+        self.ready.len() + self.voting.len()
+    }
+
     pub(super) fn next_tick(&self) -> Option<Tick> {
         let ready = self
             .ready
             .iter()
             .map(|r| r.grace_until.unwrap_or(r.deadline))
             .min();
+        let voting = self.voting.iter().map(|v| v.deadline).min();
         let bootstrap = self.bootstrap.as_ref().map(Bootstrap::deadline);
         let shutdown = self.shutdowns.iter().map(|s| s.deadline).min();
-        [ready, bootstrap, shutdown].into_iter().flatten().min()
+        [ready, voting, bootstrap, shutdown]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Tells operators what changed: a state at INFO, a quarantine at WARN.
@@ -97,6 +109,18 @@ impl Core {
         self.admin.ready.push(ready);
     }
 
+    pub(super) fn voting(&mut self, now: Tick, within: Duration, reply: Answer<()>) {
+        let deadline = now.plus(within);
+        self.admin.voting.push(Voting { deadline, reply });
+    }
+
+    /// The last handshakes, where one brings a quarantine nearer to its end.
+    pub(super) fn part(&mut self, now: Tick) {
+        for node in 0..self.settings.total() {
+            self.session(now, node, |session, step| session.part(step));
+        }
+    }
+
     pub(super) fn shutdown(
         &mut self,
         now: Tick,
@@ -104,17 +128,24 @@ impl Core {
         reply: oneshot::Sender<Vec<String>>,
     ) {
         self.close_wishes(now);
-        for ready in mem::take(&mut self.admin.ready) {
-            let _ = ready.reply.send(Err(CLOSED));
-        }
+        self.part(now);
+        // Their callers find the channels closed.
+        self.admin.ready.clear();
+        self.admin.voting.clear();
         let deadline = now.plus(within);
         self.admin.shutdowns.push(Shutdown { deadline, reply });
     }
 
     /// Looks whether anybody who waits can be told.
     pub(super) fn admin_due(&mut self, now: Tick) {
+        // A caller that is gone waits for nothing.
+        self.admin.ready.retain(|ready| !ready.reply.is_closed());
+        self.admin.voting.retain(|voting| !voting.reply.is_closed());
         if !self.admin.ready.is_empty() {
             self.ready_due(now);
+        }
+        if !self.admin.voting.is_empty() {
+            self.voting_due(now);
         }
         if self.admin.bootstrap.is_some() {
             self.bootstrap_due(now);
@@ -169,11 +200,8 @@ impl Core {
     /// were tried.
     fn readiness(&self, now: Tick) -> Option<(Result<(), Error>, bool)> {
         let states = self.states(now);
-        let duplicate = self.sessions().iter().position(|s| s.is_duplicate());
-        if let Some((node, NodeState::Refused(why))) =
-            duplicate.and_then(|i| Some((self.settings.nodes.get(i)?, states.get(i)?)))
-        {
-            return Some((Err(Error::Invalid(format!("{node}: {why}"))), true));
+        if let Some(twice) = self.given_twice(&states) {
+            return Some((Err(twice), true));
         }
         let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
         let refused = states
@@ -197,6 +225,16 @@ impl Core {
         }
     }
 
+    /// Two addresses lead to one server.
+    fn given_twice(&self, states: &[NodeState]) -> Option<Error> {
+        let duplicate = self.sessions().iter().position(|s| s.is_duplicate())?;
+        match (self.settings.nodes.get(duplicate)?, states.get(duplicate)?) {
+            (node, NodeState::Refused(why)) => Some(Error::Invalid(format!("{node}: {why}"))),
+            _ => None,
+        }
+    }
+
+    /// A quarantined node answers: all that is asked of it here.
     pub(super) fn state_report(&self, now: Tick, subject: &str, needed: usize) -> Report {
         let states = self.states(now);
         let nodes = self
@@ -212,5 +250,42 @@ impl Core {
                 },
             });
         Report::new(subject, needed, nodes.collect(), None)
+    }
+
+    // ---- voting ---------------------------------------------------------------------------
+
+    fn voting_due(&mut self, now: Tick) {
+        let states = self.states(now);
+        let Health {
+            voting,
+            needed,
+            votes_in,
+            ..
+        } = health(&states);
+        let answer = match self.given_twice(&states) {
+            Some(twice) => Some(Err(twice)),
+            None => (voting >= needed).then_some(Ok(())),
+        };
+        let too_few = || {
+            let nodes = self.settings.nodes.iter().zip(&states);
+            let nodes = nodes.map(|(node, state)| NodeReport {
+                node: Arc::clone(node),
+                vote: state.silence().map_or(Vote::Confirmed, Vote::None),
+            });
+            let report = Report::new("voting", needed, nodes.collect(), votes_in);
+            match votes_in {
+                Some(_) => Error::Quarantined(report),
+                None => Error::NoQuorum(report),
+            }
+        };
+        let mut waiting = Vec::new();
+        for voting in mem::take(&mut self.admin.voting) {
+            let late = || (voting.deadline <= now).then(|| Err(too_few()));
+            match answer.clone().or_else(late) {
+                Some(answer) => drop(voting.reply.send(answer)),
+                None => waiting.push(voting),
+            }
+        }
+        self.admin.voting = waiting;
     }
 }

@@ -1,13 +1,14 @@
-//! Bootstrap: admits brand-new nodes at once, or greater terms to nodes that vote (protocol §2).
+//! Bootstrap: admits brand-new nodes without their quarantine, and raises the terms of nodes that vote
+//! (protocol §2).
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{iter, mem, sync::Arc, time::Duration};
 
 use super::{
     Reply as Answer,
     core::{CLOSED, Core},
 };
 use crate::{
-    Error,
+    Error, NodeReport, Report, Silence, Vote,
     ballot::answers::Heard,
     clock::Tick,
     node::{
@@ -23,7 +24,10 @@ use crate::{
 /// One bootstrap under way.
 pub(super) struct Bootstrap {
     deadline: Tick,
-    force: bool,
+    /// For how long a raise may lack what it needs.
+    within: Duration,
+    /// What the caller says of the nodes: `Raise` admits none that does not vote.
+    mode: Mode,
     stage: Stage,
     /// Only what nodes were asked from here on counts: what was read before may be long over.
     since: Tick,
@@ -35,6 +39,13 @@ pub(super) struct Bootstrap {
 impl Bootstrap {
     pub(super) fn deadline(&self) -> Tick {
         self.deadline
+    }
+
+    /// All nodes are met again, and what there is to do is looked at anew.
+    fn anew(&mut self, now: Tick) -> Stage {
+        self.since = now;
+        self.met.clear();
+        Stage::Meeting
     }
 }
 
@@ -48,7 +59,7 @@ enum Stage {
     Lifting(u64),
     /// Writing.
     Admitting(u64),
-    /// Until every node votes.
+    /// Of a bootstrap, not of a raise: until every node votes.
     Confirming,
 }
 
@@ -82,7 +93,7 @@ pub(crate) fn long_enough(node_timeout: Duration) -> Duration {
 fn decide(
     nodes: &[(Arc<str>, BootRecord)],
     own: Terms,
-    force: bool,
+    mode: Mode,
     g: u64,
     rules: Rules,
 ) -> Result<Next, String> {
@@ -95,8 +106,10 @@ fn decide(
             false => Next::Done,
         });
     }
-    if force {
-        return Ok(Next::Admit(Mode::Forced));
+    match mode {
+        Mode::New => {}
+        Mode::Forced => return Ok(Next::Admit(Mode::Forced)),
+        Mode::Raise => return Ok(Next::Wait),
     }
     let left = longest_wait(nodes.iter().map(|(_, record)| record));
     let wait = by_themselves(left);
@@ -144,13 +157,7 @@ fn greatest<'r>(records: impl Iterator<Item = &'r BootRecord>, own: Terms) -> Te
 }
 
 impl Core {
-    pub(super) fn bootstrap(
-        &mut self,
-        now: Tick,
-        within: Duration,
-        force: bool,
-        reply: Answer<()>,
-    ) {
+    pub(super) fn bootstrap(&mut self, now: Tick, within: Duration, mode: Mode, reply: Answer<()>) {
         if self.admin.is_closed() {
             let _ = reply.send(Err(CLOSED));
             return;
@@ -161,14 +168,15 @@ impl Core {
             let _ = reply.send(Err(Error::Invalid(why.into())));
             return;
         }
-        let patience = match force {
-            true => Duration::ZERO,
-            false => long_enough(self.settings.node_timeout),
+        let patience = match mode {
+            Mode::New => long_enough(self.settings.node_timeout),
+            Mode::Forced | Mode::Raise => Duration::ZERO,
         };
-        self.fleet().force(force);
+        self.fleet().force(mode == Mode::Forced);
         self.admin.bootstrap = Some(Bootstrap {
             deadline: now.plus(within).plus(patience),
-            force,
+            within,
+            mode,
             stage: Stage::Meeting,
             since: now,
             met: Vec::new(),
@@ -193,8 +201,8 @@ impl Core {
         let step = match bootstrap.stage {
             Stage::Meeting => self.all_met(now, &mut bootstrap),
             Stage::Surveying(ticket) => self.all_surveyed(now, ticket),
-            Stage::Lifting(ticket) => self.all_admitted(now, ticket, true),
-            Stage::Admitting(ticket) => self.all_admitted(now, ticket, false),
+            Stage::Lifting(ticket) => self.all_admitted(now, &mut bootstrap, ticket, true),
+            Stage::Admitting(ticket) => self.all_admitted(now, &mut bootstrap, ticket, false),
             Stage::Confirming => {
                 let voting = self.states(now).iter().all(|s| *s == NodeState::Voting);
                 Ok((!voting).then_some(Stage::Confirming))
@@ -212,11 +220,12 @@ impl Core {
             }
             Ok(Some(stage)) => {
                 self.forget(&stage);
-                Err(Error::NoQuorum(self.state_report(
-                    now,
-                    "bootstrap",
-                    self.settings.total(),
-                )))
+                Err(Error::NoQuorum(match bootstrap.mode {
+                    Mode::Raise => self.raise_report(now),
+                    Mode::New | Mode::Forced => {
+                        self.state_report(now, "bootstrap", self.settings.total())
+                    }
+                }))
             }
             Ok(None) => Ok(()),
             Err(why) => Err(Error::Invalid(why)),
@@ -237,6 +246,16 @@ impl Core {
     /// Every node has to answer. All are met anew, twice: what was read of a neighbour before may be
     /// from a time when it did not vote yet, and two rounds alike are one view of all nodes.
     fn all_met(&mut self, now: Tick, bootstrap: &mut Bootstrap) -> Result<Option<Stage>, String> {
+        let mut nodes = self.sessions().iter().zip(&self.settings.nodes);
+        if let Some((session, name)) = nodes.find(|(session, _)| session.is_duplicate()) {
+            let why = session.refusal().unwrap_or_default();
+            return Err(format!("{name}: {why}"));
+        }
+        let raises = bootstrap.mode == Mode::Raise;
+        if raises && !self.fleet().has_less() {
+            // A majority has what this client asks for, or learns it while it does not vote yet.
+            return Ok((!self.majority_answers(now)).then_some(Stage::Meeting));
+        }
         let g = long_enough(self.settings.node_timeout).as_millis();
         let g = u64::try_from(g).unwrap_or(u64::MAX);
         let (mut met, mut stale, mut missing) = (Vec::new(), Vec::new(), false);
@@ -246,8 +265,10 @@ impl Core {
             match (session.witness(), session.refusal()) {
                 // Asked again, it may say something else: this client vouches now.
                 (None, Some(_)) if session.is_met() && !fresh => stale.push(node),
-                (None, Some(why)) => return Err(format!("{name} cannot be bootstrapped: {why}")),
-                (None, None) => missing = true,
+                (None, Some(why)) if !raises => {
+                    return Err(format!("{name} cannot be bootstrapped: {why}"));
+                }
+                (None, _) => missing = true,
                 (Some(_), _) if !fresh => stale.push(node),
                 (Some(witness), _) => {
                     let record = BootRecord {
@@ -275,9 +296,15 @@ impl Core {
         let records = records.map(|witness| witness.record.clone());
         let nodes: Vec<_> = self.settings.nodes.iter().cloned().zip(records).collect();
         let (own, rules) = (self.settings.terms, self.settings.rules);
-        Ok(match decide(&nodes, own, bootstrap.force, g, rules)? {
+        Ok(match decide(&nodes, own, bootstrap.mode, g, rules)? {
             Next::Done => None,
-            Next::Wait => Some(Stage::Meeting),
+            Next::Wait => {
+                if raises {
+                    // Nothing is missing: a quarantine has a known end.
+                    bootstrap.deadline = now.plus(bootstrap.within);
+                }
+                Some(Stage::Meeting)
+            }
             Next::Survey => Some(Stage::Surveying(self.put_to_all(now, |_| Command::Survey))),
             Next::Admit(Mode::Raise) => {
                 Some(Stage::Lifting(self.admit_all(now, Mode::Raise, true)))
@@ -347,16 +374,23 @@ impl Core {
     fn all_admitted(
         &mut self,
         now: Tick,
+        bootstrap: &mut Bootstrap,
         ticket: u64,
         lifts: bool,
     ) -> Result<Option<Stage>, String> {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
-        if answers.count(|r| *r == Reply::Admitted(false)) > 0 {
+        let refused = answers.count(|r| *r == Reply::Admitted(false)) > 0;
+        if bootstrap.mode == Mode::Raise && (refused || self.polled_all(ticket).is_err()) {
+            // Another client raises too, or a node was lost.
+            self.take(ticket);
+            return Ok(Some(bootstrap.anew(now)));
+        }
+        if refused {
             return Err(
                 "a node's memory changed meanwhile, or a client came that knows this fleet as one \
-                 in use: look at nodes(), and try again"
+                 in use: look at what each node says, and try again"
                     .into(),
             );
         }
@@ -373,10 +407,44 @@ impl Core {
             let ticket = self.admit_all(now, Mode::Raise, false);
             return Ok(Some(Stage::Admitting(ticket)));
         }
+        if bootstrap.mode == Mode::Raise {
+            // All have the terms now, so there is nothing left to raise, and a majority is enough.
+            return Ok(Some(bootstrap.anew(now)));
+        }
         for node in 0..self.settings.total() {
             self.session(now, node, |session, step| session.meet_again(step));
         }
         Ok(Some(Stage::Confirming))
+    }
+
+    fn majority_answers(&self, now: Tick) -> bool {
+        let states = self.states(now);
+        let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
+        states.iter().filter(answers).count() >= self.needed
+    }
+
+    /// Why a raise has not come about. That a node is not counted because this client asks for more
+    /// than the fleet has is no news here: what the node itself is decides.
+    fn raise_report(&mut self, now: Tick) -> Report {
+        let raises = self.fleet().has_less();
+        let states = self.states(now);
+        let nodes = self.settings.nodes.iter().zip(self.sessions()).zip(states);
+        let nodes = nodes.map(|((node, session), state)| NodeReport {
+            node: Arc::clone(node),
+            vote: match session.witness().filter(|_| raises) {
+                Some(witness) if witness.record.votes() => Vote::Confirmed,
+                Some(witness) => {
+                    let left = longest_wait(iter::once(&witness.record));
+                    Vote::None(Silence::Quarantined(Duration::from_millis(left)))
+                }
+                None => state.silence().map_or(Vote::Confirmed, Vote::None),
+            },
+        });
+        let needed = match raises {
+            true => self.settings.total(),
+            false => self.needed,
+        };
+        Report::new("raise_terms", needed, nodes.collect(), None)
     }
 
     /// Puts a command to every node, whether it votes or not.

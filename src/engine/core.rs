@@ -126,16 +126,18 @@ impl Core {
             Event::Inspect { .. }
             | Event::Evict { .. }
             | Event::Ready { .. }
+            | Event::Voting { .. }
             | Event::Bootstrap { .. }
                 if self.admin.is_closed() => {}
             Event::Inspect { name, reply } => self.inspect(now, name, reply),
             Event::Evict { name, reply } => self.evict(now, name, reply),
             Event::Ready { within, reply } => self.ready(now, within, reply),
+            Event::Voting { within, reply } => self.voting(now, within, reply),
             Event::Bootstrap {
                 within,
-                force,
+                mode,
                 reply,
-            } => self.bootstrap(now, within, force, reply),
+            } => self.bootstrap(now, within, mode, reply),
             Event::Shutdown { within, reply } => self.shutdown(now, within, reply),
         }
     }
@@ -247,6 +249,7 @@ impl Core {
     pub(crate) fn close(&mut self) {
         let now = self.clock.now();
         self.close_wishes(now);
+        self.part(now);
         self.settle(now);
     }
 
@@ -277,7 +280,7 @@ impl Core {
         .min()
     }
 
-    /// Closed, nothing held, nothing left to take back.
+    /// Closed, nothing held, nothing left to take back or to tell.
     pub(crate) fn is_done(&self) -> bool {
         self.admin.is_closed() && (self.is_clean() || self.admin.gave_up())
     }
@@ -285,6 +288,7 @@ impl Core {
     pub(super) fn is_clean(&self) -> bool {
         self.leases.is_empty()
             && self.sessions.iter().all(Session::is_idle)
+            && !self.sessions.iter().any(Session::is_parting)
             && !self
                 .tasks
                 .values()
@@ -293,7 +297,7 @@ impl Core {
 
     /// What is kept though nothing goes on: for the simulation, all of it zero after quiet time.
     #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 7] {
+    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 8] {
         [
             ("tasks", self.tasks.len()),
             ("wishes", self.wishes.len()),
@@ -301,6 +305,7 @@ impl Core {
             ("leases", self.leases.len()),
             ("timers", self.timers.len()),
             ("early requests", self.early.len()),
+            ("callers", self.admin.callers()),
             (
                 "releases",
                 self.sessions.iter().filter(|s| !s.is_idle()).count(),
@@ -529,6 +534,7 @@ impl Core {
                 node: Arc::clone(id),
                 state: session.state(now, &self.fleet),
                 note: session.note().map(str::to_owned),
+                used: session.witness().is_some_and(|witness| witness.record.used),
             })
             .collect();
         self.admin.trace_changes(&nodes);
@@ -544,9 +550,10 @@ impl Drop for Core {
             node: Arc::clone(id),
             state: NodeState::Unreachable(Duration::ZERO, CLOSED.to_string()),
             note: None,
+            used: false,
         };
         let nodes = self.settings.nodes.iter().map(closed).collect();
-        self.engine.status.publish(self.clock.now(), nodes);
+        self.engine.status.close(self.clock.now(), nodes);
         for holding in self.leases.values() {
             holding.shared.lose(LossReason::NodesLost);
         }

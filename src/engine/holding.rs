@@ -100,7 +100,7 @@ impl Core {
         if holding.hold.warn_once(now) {
             tracing::warn!(
                 name = %shared.name, held_for = ?shared.held_for(),
-                "a lease has been held for 60 ttl: bound it with Renewal::max_hold if that is not meant"
+                "a lease has been held for 60 ttl: if its work may hang, max_hold (--max-hold) bounds it"
             );
         }
         shared.set_reason_at_end(holding.hold.reason_at_end());

@@ -32,9 +32,10 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 pub use asking::{Holder, Inspection, NodeInspection};
+pub use status::NodeChanges;
 pub(crate) use status::Status;
 
-use crate::{Error, Lease, Renewal, clock::Clock, name::Name};
+use crate::{Error, Lease, Renewal, clock::Clock, name::Name, node::admission::Mode};
 
 /// What is put to the core.
 pub(crate) enum Event {
@@ -66,9 +67,15 @@ pub(crate) enum Event {
         within: Duration,
         reply: Reply<()>,
     },
+    /// Answered once a majority of nodes votes.
+    Voting {
+        within: Duration,
+        reply: Reply<()>,
+    },
+    /// Bootstraps, or raises the terms.
     Bootstrap {
         within: Duration,
-        force: bool,
+        mode: Mode,
         reply: Reply<()>,
     },
     Shutdown {

@@ -1,9 +1,17 @@
-//! What `nodes()` and `health()` read without asking the engine.
+//! What `nodes()`, `health()` and `node_changes()` read without asking the engine.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
 };
+
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use tokio::sync::watch;
 
 use crate::{
     ballot::majority::majority,
@@ -11,38 +19,24 @@ use crate::{
     node::status::{Health, NodeState, NodeStatus},
 };
 
-/// The nodes' states as last published, and when.
+/// The nodes' states as last published.
 pub(crate) struct Status {
     clock: Arc<dyn Clock>,
-    nodes: RwLock<(Tick, Vec<NodeStatus>)>,
+    published: watch::Sender<Published>,
 }
 
-impl Status {
-    pub(crate) fn new(clock: Arc<dyn Clock>, nodes: &[Arc<str>]) -> Self {
-        let connecting = |node: &Arc<str>| NodeStatus {
-            node: Arc::clone(node),
-            state: NodeState::Connecting,
-            note: None,
-        };
-        let nodes = nodes.iter().map(connecting).collect();
-        Self {
-            nodes: RwLock::new((clock.now(), nodes)),
-            clock,
-        }
-    }
+struct Published {
+    at: Tick,
+    nodes: Vec<NodeStatus>,
+    /// The engine is gone.
+    closed: bool,
+}
 
-    pub(crate) fn publish(&self, now: Tick, nodes: Vec<NodeStatus>) {
-        *self.nodes.write().unwrap_or_else(PoisonError::into_inner) = (now, nodes);
-    }
-
+impl Published {
     /// Every node's state now.
-    pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
-        let (at, mut nodes) = self
-            .nodes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let age = self.clock.now().since(at);
+    fn now(&self, clock: &dyn Clock) -> Vec<NodeStatus> {
+        let age = clock.now().since(self.at);
+        let mut nodes = self.nodes.clone();
         for node in &mut nodes {
             match &mut node.state {
                 NodeState::Quarantined(left) => *left = left.saturating_sub(age),
@@ -52,25 +46,140 @@ impl Status {
         }
         nodes
     }
+}
+
+impl Status {
+    pub(crate) fn new(clock: Arc<dyn Clock>, nodes: &[Arc<str>]) -> Self {
+        let connecting = |node: &Arc<str>| NodeStatus {
+            node: Arc::clone(node),
+            state: NodeState::Connecting,
+            note: None,
+            used: false,
+        };
+        let published = Published {
+            at: clock.now(),
+            nodes: nodes.iter().map(connecting).collect(),
+            closed: false,
+        };
+        Self {
+            published: watch::Sender::new(published),
+            clock,
+        }
+    }
+
+    pub(crate) fn publish(&self, at: Tick, nodes: Vec<NodeStatus>) {
+        self.replace(at, nodes, false);
+    }
+
+    /// The last that is published.
+    pub(crate) fn close(&self, at: Tick, nodes: Vec<NodeStatus>) {
+        self.replace(at, nodes, true);
+    }
+
+    fn replace(&self, at: Tick, nodes: Vec<NodeStatus>, closed: bool) {
+        let published = Published { at, nodes, closed };
+        self.published.send_replace(published);
+    }
+
+    /// Every node's state now.
+    pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
+        self.published.borrow().now(&*self.clock)
+    }
 
     pub(crate) fn health(&self) -> Health {
-        health(&self.nodes())
+        health(self.nodes().iter().map(|node| &node.state))
+    }
+
+    pub(crate) fn changes(&self) -> NodeChanges {
+        let reader = Reader {
+            clock: Arc::clone(&self.clock),
+            published: self.published.subscribe(),
+            told: Vec::new(),
+            turn: 0,
+        };
+        let changes = stream::unfold(reader, |mut reader| async move {
+            let next = reader.next().await?;
+            Some((next, reader))
+        });
+        NodeChanges(changes.fuse().boxed())
     }
 }
 
-fn health(nodes: &[NodeStatus]) -> Health {
-    let needed = majority(nodes.len());
-    let voting = nodes
-        .iter()
-        .filter(|n| n.state == NodeState::Voting)
-        .count();
-    let mut left: Vec<Duration> = nodes
-        .iter()
-        .filter_map(|node| match node.state {
-            NodeState::Quarantined(left) => Some(left),
-            _ => None,
-        })
-        .collect();
+/// The changes of the nodes' states: [`Quorum::node_changes`](crate::Quorum::node_changes).
+///
+/// It neither keeps the quorum open nor holds it up: it keeps the last state of every node, and a slow
+/// reader misses what was between.
+#[must_use = "a stream does nothing until it is polled"]
+pub struct NodeChanges(BoxStream<'static, NodeStatus>);
+
+impl Stream for NodeChanges {
+    type Item = NodeStatus;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<NodeStatus>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+impl fmt::Debug for NodeChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeChanges").finish_non_exhaustive()
+    }
+}
+
+struct Reader {
+    clock: Arc<dyn Clock>,
+    published: watch::Receiver<Published>,
+    /// By node: what was told last.
+    told: Vec<Option<NodeStatus>>,
+    /// The node to look at first.
+    turn: usize,
+}
+
+impl Reader {
+    /// None: the quorum is closed.
+    async fn next(&mut self) -> Option<NodeStatus> {
+        loop {
+            let nodes = {
+                let published = self.published.borrow_and_update();
+                if published.closed {
+                    return None;
+                }
+                published.now(&*self.clock)
+            };
+            if let Some(status) = self.news(nodes) {
+                return Some(status);
+            }
+            self.published.changed().await.ok()?;
+        }
+    }
+
+    /// The nodes take turns, so that one which changes all the time does not hide the others.
+    fn news(&mut self, nodes: Vec<NodeStatus>) -> Option<NodeStatus> {
+        self.told.resize(nodes.len(), None);
+        let (before, after) = (0..self.turn, self.turn..nodes.len());
+        let node = after.chain(before).find(|node| {
+            let pair = nodes.get(*node).zip(self.told.get(*node));
+            pair.is_some_and(|(new, told)| told.as_ref().is_none_or(|told| new.is_news(told)))
+        })?;
+        self.turn = node + 1;
+        let status = nodes.into_iter().nth(node)?;
+        *self.told.get_mut(node)? = Some(status.clone());
+        Some(status)
+    }
+}
+
+/// Whether locks can be taken while the nodes are in these states.
+pub(super) fn health<'a>(states: impl IntoIterator<Item = &'a NodeState>) -> Health {
+    let (mut total, mut voting, mut left) = (0, 0, Vec::new());
+    for state in states {
+        total += 1;
+        match state {
+            NodeState::Voting => voting += 1,
+            NodeState::Quarantined(for_so_long) => left.push(*for_so_long),
+            _ => {}
+        }
+    }
+    let needed = majority(total);
     left.sort();
     let missing = needed.saturating_sub(voting);
     let votes_in = missing
@@ -86,22 +195,19 @@ fn health(nodes: &[NodeStatus]) -> Health {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn votes_in_is_when_the_missing_ones_are_there() {
-        let node = |state| NodeStatus {
-            node: "a".into(),
-            state,
-            note: None,
-        };
-        let young = |s| node(NodeState::Quarantined(Duration::from_secs(s)));
+        let young = |s| NodeState::Quarantined(Duration::from_secs(s));
         let nodes = [
-            node(NodeState::Voting),
+            NodeState::Voting,
             young(9),
             young(5),
             young(7),
-            node(NodeState::Connecting),
+            NodeState::Connecting,
         ];
         let Health {
             voting,
@@ -111,7 +217,7 @@ mod tests {
         } = health(&nodes);
         assert_eq!((voting, needed, spare), (1, 3, 0));
         assert_eq!(votes_in, Some(Duration::from_secs(7)));
-        let well = health(&[node(NodeState::Voting), node(NodeState::Voting), young(1)]);
+        let well = health(&[NodeState::Voting, NodeState::Voting, young(1)]);
         assert_eq!((well.spare, well.votes_in), (0, None));
     }
 }

@@ -191,11 +191,11 @@ impl World {
 }
 
 impl World {
-    fn bootstrap(&mut self, force: bool) -> oneshot::Receiver<Result<(), Error>> {
+    fn bootstrap(&mut self, mode: Mode) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, answer) = oneshot::channel();
         self.core.event(Event::Bootstrap {
             within: Duration::from_secs(2),
-            force,
+            mode,
             reply,
         });
         answer
@@ -602,7 +602,7 @@ fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
 #[test]
 fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
     let mut world = World::witnessed(&[6_000; 3]);
-    let mut answer = world.bootstrap(false);
+    let mut answer = world.bootstrap(Mode::New);
     assert!(world.until_sent().is_empty(), "not for long enough yet");
     world.witnessed = vec![6_500; 3];
     world.at(1_500);
@@ -629,7 +629,7 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
 #[test]
 fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
     let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
-    let mut answer = world.bootstrap(false);
+    let mut answer = world.bootstrap(Mode::New);
     world.until_sent();
     world.core.answered(1, Ok(Said::Surveyed(true)));
     let why = answer.try_recv().unwrap().unwrap_err().to_string();
@@ -640,7 +640,7 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
 #[test]
 fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     let mut world = World::witnessed(&[0, TERMS.quarantine(), 0]);
-    let mut answer = world.bootstrap(true);
+    let mut answer = world.bootstrap(Mode::Forced);
     let admitted = admits(&world.until_sent());
     assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
     world.core.answered(0, Ok(Said::Admitted(true)));
@@ -653,43 +653,163 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
 /// into quarantine, and a raise that breaks off stops the fleet.
 #[test]
 fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
-    let lesser = Terms {
-        max_ttl: Duration::from_secs(20),
-        ..TERMS
+    for mode in [Mode::New, Mode::Raise] {
+        let mut world = World::lesser(&[25_200, 40_000, 25_200]);
+        let mut answer = world.bootstrap(mode);
+        assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
+        world.core.answered(0, Ok(Said::Admitted(true)));
+        world.core.answered(1, Ok(Said::Admitted(true)));
+        assert!(world.until_sent().is_empty(), "not before all have it");
+        world.core.answered(2, Ok(Said::Admitted(true)));
+        assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
+        world.all_say(&[const { Said::Admitted(true) }; 3]);
+        (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);
+        world.until_sent();
+        assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+    }
+}
+
+/// Less than this client asks for.
+const LESSER: Terms = Terms {
+    max_ttl: Duration::from_secs(20),
+    margin: Duration::from_secs(5),
+};
+
+impl World {
+    /// Nodes of a fleet with less than this client asks for, each witnessed for so long.
+    fn lesser(witnessed: &[u64]) -> Self {
+        let mut world = Self::witnessed(&vec![TERMS.quarantine(); witnessed.len()]);
+        world.terms = vec![LESSER; witnessed.len()];
+        world.witnessed = witnessed.to_vec();
+        // They say so when they are met next.
+        world.at(6_000);
+        assert!(world.until_sent().is_empty());
+        world
+    }
+}
+
+/// What a raise wrote to each of three nodes.
+fn raised(sent: &[(usize, Command)]) -> Vec<Terms> {
+    assert_eq!(admits(sent), [0, 1, 2].map(|n| (n, Mode::Raise, 35_300)));
+    let terms = |(_, command): &_| match command {
+        Command::Admit(admit) => admit.terms,
+        other => panic!("{other:?}"),
     };
-    let mut world = World::witnessed(&[25_200, 40_000, 25_200]);
-    world.terms = vec![lesser; 3];
-    world.at(1);
-    let mut answer = world.bootstrap(false);
-    let written = |sent: &[(usize, Command)]| -> Vec<Terms> {
-        assert_eq!(admits(sent), [0, 1, 2].map(|n| (n, Mode::Raise, 35_300)));
-        let terms = |(_, command): &_| match command {
-            Command::Admit(admit) => admit.terms,
-            other => panic!("{other:?}"),
-        };
-        sent.iter().map(terms).collect()
-    };
-    assert_eq!(written(&world.until_sent()), [lesser; 3]);
-    world.core.answered(0, Ok(Said::Admitted(true)));
-    world.core.answered(1, Ok(Said::Admitted(true)));
-    assert!(world.until_sent().is_empty(), "not before all have it");
-    world.core.answered(2, Ok(Said::Admitted(true)));
-    assert_eq!(written(&world.until_sent()), [TERMS; 3]);
+    sent.iter().map(terms).collect()
+}
+
+#[test]
+fn a_raise_of_nothing_is_done_as_soon_as_a_majority_answers() {
+    for witnessed in [[35_300; 3], [0; 3], [35_300, 0, 0]] {
+        let mut world = World::witnessed(&witnessed);
+        world.core.disconnected(2, &Disconnected("died".into()));
+        let mut answer = world.bootstrap(Mode::Raise);
+        assert!(matches!(answer.try_recv(), Ok(Ok(()))), "{witnessed:?}");
+        assert!(world.until_sent().is_empty(), "and nothing was written");
+    }
+}
+
+#[test]
+fn a_raise_waits_for_a_quarantine_for_as_long_as_it_takes() {
+    let mut world = World::lesser(&[40_000, 40_000, 0]);
+    let mut answer = world.bootstrap(Mode::Raise);
+    for second in 7..30 {
+        world.at(second * 1_000);
+        assert!(world.until_sent().is_empty(), "not before all vote");
+        assert!(is_open(&mut answer));
+    }
+    world.witnessed[2] = 25_200;
+    world.at(30_500);
+    assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
+}
+
+#[test]
+fn a_raise_names_the_node_that_is_missing_after_a_while() {
+    let mut world = World::lesser(&[40_000, 40_000, 0]);
+    let mut answer = world.bootstrap(Mode::Raise);
+    assert!(world.until_sent().is_empty());
+    world.core.disconnected(1, &Disconnected("died".into()));
+    world.at(7_900);
+    assert!(world.until_sent().is_empty());
+    assert!(is_open(&mut answer));
+    world.at(8_000);
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let said: Vec<String> = error
+        .report()
+        .unwrap()
+        .nodes()
+        .iter()
+        .map(|n| n.vote.to_string())
+        .collect();
+    assert_eq!(
+        said,
+        ["confirmed", "unreachable: died", "quarantined for 25.2 s"]
+    );
+}
+
+/// Somebody else raises too, or a memory was lost: neither is the caller's to mend.
+#[test]
+fn a_raise_that_is_refused_half_way_looks_anew() {
+    let mut world = World::lesser(&[40_000; 3]);
+    let mut answer = world.bootstrap(Mode::Raise);
+    assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
+    world.at(6_001);
+    world.all_say(&[true, false, true].map(Said::Admitted));
+    let again = world.until_sent();
+    assert_eq!(raised(&again), [LESSER; 3], "from the beginning");
+    world.terms = vec![TERMS; 3];
+    world.at(6_002);
+    world.all_say(&[const { Said::Admitted(false) }; 3]);
+    assert!(world.until_sent().is_empty());
+    assert!(
+        matches!(answer.try_recv(), Ok(Ok(()))),
+        "somebody else has done it"
+    );
+}
+
+/// All restarted from their disks: their records are vouched for (v = 1), so what this client asks for does not
+/// replace their terms, and they will vote with less.
+#[test]
+fn a_raise_of_a_fleet_in_quarantine_is_not_done_before_it_is_raised() {
+    let mut world = World::lesser(&[0; 3]);
+    let mut answer = world.bootstrap(Mode::Raise);
+    assert!(world.until_sent().is_empty());
+    assert!(is_open(&mut answer), "Ok, and nothing was raised");
+    world.witnessed = vec![25_200; 3];
+    world.at(7_500);
+    assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
+}
+
+/// What was asked for is done: two of three vote with the greater terms.
+#[test]
+fn a_raise_that_was_written_is_not_said_to_lack_a_majority_that_votes() {
+    let mut world = World::lesser(&[40_000; 3]);
+    let mut answer = world.bootstrap(Mode::Raise);
+    assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
     world.all_say(&[const { Said::Admitted(true) }; 3]);
-    (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);
+    assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
+    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    world.terms = vec![TERMS; 3];
+    world.core.disconnected(2, &Disconnected("died".into()));
     world.until_sent();
-    assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+    for ms in [7_000, 7_500, 8_000, 8_500] {
+        world.at(ms);
+        world.until_sent();
+    }
+    let said = answer.try_recv().unwrap();
+    assert!(said.is_ok(), "{}", said.unwrap_err());
 }
 
 #[test]
 fn a_bootstrap_whose_caller_is_gone_ends_and_writes_nothing() {
     let mut world = World::witnessed(&[6_500; 3]);
-    drop(world.bootstrap(false));
+    drop(world.bootstrap(Mode::New));
     assert!(world.until_sent().is_empty());
 
     // The next one is not refused because of it; and what it forced is over with it.
-    drop(world.bootstrap(true));
-    let mut answer = world.bootstrap(false);
+    drop(world.bootstrap(Mode::Forced));
+    let mut answer = world.bootstrap(Mode::New);
     let surveys = world.until_sent();
     assert!(matches!(surveys[..], [(_, Command::Survey), ..]));
     assert!(is_open(&mut answer));
@@ -861,5 +981,127 @@ fn requests_do_not_wait_longer_than_for_an_answer() {
     assert!(
         matches!(answer, Ok(Err(Error::NoQuorum(_)))),
         "the handshakes are late"
+    );
+}
+
+// ---- the end ----------------------------------------------------------------------------------
+
+const VOTES: u64 = 40_000;
+
+impl World {
+    fn shutdown(&mut self, within: u64) -> oneshot::Receiver<Vec<String>> {
+        let (reply, answer) = oneshot::channel();
+        let within = Duration::from_millis(within);
+        self.core.event(Event::Shutdown { within, reply });
+        answer
+    }
+
+    fn voting(&mut self, within: u64) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        let within = Duration::from_millis(within);
+        self.core.event(Event::Voting { within, reply });
+        answer
+    }
+}
+
+#[test]
+fn a_shutdown_writes_the_count_of_a_quarantine_and_waits_for_that() {
+    let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
+    world.at(400);
+    let mut answer = world.shutdown(2_000);
+    assert_eq!(world.greeted(), [2]);
+    assert!(is_open(&mut answer) && !world.core.is_done());
+    world.meet(2);
+    assert_eq!(answer.try_recv().unwrap(), [""; 0]);
+    assert!(world.core.is_done());
+}
+
+#[test]
+fn a_shutdown_where_no_node_is_in_quarantine_sends_nothing() {
+    let mut world = World::new(3);
+    world.at(400);
+    let mut answer = world.shutdown(2_000);
+    assert_eq!(world.greeted(), [0; 0]);
+    assert!(answer.try_recv().is_ok() && world.core.is_done());
+}
+
+#[test]
+fn a_shutdown_waits_for_the_count_no_longer_than_its_time_or_the_nodes() {
+    let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
+    let mut answer = world.shutdown(100);
+    world.greeted();
+    world.core.left();
+    world.at(99);
+    assert!(!world.core.is_done());
+    world.at(100);
+    assert!(answer.try_recv().is_ok() && world.core.is_done());
+
+    let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
+    let mut answer = world.shutdown(10_000);
+    world.greeted();
+    world.core.left();
+    world.at(499);
+    assert!(!world.core.is_done());
+    world.at(500);
+    assert!(answer.try_recv().is_ok() && world.core.is_done(), "stalled");
+
+    let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
+    let mut answer = world.shutdown(10_000);
+    world.greeted();
+    world.core.disconnected(2, &Disconnected("died".into()));
+    assert!(answer.try_recv().is_ok() && world.core.is_done(), "gone");
+}
+
+#[test]
+fn when_all_handles_are_gone_the_count_is_written_too() {
+    let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
+    world.at(400);
+    world.core.close();
+    assert_eq!(world.greeted(), [2]);
+    assert!(!world.core.is_done());
+    world.meet(2);
+    assert!(world.core.is_done());
+}
+
+#[test]
+fn voting_is_waited_for_and_named_where_it_does_not_come() {
+    let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
+    let (mut long, mut short) = (world.voting(2_000), world.voting(1_000));
+    world.at(999);
+    assert!(is_open(&mut short));
+    world.at(1_000);
+    let error = short.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Quarantined(_)), "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_millis(29_300)));
+    world.witnessed[2] = VOTES;
+    world.at(1_200);
+    assert!(is_open(&mut long));
+    assert_eq!(world.greeted(), [1, 2]);
+    world.meet(2);
+    assert!(matches!(long.try_recv(), Ok(Ok(()))));
+
+    let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
+    world.core.disconnected(1, &Disconnected("died".into()));
+    world.core.disconnected(2, &Disconnected("died".into()));
+    let error = world.voting(0).try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    assert!(error.to_string().contains("died"), "{error}");
+}
+
+#[test]
+fn who_does_not_wait_for_votes_any_more_is_forgotten() {
+    let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
+    let callers = |world: &World| world.core.leftovers()[6];
+    let forgotten = world.voting(60_000);
+    assert_eq!(callers(&world), ("callers", 1));
+    drop(forgotten);
+    world.at(1);
+    assert_eq!(callers(&world), ("callers", 0));
+
+    let mut closed = world.voting(60_000);
+    let _ended = world.shutdown(1_000);
+    assert!(
+        matches!(closed.try_recv(), Err(oneshot::error::TryRecvError::Closed)),
+        "the caller is told Closed"
     );
 }

@@ -291,6 +291,19 @@ impl Session {
         }
     }
 
+    /// The quorum ends: a node in quarantine is told what was counted since its last handshake, or a
+    /// fleet of short commands would never end it.
+    pub(crate) fn part(&mut self, step: &mut Step<'_>) {
+        if self.is_in_quarantine() && self.stalled.is_none() {
+            self.hello(step);
+        }
+    }
+
+    /// Whether a handshake is under way that brings a quarantine nearer to its end.
+    pub(crate) fn is_parting(&self) -> bool {
+        self.is_in_quarantine() && self.under_way.hello && self.stalled.is_none()
+    }
+
     /// What was last read on the living connection, where the record is of this fleet.
     pub(crate) fn witness(&self) -> Option<&Witness> {
         self.witness
@@ -839,6 +852,11 @@ impl Session {
         };
         self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
         self.changed = true;
+    }
+
+    fn is_in_quarantine(&self) -> bool {
+        self.witness()
+            .is_some_and(|witness| !witness.record.votes())
     }
 
     /// Since when the node owes an answer and says nothing.

@@ -1,6 +1,6 @@
 //! What a node is at the moment, for operators and for the reasons in reports.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 use crate::{Silence, report::seconds};
 
@@ -61,6 +61,20 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// What an operator should know besides, such as a command that the server does not permit.
     pub note: Option<String>,
+    /// Its record says that the fleet has been in use (protocol §2, u). False where it is not known.
+    pub used: bool,
+}
+
+impl NodeStatus {
+    /// Whether it says more than that the time passes: another kind of state, refusal or note. Why a
+    /// node is not reached is no news once it is known that it is not.
+    pub(crate) fn is_news(&self, before: &Self) -> bool {
+        let same_state = match (&self.state, &before.state) {
+            (NodeState::Refused(why), NodeState::Refused(before)) => why == before,
+            (state, before) => mem::discriminant(state) == mem::discriminant(before),
+        };
+        !same_state || self.note != before.note
+    }
 }
 
 impl fmt::Display for NodeStatus {

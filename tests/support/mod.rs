@@ -9,6 +9,13 @@
 //! | `postgres` | one Postgres |
 //! | `tls` | throw-away certificates |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
+//!
+//! Beside this module, for the tests of the `quorate` command alone, which take them in by `#[path]`:
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `command` | a run of it, and what came of it |
+//! | `pty` | a shell with job control at a terminal of its own |
 
 // Every test file compiles this module into a program of its own and uses only a part of it; what
 // one file leaves unused is another's tool. So neither "never used" nor "not reachable from

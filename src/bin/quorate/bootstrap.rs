@@ -1,102 +1,262 @@
-//! `quorate bootstrap`: admits brand-new servers within seconds.
+//! `quorate bootstrap`: waits until the quarantine is over, and raises what all clients agree on.
+//! With `--new` it admits servers that have never held a lock.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use quorate::{Error, NodeState, NodeStatus, Quorum};
 use serde_json::json;
+use tokio::{pin, select, time};
 
 use crate::{
     args::{self, Args},
-    failure::Failure,
-    output, survey,
+    failure::{self, Failure},
+    output,
+    signals::Signals,
+    survey::{self, quarantine},
 };
 
-pub(crate) async fn run(args: &Args, bootstrap: &args::Bootstrap) -> Result<u8, Failure> {
-    let quorum = survey::reach(args).await?;
-    let before = quorum.nodes();
-    let done = match bootstrap.force {
-        true => quorum.bootstrap_forced().await,
-        false => unforced(&quorum).await,
-    };
-    done.map_err(needs_all)?;
-    let after = quorum.nodes();
-    let changed = !before.iter().all(votes);
-    if args.json {
-        let nodes = before.iter().zip(&after);
-        let nodes = nodes.map(|(before, after)| {
-            json!({"node": &*before.node, "before": survey::state(before).0, "after": survey::state(after).0})
-        });
-        let nodes: Vec<_> = nodes.collect();
-        output::say(&json!({"changed": changed, "nodes": nodes}).to_string());
-        return Ok(0);
+/// How often to look how the nodes are.
+const LOOK: Duration = Duration::from_millis(100);
+/// What takes longer says what it waits for.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+const FOR_ALL: &str = "waiting for every server to answer";
+
+pub(crate) async fn run(
+    args: &Args,
+    bootstrap: &args::Bootstrap,
+    quorum: &Quorum,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::new()?;
+    select! {
+        biased;
+        signal = signals.end() => {
+            let text = "ended before it was done; it can be run again";
+            Err(Failure::interrupted(signal as i32).saying(text))
+        }
+        code = done(args, bootstrap, quorum) => code,
     }
-    let rows: Vec<Vec<String>> = before
-        .iter()
-        .zip(&after)
-        .map(|(before, after)| {
-            vec![
-                before.node.to_string(),
-                before.state.to_string(),
-                after.state.to_string(),
-            ]
-        })
-        .collect();
-    output::say(&output::table(&["NODE", "BEFORE", "NOW"], &rows));
-    output::say("");
-    output::say(&match changed {
-        true => format!(
-            "all {} nodes vote now, for leases of up to {}",
-            after.len(),
-            output::seconds(args.fleet.max_ttl())
-        ),
-        false => format!("nothing to do: all {} nodes voted already", after.len()),
-    });
+}
+
+async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Result<u8, Failure> {
+    survey::reach(args, quorum).await;
+    let before = quorum.nodes();
+    let mut progress = Progress::new(args.json);
+    if bootstrap.new {
+        let text = match before.iter().all(|node| quarantine(node).is_some()) {
+            true => "listening for about 7 s whether any client knows these servers",
+            false => FOR_ALL,
+        };
+        let done = progress.during(quorum.bootstrap(), text).await;
+        done.map_err(not_admitted)?;
+    } else if bootstrap.force {
+        let done = progress.during(quorum.bootstrap_forced(), FOR_ALL).await;
+        done.map_err(not_admitted)?;
+    } else {
+        wait(quorum, &mut progress).await?;
+    }
+    drop(progress);
+    let after = quorum.nodes();
+    match args.json {
+        true => output::say(&as_json(&before, &after)),
+        false => output::say(&as_text(args, &before, &after)),
+    }
     Ok(0)
 }
 
-/// It takes some seconds where servers look new or do not answer: then it says what it waits for.
-async fn unforced(quorum: &Quorum) -> Result<(), Error> {
-    let bootstrap = quorum.bootstrap();
-    tokio::pin!(bootstrap);
-    tokio::select! {
-        done = &mut bootstrap => return done,
-        () = tokio::time::sleep(Duration::from_millis(1500)) => {}
-    }
-    let look_new = |node: &NodeStatus| matches!(node.state, NodeState::Quarantined(_));
-    let text = match quorum.nodes().iter().all(look_new) {
-        true => {
-            "these servers look new: waiting some seconds to hear from any client that knows them"
+// ---- without a flag: nothing is admitted ----------------------------------------------------
+
+/// Until a majority votes, and no node that answers is in quarantine any more.
+async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {
+    loop {
+        let text = "waiting until enough servers vote (all of them, where --max-ttl or \
+                    --restart-margin is greater than the fleet's)";
+        progress
+            .during(quorum.raise_terms(), text)
+            .await
+            .map_err(not_raised)?;
+        if quarantine_is_over(quorum, progress).await {
+            return Ok(());
         }
-        false => "waiting for every server to answer",
-    };
-    // Drawn on a terminal only, and gone at the end.
-    let progress = ProgressBar::new_spinner().with_message(text);
-    if progress.is_hidden() {
-        output::complain(text);
     }
-    if let Ok(style) = ProgressStyle::with_template("quorate: {msg} {elapsed}") {
-        progress.set_style(style);
-    }
-    progress.enable_steady_tick(Duration::from_millis(500));
-    let done = bootstrap.await;
-    progress.finish_and_clear();
-    done
 }
 
-/// A majority would not do.
-fn needs_all(error: Error) -> Failure {
-    let some_missing = matches!(error, Error::NoQuorum(_));
-    let failure = Failure::from(error);
-    match some_missing {
-        true => failure.saying(
-            "bootstrap needs every server, and not all of them answered in time and vote: mend what each \
-             one says, and say it again:",
-        ),
-        false => failure,
+/// False if meanwhile fewer than a majority answer, or are too few for what this client asks for.
+async fn quarantine_is_over(quorum: &Quorum, progress: &mut Progress) -> bool {
+    loop {
+        let (nodes, needed) = (quorum.nodes(), quorum.health().needed);
+        let voting = nodes.iter().filter(|node| votes(node)).count();
+        let left: Vec<Duration> = nodes.iter().filter_map(quarantine).collect();
+        if voting + left.len() < needed {
+            return false;
+        }
+        if let Some(longest) = left.iter().max() {
+            progress.say(&waiting(voting, nodes.len(), *longest), advice(&nodes));
+        } else if !nodes.iter().any(|node| node.state == NodeState::Connecting) {
+            return true;
+        }
+        time::sleep(LOOK).await;
     }
+}
+
+fn waiting(voting: usize, total: usize, left: Duration) -> String {
+    let left = match left.as_millis().div_ceil(1000) {
+        seconds @ 0..600 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    };
+    format!("waiting for the quarantine: {voting} of {total} vote, {left} left")
+}
+
+fn advice(nodes: &[NodeStatus]) -> Option<&'static str> {
+    survey::may_be_new(nodes).then_some(survey::IF_NEW)
+}
+
+// ---- what is said ---------------------------------------------------------------------------
+
+/// What it waits for, on stderr: on a terminal a line that goes with the wait, else a line at its start.
+struct Progress {
+    said: bool,
+    advised: bool,
+    json: bool,
+    line: ProgressBar,
+}
+
+impl Progress {
+    fn new(json: bool) -> Self {
+        // Drawn on a terminal only.
+        let line = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        if let Ok(style) = ProgressStyle::with_template("quorate: {msg}") {
+            line.set_style(style);
+        }
+        Self {
+            said: false,
+            advised: false,
+            json,
+            line,
+        }
+    }
+
+    fn say(&mut self, text: &str, advice: Option<&str>) {
+        if self.json {
+            return;
+        }
+        let advice = advice.filter(|_| !self.advised);
+        match (self.line.is_hidden(), advice) {
+            (true, Some(advice)) => output::complain(&format!("{text}; {advice}")),
+            (true, None) if !self.said => output::complain(text),
+            (true, None) => {}
+            (false, Some(advice)) => self.line.suspend(|| output::complain(advice)),
+            (false, None) => {}
+        }
+        self.said = true;
+        self.advised |= advice.is_some();
+        self.line.set_message(text.to_owned());
+    }
+
+    /// Says so if it takes longer than people wait without a word.
+    async fn during<T>(&mut self, what: impl Future<Output = T>, text: &str) -> T {
+        pin!(what);
+        select! {
+            biased;
+            done = &mut what => return done,
+            () = time::sleep(AT_ONCE) => self.say(text, None),
+        }
+        what.await
+    }
+}
+
+fn as_json(before: &[NodeStatus], after: &[NodeStatus]) -> String {
+    let nodes = before.iter().zip(after).map(|(before, after)| {
+        json!({"node": &*before.node, "before": survey::state(before).0, "after": survey::state(after).0})
+    });
+    let nodes: Vec<_> = nodes.collect();
+    json!({"changed": changed(before, after), "nodes": nodes}).to_string()
+}
+
+fn as_text(args: &Args, before: &[NodeStatus], after: &[NodeStatus]) -> String {
+    let rows = before.iter().zip(after).map(|(before, after)| {
+        vec![
+            before.node.to_string(),
+            survey::state(before).0.to_owned(),
+            after.state.to_string(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let table = output::table(&["NODE", "BEFORE", "NOW"], &rows);
+    let verdict = verdict(args.fleet.max_ttl(), before, after);
+    format!("{table}\n\n{verdict}")
+}
+
+fn verdict(max_ttl: Duration, before: &[NodeStatus], after: &[NodeStatus]) -> String {
+    let total = after.len();
+    let missing = after.iter().filter(|node| !votes(node));
+    let missing: Vec<String> = missing
+        .map(|node| format!("{} ({})", node.node, survey::state(node).0))
+        .collect();
+    let voting = total - missing.len();
+    let longest = output::seconds(max_ttl);
+    match (missing.is_empty(), changed(before, after)) {
+        (true, true) => {
+            format!("all {total} nodes vote now; this client may take leases of up to {longest}")
+        }
+        (true, false) => format!("nothing to do: all {total} nodes voted already"),
+        (false, _) => format!(
+            "{voting} of {total} nodes vote; this client may take leases of up to {longest}; without {}",
+            missing.join(", ")
+        ),
+    }
+}
+
+/// Whether a node votes that did not.
+fn changed(before: &[NodeStatus], after: &[NodeStatus]) -> bool {
+    let mut nodes = before.iter().zip(after);
+    nodes.any(|(before, after)| !votes(before) && votes(after))
 }
 
 fn votes(node: &NodeStatus) -> bool {
     node.state == NodeState::Voting
+}
+
+// ---- why not --------------------------------------------------------------------------------
+
+fn not_admitted(error: Error) -> Failure {
+    match error {
+        // A majority would not do.
+        Error::NoQuorum(_) => Failure::from(error).saying(
+            "bootstrap needs every server, and not all of them answered in time and vote: mend what each \
+             one says, and run it again:",
+        ),
+        // The command line is right: the servers are not what was said of them.
+        Error::Invalid(why) => Failure::new(failure::UNAVAILABLE, "refused", why),
+        error => error.into(),
+    }
+}
+
+fn not_raised(error: Error) -> Failure {
+    match &error {
+        Error::NoQuorum(report) if report.needed() > report.nodes().len() / 2 + 1 => {
+            Failure::from(error).saying(
+                "a greater --max-ttl or --restart-margin than the fleet's needs every server, and not all of \
+                 them vote: mend what each one says, and run it again:",
+            )
+        }
+        _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_never_less_than_it_is() {
+        let said = |ms| waiting(1, 3, Duration::from_millis(ms));
+        assert_eq!(
+            said(20_001),
+            "waiting for the quarantine: 1 of 3 vote, 21 s left"
+        );
+        assert!(said(0).ends_with(", 0 s left"));
+        assert!(said(599_000).ends_with(", 599 s left"));
+        assert!(said(600_001).ends_with(", 11 min left"));
+    }
 }

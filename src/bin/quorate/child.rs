@@ -6,65 +6,96 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, IsTerminal},
+    io,
     os::unix::process::CommandExt,
-    path::PathBuf,
     process::Command,
+    time::Duration,
 };
 
 use nix::{
     errno::Errno,
     sys::{
-        signal::{SigSet, Signal, killpg},
+        signal::{Signal, killpg},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp},
+    unistd::{Pid, getpgid, getpgrp, getpid, getppid},
 };
 use quorate::FencingToken;
+use tokio::time;
 
 use crate::{
+    args::{Args, Lock, NODES, NODES_FILE},
     failure::{CANNOT_RUN, Failure, NOT_FOUND, SOFTWARE},
+    job::{self, ourselves},
     output,
+    signals::{Signals, is_ignored},
+    terminal::Terminal,
 };
 
 /// The first word of our own second life.
 pub(crate) const EXEC: &str = "__exec";
 
-/// A command that was started and has not been seen to end.
+/// How often to look whether a process has done what it was told.
+pub(crate) const LOOK: Duration = Duration::from_millis(2);
+/// How long a command may take to obey SIGTSTP: an editor puts the terminal in order first.
+const GRACE: Duration = Duration::from_millis(100);
+/// How long the kernel may take to stop it.
+const STOPPED: Duration = Duration::from_secs(1);
+
+/// A command that was started, and the group of processes that it leads.
 pub(crate) struct Child {
     /// Of the process and of its group.
     pid: Pid,
-    /// It runs on a terminal, and whoever sits there may stop and continue it.
-    interactive: bool,
-    /// The terminal is the command's at the moment.
-    foreground: bool,
-    ended: bool,
+    terminal: Option<Terminal>,
+    /// What it leaves behind becomes a child of this process.
+    adopting: bool,
+    /// The exit status, as a shell would say it.
+    ended: Option<u8>,
+    stopped: bool,
+    /// What stopped it, if nothing was done about that yet.
+    stopped_by: Option<Signal>,
+    /// It was stopped together with this process, and waits for [`go_on`](Self::go_on).
+    paused: bool,
+    /// It asked for the terminal, and may have it.
+    asked: bool,
+    /// An interrupt that this process was sent was passed on.
+    passed_interrupt: bool,
+    /// The terminal's key ended it.
+    interrupted: bool,
 }
 
-/// What happened to it.
-pub(crate) enum News {
-    /// With this exit status, as a shell would say it.
-    Ended(u8),
-    Stopped(Signal),
+/// What of the group still runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Gone,
+    Alive,
+    /// And this process may not signal any of it.
+    Untouchable,
 }
 
 impl Child {
     /// Has to be called on the main thread: the command dies with the thread that started it.
-    pub(crate) fn start(
-        command: &[OsString],
-        name: &str,
-        token: FencingToken,
-    ) -> Result<Self, Failure> {
-        // With its output in a pipe, as in `| less`, somebody else needs the terminal too.
-        let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
-        let foreground = interactive && we_are_in_front();
-        let child = Command::new(ourselves())
+    pub(crate) fn start(args: &Args, lock: &Lock, token: FencingToken) -> Result<Self, Failure> {
+        // Before the command can change its modes.
+        let terminal = Terminal::open();
+        let mut exec = Command::new(ourselves());
+        if lock.keep_env {
+            let settings = args.fleet.environment();
+            if settings.iter().any(|(variable, _)| *variable == NODES) {
+                exec.env_remove(NODES_FILE);
+            }
+            exec.envs(settings);
+        } else {
+            // They may hold passwords.
+            exec.env_remove(NODES);
+        }
+        let child = exec
             .arg0("quorate")
             .arg(EXEC)
             .arg(getpid().to_string())
-            .arg(if foreground { "front" } else { "back" })
-            .args(command)
-            .env("QUORATE_NAME", name)
+            .arg(if args.json { "json" } else { "text" })
+            .args(&lock.command)
+            .env("QUORATE_NAME", &lock.name)
             .env("QUORATE_TOKEN", token.to_string())
             .process_group(0)
             .spawn()
@@ -75,89 +106,256 @@ impl Child {
                     format!("cannot start a process: {error}"),
                 )
             })?;
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
         Ok(Self {
-            pid,
-            interactive,
-            foreground,
-            ended: false,
+            pid: Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)),
+            terminal,
+            adopting: false,
+            ended: None,
+            stopped: false,
+            stopped_by: None,
+            paused: false,
+            asked: false,
+            passed_interrupt: false,
+            interrupted: false,
         })
     }
 
-    /// What happened since it was last asked; to be asked until there is nothing more. Stands in
-    /// for `std`'s wait, which does not tell of a stop.
-    pub(crate) fn news(&mut self) -> Option<News> {
-        if self.ended {
-            return None;
+    /// The number of its process group.
+    pub(crate) fn group(&self) -> Pid {
+        self.pid
+    }
+
+    /// Takes note of what happened to it since. Stands in for `std`'s wait, which does not tell of
+    /// a stop.
+    pub(crate) fn look(&mut self) {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
+        while self.ended.is_none() {
+            match waitpid(self.pid, Some(flags)) {
+                Ok(WaitStatus::StillAlive) => break,
+                Ok(status) => self.note(status),
+                Err(Errno::EINTR) => {}
+                // It is gone all the same: a real-time signal, which has no name here.
+                Err(_) => self.end(SOFTWARE),
+            }
         }
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        let code = match waitpid(self.pid, Some(flags)) {
-            Ok(WaitStatus::Exited(_, code)) => u8::try_from(code & 0xff).unwrap_or(SOFTWARE),
-            Ok(WaitStatus::Signaled(_, signal, _)) => died_of(signal),
-            Ok(WaitStatus::Stopped(_, signal)) => return Some(News::Stopped(signal)),
-            Ok(_) | Err(Errno::EINTR) => return None,
-            // It is gone all the same: a real-time signal, which has no name here.
-            Err(_) => SOFTWARE,
-        };
-        self.ended = true;
+        while self.adopting {
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
+                Ok(status) => self.note(status),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn note(&mut self, status: WaitStatus) {
+        let its_own = status.pid() == Some(self.pid);
+        // Once it has ended, what it left in its group is all there is of it.
+        let of_group = || self.ended.is_some() && getpgid(status.pid()) == Ok(self.pid);
+        match status {
+            WaitStatus::Exited(_, code) if its_own => {
+                self.end(u8::try_from(code & 0xff).unwrap_or(SOFTWARE));
+            }
+            WaitStatus::Signaled(_, signal, _) if its_own => {
+                let in_front = self.terminal.as_ref().and_then(Terminal::front) == Some(self.pid);
+                self.interrupted = signal == Signal::SIGINT && in_front && !self.passed_interrupt;
+                self.end(died_of(signal));
+                self.restore_terminal();
+            }
+            WaitStatus::Stopped(_, signal) if its_own || of_group() => {
+                self.stopped = true;
+                self.stopped_by = Some(signal);
+            }
+            WaitStatus::Continued(_) if its_own => {
+                self.stopped = false;
+                self.stopped_by = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, code: u8) {
+        self.ended = Some(code);
+        self.stopped = false;
+        self.stopped_by = None;
         self.take_terminal();
-        Some(News::Ended(code))
+    }
+
+    /// Its exit status, as a shell would say it, if it has ended.
+    pub(crate) fn ended(&self) -> Option<u8> {
+        self.ended
+    }
+
+    /// Ctrl-C ended it, which reached the command's group alone. Tells the rest of our own group, as if
+    /// the command were a member: a script's loop is to end, and what shares a pipeline with us.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        if self.interrupted {
+            let _ = killpg(getpgrp(), Signal::SIGINT);
+        }
+        self.interrupted
     }
 
     /// To the command and all that it started, unless that went into groups of its own.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let _ = killpg(self.pid, signal);
+    pub(crate) fn signal(&self, signal: Signal) -> nix::Result<()> {
+        killpg(self.pid, signal)
+    }
+
+    /// One that this process was sent. A command that is stopped would not hear of it, so it has to
+    /// go on for those that ask it to end.
+    pub(crate) fn pass_on(&mut self, signal: Signal) -> nix::Result<()> {
+        self.passed_interrupt |= signal == Signal::SIGINT;
+        self.signal(signal)?;
+        match signal {
+            Signal::SIGUSR1 | Signal::SIGUSR2 => Ok(()),
+            _ => self.signal(Signal::SIGCONT),
+        }
     }
 
     /// From now on what the command leaves behind is this process's child, so that
-    /// [`is_gone`](Self::is_gone) does not depend on an init that buries the dead: many a container
-    /// has none.
-    pub(crate) fn adopt_orphans(&self) {
+    /// [`rest`](Self::rest) does not depend on an init that buries the dead: many a container has
+    /// none.
+    pub(crate) fn adopt_orphans(&mut self) {
+        self.adopting = true;
         #[cfg(target_os = "linux")]
         let _ = nix::sys::prctl::set_child_subreaper(true);
     }
 
-    /// Nothing of it runs any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        if !self.ended {
-            return false;
+    pub(crate) fn rest(&self) -> Rest {
+        match killpg(self.pid, None) {
+            // Until its end was seen, the number is its own and no other's.
+            Err(Errno::ESRCH) if self.ended.is_some() => Rest::Gone,
+            Err(Errno::EPERM) => Rest::Untouchable,
+            _ => Rest::Alive,
         }
-        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            if status == WaitStatus::StillAlive {
-                break;
-            }
-        }
-        killpg(self.pid, None) == Err(Errno::ESRCH)
     }
 
-    /// It was stopped, so that whoever sits at the terminal expects to be asked for the next
-    /// command: stops this process too, and returns when that is continued.
-    pub(crate) fn stopped_by(&mut self, signal: Signal) {
-        if !self.interactive {
+    /// It has ended, and with it all that has to end under the lock.
+    pub(crate) fn done(&self) -> Option<u8> {
+        self.ended
+            .filter(|_| !self.adopting || self.rest() == Rest::Gone)
+    }
+
+    /// What stopped the command; told once.
+    pub(crate) fn stopped_by(&mut self) -> Option<Signal> {
+        self.stopped_by.take()
+    }
+
+    /// The command was stopped by `signal`. It gets the terminal if that is what it wants and may
+    /// have. Else the shell has to see a stopped job: this stops the whole group and this process,
+    /// and returns when that goes on. When the command does is for the caller to say:
+    /// [`go_on`](Self::go_on).
+    ///
+    /// May be dropped; the command may then be stopped or not.
+    pub(crate) async fn follow(&mut self, signal: Signal, signals: &mut Signals) {
+        if self.terminal.is_none() {
+            // No shell watches: whoever has stopped it lets it go on.
+            return;
+        }
+        if self.may_have_terminal(signal) {
+            (self.paused, self.asked) = (true, true);
+            return;
+        }
+        // That takes a moment, in which the shell may put us in front.
+        if !self.stop_group().await || self.may_have_terminal(signal) {
+            return;
+        }
+        if signals.went_on_meanwhile() {
             return;
         }
         self.take_terminal();
-        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        // A job that the shell has brought to the front again, while the command was behind.
-        if !(wants_terminal && we_are_in_front()) {
-            let _ = killpg(getpgrp(), Signal::SIGTSTP);
+        // The terminal's key reached the command only, and not what shares a pipeline with us.
+        signals.stop_our_group();
+        let heeded = job::stop(signal);
+        signals.went_on();
+        if !heeded && wants_terminal(signal) {
+            // Nobody can bring it to the front. The kernel tells such a job to hang up.
+            let _ = self.signal(Signal::SIGHUP);
         }
     }
 
-    /// Lets it go on after [`stopped_by`](Self::stopped_by).
+    /// This process got `signal`, which asks it to stop: stops the command, then this process, and
+    /// returns when that goes on, as [`follow`](Self::follow) does. `false` if the command cannot be
+    /// stopped: then neither is.
+    pub(crate) async fn stop(&mut self, signal: Signal, signals: &mut Signals) -> bool {
+        if !self.may_have_terminal(signal) && !self.stop_group().await {
+            return self.done().is_some();
+        }
+        // As the kernel has it: SIGCONT takes back a stop that is still to come.
+        if signals.went_on_meanwhile() {
+            return true;
+        }
+        self.take_terminal();
+        if self.may_have_terminal(signal) {
+            // All of our group got it: somebody in our pipeline wanted what the command had. The
+            // command gets it again when it asks.
+            let _ = killpg(getpgrp(), Signal::SIGCONT);
+        } else {
+            job::stop(signal);
+        }
+        true
+    }
+
+    /// Until all of the group is stopped.
+    async fn stop_group(&mut self) -> bool {
+        let _ = self.signal(Signal::SIGTSTP);
+        time::sleep(GRACE).await;
+        let deadline = time::Instant::now() + STOPPED;
+        while time::Instant::now() < deadline {
+            // For those that do not obey.
+            let told = self.signal(Signal::SIGSTOP).is_ok();
+            let again = time::Instant::now() + GRACE;
+            while time::Instant::now() < again {
+                self.look();
+                if self.done().is_some() {
+                    return false;
+                }
+                self.paused = self.stopped || (told && self.ended.is_some());
+                if self.paused {
+                    // By us, at the latest.
+                    self.stopped_by = None;
+                    return true;
+                }
+                time::sleep(LOOK).await;
+            }
+            // It may wait for a child that it has just made by vfork, and that is stopped.
+            let _ = self.signal(Signal::SIGCONT);
+        }
+        false
+    }
+
+    /// Lets the command go on, if it was stopped by or together with this process.
     pub(crate) fn go_on(&mut self) {
-        if !self.interactive {
+        if !std::mem::take(&mut self.paused) {
             return;
         }
-        if we_are_in_front() {
-            self.foreground = to_front(self.pid);
+        let asked = std::mem::take(&mut self.asked);
+        let may = |it: &&Terminal| match asked {
+            true => it.is_of_our_job(),
+            false => it.is_ours() && !is_ignored(Signal::SIGINT),
+        };
+        if let Some(terminal) = self.terminal.as_ref().filter(may) {
+            terminal.give(self.pid);
         }
-        self.signal(Signal::SIGCONT);
+        self.stopped = false;
+        let _ = self.signal(Signal::SIGCONT);
     }
 
-    fn take_terminal(&mut self) {
-        if std::mem::take(&mut self.foreground) {
-            to_front(getpgrp());
+    /// The signal comes of a wish for the terminal, and that belongs to our job, not to another one.
+    fn may_have_terminal(&self, signal: Signal) -> bool {
+        let terminal = self.terminal.as_ref().filter(|_| wants_terminal(signal));
+        terminal.is_some_and(|it| it.is_of_our_job() || it.front() == Some(self.pid))
+    }
+
+    fn take_terminal(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(self.pid);
+        }
+    }
+
+    /// After a command that was killed: it may have left the terminal in any mode.
+    pub(crate) fn restore_terminal(&self) {
+        self.take_terminal();
+        if let Some(terminal) = &self.terminal {
+            terminal.restore_modes();
         }
     }
 }
@@ -168,43 +366,23 @@ impl Drop for Child {
     }
 }
 
+fn wants_terminal(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
+}
+
 /// 128 + n.
 fn died_of(signal: Signal) -> u8 {
     u8::try_from(signal as i32).unwrap_or(0).saturating_add(128)
 }
 
-fn we_are_in_front() -> bool {
-    tcgetpgrp(io::stdin()) == Ok(getpgrp())
-}
-
-/// Whoever does this from behind is stopped by SIGTTOU, unless that is blocked.
-fn to_front(group: Pid) -> bool {
-    let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
-    let blocked = stop.thread_block().is_ok();
-    let done = tcsetpgrp(io::stdin(), group).is_ok();
-    if blocked {
-        let _ = stop.thread_unblock();
-    }
-    done
-}
-
-/// This program, even if its file was replaced since.
-fn ourselves() -> PathBuf {
-    let link = PathBuf::from("/proc/self/exe");
-    match link.exists() {
-        true => link,
-        false => std::env::current_exe().unwrap_or_else(|_| "quorate".into()),
-    }
-}
-
-/// `quorate __exec PARENT front|back CMD ARGS..`: becomes the command, or says why not with an exit
+/// `quorate __exec PARENT json|text CMD ARGS..`: becomes the command, or says why not with an exit
 /// status.
 pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     let parent = words
         .next()
         .and_then(|pid| pid.to_str()?.parse().ok())
         .map(Pid::from_raw);
-    let front = words.next().is_some_and(|it| it == "front");
+    let json = words.next().is_some_and(|it| it == "json");
     let Some(program) = words.next() else {
         output::complain("__exec is not for people: use `quorate lock NAME -- CMD`");
         return crate::failure::USAGE;
@@ -220,22 +398,28 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     if parent != Some(getppid()) {
         return died_of(Signal::SIGKILL);
     }
-    // Here and not in the parent: the command may read from the terminal at once.
-    if front {
-        to_front(getpid());
+    // Here and not in the parent: the command may read from the terminal at once. What a script puts
+    // in the background shares its group, and ignores Ctrl-C so that the script has it.
+    if let Some(terminal) = Terminal::open()
+        && terminal.front() == getpgid(parent).ok()
+        && !is_ignored(Signal::SIGINT)
+    {
+        terminal.give(getpid());
     }
     let error = Command::new(&program).args(words).exec();
     let shown = OsStr::new(&program).to_string_lossy();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            output::complain(&format!(
-                "{shown:?} was not found: is it installed, and in PATH?"
-            ));
-            NOT_FOUND
-        }
-        _ => {
-            output::complain(&format!("{shown:?} cannot be run: {error}"));
-            CANNOT_RUN
-        }
-    }
+    let failure = match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(
+            NOT_FOUND,
+            "not_found",
+            format!("{shown:?} was not found: is it installed, and in PATH?"),
+        ),
+        _ => Failure::new(
+            CANNOT_RUN,
+            "cannot_run",
+            format!("{shown:?} cannot be run: {error}"),
+        ),
+    };
+    failure.tell(json);
+    failure.code()
 }

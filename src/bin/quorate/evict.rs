@@ -1,6 +1,6 @@
 //! `quorate evict`: frees a lock everywhere, whoever holds it.
 
-use quorate::Holder;
+use quorate::{Holder, Quorum};
 use serde_json::json;
 
 use crate::{
@@ -9,8 +9,9 @@ use crate::{
     inspect, output, survey,
 };
 
-pub(crate) async fn run(args: &Args, evict: &args::Evict) -> Result<u8, Failure> {
-    let quorum = survey::reach(args).await?;
+pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Result<u8, Failure> {
+    quorum.mutex(&evict.name).validate()?;
+    survey::reach(args, quorum).await;
     let seen = quorum.inspect(&evict.name).await?;
     let holder = seen.holder();
     if !evict.yes {

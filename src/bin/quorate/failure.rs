@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use quorate::{Error, LossReason, Report, Vote};
-use serde_json::{Value, json};
+use quorate::{Error, Holder, LossReason, Report, Silence, Vote};
+use serde_json::{Map, Value, json};
 
-use crate::output;
+use crate::{output, survey};
+
+const QUARANTINED: &str = "quarantined";
 
 // The numbers of sysexits.h where there is one.
 pub(crate) const USAGE: u8 = 64;
@@ -13,6 +15,7 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
 pub(crate) const HELD: u8 = 75;
 pub(crate) const LOST: u8 = 79;
+pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const CANNOT_RUN: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
@@ -23,7 +26,18 @@ pub(crate) struct Failure {
     /// One word for programs.
     kind: &'static str,
     text: String,
-    nodes: Vec<(String, String)>,
+    nodes: Vec<Node>,
+    /// What an object has besides, for programs.
+    details: Map<String, Value>,
+}
+
+/// What one node said.
+#[derive(Debug)]
+struct Node {
+    node: String,
+    reason: String,
+    /// It votes, or will by itself: nothing that a person has to look at.
+    is_well: bool,
 }
 
 impl Failure {
@@ -33,6 +47,7 @@ impl Failure {
             kind,
             text: text.into(),
             nodes: Vec::new(),
+            details: Map::new(),
         }
     }
 
@@ -51,11 +66,30 @@ impl Failure {
     }
 
     pub(crate) fn lost(name: &str, reason: LossReason, then: &str) -> Self {
-        Self::new(
-            LOST,
-            "lost",
-            format!("the lock {name:?} was lost while the command ran: {reason}; {then}"),
-        )
+        let text = match reason {
+            LossReason::MaxHold => {
+                format!("the lock {name:?} was held for as long as --max-hold allows; {then}")
+            }
+            _ => format!("the lock {name:?} was lost while the command ran: {reason}; {then}"),
+        };
+        Self::new(LOST, "lost", text).with("name", name.into())
+    }
+
+    pub(crate) fn held(name: &str, holder: Option<&Holder>, advice: &str) -> Self {
+        let by = holder.map_or_else(|| "somebody else".to_owned(), survey::holder_text);
+        Self::new(HELD, "held", format!("{name:?} is held by {by}; {advice}"))
+            .with("name", name.into())
+            .with("holder", survey::holder_json(holder))
+    }
+
+    fn with(mut self, key: &str, value: Value) -> Self {
+        self.details.insert(key.to_owned(), value);
+        self
+    }
+
+    /// The terminal interrupted the command, and with it this process: nobody has to be told.
+    pub(crate) fn silent_interrupt() -> Self {
+        Self::new(INTERRUPTED, "interrupted", "")
     }
 
     /// The same in other words.
@@ -76,19 +110,28 @@ impl Failure {
 
     /// Says it on stderr.
     pub(crate) fn tell(&self, json: bool) {
+        if self.text.is_empty() {
+            return;
+        }
         if json {
-            let nodes = self
-                .nodes
-                .iter()
-                .map(|(node, reason)| json!({"node": node, "reason": reason}));
-            let nodes: Vec<Value> = nodes.collect();
-            let object = json!({"error": self.kind, "message": self.text, "exit": self.code, "nodes": nodes});
+            let said = |node: &Node| json!({"node": node.node, "reason": node.reason});
+            let nodes: Vec<Value> = self.nodes.iter().map(said).collect();
+            let mut object = json!({"error": self.kind, "message": self.text, "exit": self.code, "nodes": nodes});
+            if let Some(object) = object.as_object_mut() {
+                object.extend(self.details.clone());
+            }
             output::to_stderr(&object.to_string());
             return;
         }
         output::complain(&self.text);
-        for (node, reason) in &self.nodes {
-            output::complain(&format!("  {node}: {reason}"));
+        // A quarantine is a line, not one for every node.
+        let quarantined = self.kind == QUARANTINED;
+        for node in self
+            .nodes
+            .iter()
+            .filter(|node| !(quarantined && node.is_well))
+        {
+            output::complain(&format!("  {}: {}", node.node, node.reason));
         }
     }
 }
@@ -132,16 +175,9 @@ impl From<Error> for Failure {
             ),
             Error::Quarantined(report) => {
                 let left = error.retry_after().unwrap_or(Duration::ZERO);
-                with(
-                    UNAVAILABLE,
-                    "quarantined",
-                    report,
-                    format!(
-                        "too few nodes may vote yet; enough will in {}. If these servers are brand-new, \
-                     `quorate bootstrap` admits them within seconds",
-                        output::seconds(left)
-                    ),
-                )
+                let then = survey::ends_by_itself(left, false);
+                let text = format!("too few nodes may vote yet; {then}");
+                with(UNAVAILABLE, QUARANTINED, report, text)
             }
             Error::Lost(lost) => {
                 Self::new(LOST, "lost", format!("the lock was lost: {}", lost.reason))
@@ -153,10 +189,14 @@ impl From<Error> for Failure {
 }
 
 /// What every node said, a line each.
-fn reasons(report: &Report) -> Vec<(String, String)> {
-    report
-        .nodes()
-        .iter()
-        .map(|node| (node.node.to_string(), node.vote.to_string()))
-        .collect()
+fn reasons(report: &Report) -> Vec<Node> {
+    let said = report.nodes().iter().map(|node| Node {
+        node: node.node.to_string(),
+        reason: node.vote.to_string(),
+        is_well: matches!(
+            &node.vote,
+            Vote::None(Silence::Quarantined(_)) | Vote::NotWaitedFor | Vote::Confirmed
+        ),
+    });
+    said.collect()
 }

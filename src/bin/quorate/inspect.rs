@@ -1,6 +1,6 @@
 //! `quorate inspect`: who holds a lock, on every node.
 
-use quorate::{Inspection, NodeInspection};
+use quorate::{Inspection, NodeInspection, Quorum};
 use serde_json::{Value, json};
 
 use crate::{
@@ -9,8 +9,13 @@ use crate::{
     output, survey,
 };
 
-pub(crate) async fn run(args: &Args, inspect: &args::Inspect) -> Result<u8, Failure> {
-    let quorum = survey::reach(args).await?;
+pub(crate) async fn run(
+    args: &Args,
+    inspect: &args::Inspect,
+    quorum: &Quorum,
+) -> Result<u8, Failure> {
+    quorum.mutex(&inspect.name).validate()?;
+    survey::reach(args, quorum).await;
     let seen = quorum.inspect(&inspect.name).await?;
     match args.json {
         true => output::say(&as_json(&seen, quorum.health().needed).to_string()),

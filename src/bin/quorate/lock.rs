@@ -1,222 +1,185 @@
 //! `quorate lock`: takes the lock, runs the command, frees the lock.
 
-use std::time::Duration;
+mod hold;
 
-use nix::sys::signal::Signal;
-use quorate::{Error, Lease, LossReason, Mutex, Quorum};
+use std::{
+    future,
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use quorate::{Error, Inspection, Lease, Mutex, Quorum, Renewal};
 use tokio::{select, time};
 
+use self::hold::hold;
 use crate::{
     args::{Args, Lock},
-    child::{Child, News},
+    child::Child,
     failure::{self, Failure},
     output,
     signals::Signals,
+    survey,
 };
 
-/// How often to look whether a killed process is gone.
-const LOOK: Duration = Duration::from_millis(2);
-/// How long a killed process may take to be gone: the kernel may be writing its memory away.
-const GONE: Duration = Duration::from_secs(1);
+/// A wait that is longer than this is told to those who watch.
+const WORTH_A_LINE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: &Args, lock: &Lock) -> Result<u8, Failure> {
-    let mut signals = Signals::new().map_err(|error| {
-        Failure::new(
-            failure::SOFTWARE,
-            "internal",
-            format!("cannot listen for signals: {error}"),
-        )
-    })?;
-    let builder = args.fleet.builder()?;
-    let quorum = select! {
-        biased;
-        signal = signals.end() => return Err(Failure::interrupted(signal as i32)),
-        quorum = builder.connect() => quorum?,
-    };
-    let result = locked(args, lock, &quorum, &mut signals).await;
-    // What nodes granted is taken back, what is held is let go. Whoever asks twice waits for
-    // nothing: what is left behind ends with its ttl.
+    // All settings are checked before any server is waited for. Reading them may take long (a FIFO), so
+    // signals still end this process by themselves.
+    let quorum = args.fleet.builder()?.connect_lazy()?;
+    let mutex = mutex(args, lock, &quorum);
+    mutex.validate()?;
+    check_max_hold(args, lock)?;
+    let mut signals = Signals::of_job()?;
+    output::write_aside();
+    let result = locked(args, lock, &quorum, &mutex, &mut signals).await;
+    // What nodes granted is taken back, what is held is let go. A second signal ends that at once.
+    // Where no majority answered, it is not waited for again: what is left behind ends with its ttl.
+    let last_words = args.fleet.node_timeout() / 4;
     select! {
         biased;
         _ = signals.end() => {}
         _ = quorum.shutdown() => {}
+        () = time::sleep(last_words), if is_unavailable(&result) => {}
     }
     result
+}
+
+fn mutex(args: &Args, lock: &Lock, quorum: &Quorum) -> Mutex {
+    let mut mutex = quorum.mutex(&lock.name).ttl(ttl(args, lock));
+    if let Some(wait) = lock.wait {
+        mutex = mutex.wait_timeout(wait);
+    }
+    if let Some(longest) = lock.max_hold {
+        mutex = mutex.renewal(Renewal::auto().max_hold(longest));
+    }
+    mutex
+}
+
+/// The command is told to end a twentieth of the ttl before: there has to be a time before that.
+fn check_max_hold(args: &Args, lock: &Lock) -> Result<(), Failure> {
+    let ttl = ttl(args, lock);
+    let shortest = hold::margin(ttl) * 2;
+    match lock.max_hold {
+        Some(longest) if longest < shortest => Err(Failure::usage(format!(
+            "--max-hold {longest:?} is too short beside a --ttl of {ttl:?}: the command is told to end a \
+             twentieth of the ttl earlier. Give it at least {shortest:?}, or a shorter --ttl"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn ttl(args: &Args, lock: &Lock) -> Duration {
+    let default = args.fleet.max_ttl().min(Duration::from_secs(10));
+    lock.ttl.unwrap_or(default)
+}
+
+fn is_unavailable(result: &Result<u8, Failure>) -> bool {
+    let code = result.as_ref().err().map(Failure::code);
+    code == Some(failure::UNAVAILABLE)
 }
 
 async fn locked(
     args: &Args,
     lock: &Lock,
     quorum: &Quorum,
+    mutex: &Mutex,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let ttl = lock
-        .ttl
-        .unwrap_or(args.fleet.max_ttl().min(Duration::from_secs(10)));
-    let mut mutex = quorum.mutex(&lock.name).ttl(ttl);
-    if let Some(wait) = lock.wait {
-        mutex = mutex.wait_timeout(wait);
-    }
-    let lease = select! {
-        biased;
-        signal = signals.end() => return Err(Failure::interrupted(signal as i32)),
-        lease = acquire(lock, quorum, &mutex) => lease?,
+    let lease = loop {
+        let lease = select! {
+            biased;
+            signal = signals.end() => return Err(Failure::interrupted(signal as i32)),
+            lease = acquire(args, lock, quorum, mutex) => lease?,
+        };
+        // Else this process was stopped since.
+        if lease.is_valid() {
+            break lease;
+        }
     };
-    let child = match Child::start(&lock.command, &lock.name, lease.token()) {
+    let child = match Child::start(args, lock, lease.token()) {
         Ok(child) => child,
         Err(failure) => {
             let _ = lease.release().await;
             return Err(failure);
         }
     };
-    hold(args, lease, ttl, child, signals).await
+    hold(args, lock, lease, ttl(args, lock), child, signals).await
 }
 
-async fn acquire(lock: &Lock, quorum: &Quorum, mutex: &Mutex) -> Result<Lease, Failure> {
+async fn acquire(
+    args: &Args,
+    lock: &Lock,
+    quorum: &Quorum,
+    mutex: &Mutex,
+) -> Result<Lease, Failure> {
+    quorum.ready().await?;
     if lock.no_wait {
-        return match mutex.try_lock().await? {
-            Some(lease) => Ok(lease),
-            None => Err(held(lock, quorum).await),
+        return match mutex.try_lock().await {
+            Ok(Some(lease)) => Ok(lease),
+            Ok(None) => Err(held(lock, quorum).await),
+            Err(error) => Err(refused(error, quorum)),
         };
     }
-    match mutex.lock().await {
+    let locking = mutex.lock();
+    tokio::pin!(locking);
+    let result = select! {
+        biased;
+        result = &mut locking => result,
+        () = say_who_is_waited_for(args, lock, quorum) => locking.await,
+    };
+    match result {
         Err(Error::Held(_)) => Err(held(lock, quorum).await),
-        other => Ok(other?),
+        other => other.map_err(|error| refused(error, quorum)),
     }
 }
 
-/// Somebody else has it: who? Worth one more question to the nodes, as that is the next question
-/// anyway.
+/// The hint about new servers is for servers that look new: the error alone does not know.
+fn refused(error: Error, quorum: &Quorum) -> Failure {
+    match (&error, error.retry_after()) {
+        (Error::Quarantined(_), Some(left)) => {
+            let text = quarantined(left, quorum);
+            Failure::from(error).saying(text)
+        }
+        _ => error.into(),
+    }
+}
+
+fn quarantined(left: Duration, quorum: &Quorum) -> String {
+    let then = survey::ends_by_itself(left, survey::may_be_new(&quorum.nodes()));
+    format!("too few nodes may vote yet; {then}")
+}
+
+/// One line when it takes long: for those who watch, not for cron's mail.
+async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum) {
+    if args.json || !(args.verbose > 0 || io::stderr().is_terminal()) {
+        return future::pending().await;
+    }
+    time::sleep(WORTH_A_LINE).await;
+    let seen = quorum.inspect(&lock.name).await.ok();
+    let health = quorum.health();
+    let what = match seen.as_ref().and_then(Inspection::holder) {
+        Some(holder) => format!("held by {}", holder.label),
+        None if health.voting >= health.needed => "which changes hands".to_owned(),
+        None => match health.votes_in {
+            Some(left) => quarantined(left, quorum),
+            None => format!(
+                "{} nodes vote and {} are needed",
+                health.voting, health.needed
+            ),
+        },
+    };
+    output::complain(&format!("waiting for {:?}, {what}", lock.name));
+}
+
+/// Somebody else has it. The next question is who, so the nodes are asked once more.
 async fn held(lock: &Lock, quorum: &Quorum) -> Failure {
     let seen = quorum.inspect(&lock.name).await.ok();
-    let holder = seen.as_ref().and_then(|seen| seen.holder());
-    let by = holder.map_or_else(|| "somebody else".to_owned(), |holder| holder.label.clone());
-    let left = holder
-        .and_then(|holder| holder.remaining)
-        .map(output::seconds);
-    let left = left
-        .map(|left| format!(", for {left} more unless it is renewed"))
-        .unwrap_or_default();
+    let holder = seen.as_ref().and_then(Inspection::holder);
     let advice = match lock.wait {
         Some(_) => "a longer --wait waits for it",
         None => "without --no-wait this waits for it",
     };
-    Failure::new(
-        failure::HELD,
-        "held",
-        format!("{:?} is held by {by}{left}; {advice}", lock.name),
-    )
-}
-
-/// Until the command ends, or has to.
-async fn hold(
-    args: &Args,
-    lease: Lease,
-    ttl: Duration,
-    mut child: Child,
-    signals: &mut Signals,
-) -> Result<u8, Failure> {
-    // When the validity ends, in the lease's own time, as far as was seen.
-    let mut end = lease.held_for();
-    loop {
-        let validity = lease.validity();
-        if !validity.is_zero() {
-            end = lease.held_for().saturating_add(validity);
-        }
-        select! {
-            biased;
-            reason = lease.lost() => return Err(lost(lease, ttl, end, reason, child).await),
-            heard = signals.next_or_child() => match heard {
-                Some(signal) => child.signal(signal),
-                None => while let Some(news) = child.news() {
-                    match news {
-                        News::Ended(code) => return release(args, lease, ttl, code).await,
-                        News::Stopped(signal) => {
-                            child.stopped_by(signal);
-                            // Else it is told to end, above.
-                            if lease.is_valid() {
-                                child.go_on();
-                            }
-                        }
-                    }
-                },
-            },
-            () = time::sleep(ttl / 6) => {}
-        }
-    }
-}
-
-/// The lease is over: the command has to be, before its validity ends.
-async fn lost(
-    lease: Lease,
-    ttl: Duration,
-    end: Duration,
-    reason: LossReason,
-    mut child: Child,
-) -> Failure {
-    child.adopt_orphans();
-    // A loss is announced this long before the end. The last fifth is for the kill.
-    let margin = (ttl / 20).max(Duration::from_millis(20));
-    let announced = lease.held_for();
-    // This process itself may have been stopped, and hear of it late.
-    let kill_at = end
-        .saturating_sub(margin / 5)
-        .min(announced.saturating_add(margin * 4 / 5));
-    if kill_at > announced {
-        child.signal(Signal::SIGTERM);
-        // One that is stopped would not hear the first.
-        child.signal(Signal::SIGCONT);
-        until_gone(&mut child, &lease, kill_at).await;
-    }
-    let gone_in_time = child.is_gone();
-    child.signal(Signal::SIGKILL);
-    let over = lease.held_for().saturating_add(GONE);
-    until_gone(&mut child, &lease, over).await;
-    let name = lease.name().to_owned();
-    match child.is_gone() {
-        true => drop(lease),
-        false => lease.abandon(),
-    }
-    let then = match gone_in_time {
-        true => "the command was told to end, and did in time",
-        false => "the command was told to end, and then killed",
-    };
-    Failure::lost(&name, reason, then)
-}
-
-async fn until_gone(child: &mut Child, lease: &Lease, until: Duration) {
-    loop {
-        while child.news().is_some() {}
-        let left = until.saturating_sub(lease.held_for());
-        if child.is_gone() || left.is_zero() {
-            return;
-        }
-        time::sleep(LOOK.min(left)).await;
-    }
-}
-
-/// The command ended by itself.
-async fn release(args: &Args, lease: Lease, ttl: Duration, code: u8) -> Result<u8, Failure> {
-    let name = lease.name().to_owned();
-    match lease.release().await {
-        Ok(()) => Ok(code),
-        Err(Error::Lost(lost)) => Err(Failure::lost(
-            &name,
-            lost.reason,
-            &format!("the command has ended, with status {code}"),
-        )),
-        Err(error) => {
-            let text = format!(
-                "the command is done, but too few nodes confirmed that {name:?} is free; it is at the latest in {}: {error}",
-                output::seconds(ttl)
-            );
-            match args.json {
-                true => output::to_stderr(
-                    &serde_json::json!({"warning": "not_released", "message": text}).to_string(),
-                ),
-                false => output::complain(&text),
-            }
-            Ok(code)
-        }
-    }
+    Failure::held(&lock.name, holder, advice)
 }

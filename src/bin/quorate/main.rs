@@ -3,9 +3,11 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `args` `args/` | the command line and its help |
-//! | `lock` `inspect` `evict` `bootstrap` `nodes` `demo` | one command each |
+//! | `lock` `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
+//! | `terminal` | the terminal that controls this process |
+//! | `job` | this process as one of a shell's jobs, which the terminal may stop |
 //! | `signals` | which signals are heard |
 //! | `failure` | what can end a command early, with the exit status and the text of each |
 //! | `survey` | reaching the nodes, and what they are, for the commands that only ask |
@@ -31,23 +33,35 @@ mod demo;
 mod evict;
 mod failure;
 mod inspect;
+mod job;
 mod lock;
 mod nodes;
 mod output;
 mod signals;
 mod survey;
+mod terminal;
 mod torture;
+mod watch;
 
-use std::process::ExitCode;
+use std::{ffi::OsStr, process::ExitCode, time::Duration};
 
 use args::{Args, Command};
 use failure::Failure;
 
+/// How long the last lines may take where nobody reads them.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 fn main() -> ExitCode {
-    // Not for people, so clap knows nothing of it: the locked command on its way to its own exec.
+    // Not for people, so clap knows nothing of these: the locked command on its way to its own exec,
+    // and a process that obeys a signal.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|first| first == child::EXEC) {
-        return ExitCode::from(child::exec(words));
+    match words.next() {
+        Some(first) if first == child::EXEC => return ExitCode::from(child::exec(words)),
+        Some(first) if first == job::OBEY => {
+            let signal = words.next();
+            return ExitCode::from(job::obey(signal.as_deref().and_then(OsStr::to_str)));
+        }
+        _ => {}
     }
     let args = match args::parse() {
         Ok(args) => args,
@@ -66,23 +80,55 @@ fn main() -> ExitCode {
             return ExitCode::from(failure::SOFTWARE);
         }
     };
-    let code = runtime.block_on(run(&args)).unwrap_or_else(|failure| {
-        failure.tell(args.json);
-        failure.code()
-    });
+    let result = runtime.block_on(run(&args));
     // A name that is being looked up must not hold up the end.
     runtime.shutdown_background();
-    ExitCode::from(code)
+    ExitCode::from(end(&args, result))
+}
+
+/// The exit status, after all was said.
+fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
+    let unsaid = output::unsaid().map(|why| Failure::new(failure::SOFTWARE, "internal", why));
+    let failure = match (result, unsaid) {
+        (Ok(0), Some(failure)) | (Err(failure), _) => failure,
+        (Ok(code), _) => {
+            output::flush(LAST_WORDS);
+            return code;
+        }
+    };
+    // What is waiting must not take the place of the reason.
+    output::flush(LAST_WORDS);
+    failure.tell(args.json);
+    output::flush(LAST_WORDS);
+    if failure.code() == failure::INTERRUPTED {
+        job::die_of_interrupt();
+    }
+    failure.code()
 }
 
 /// The exit status.
 async fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
         Command::Lock(lock) => lock::run(args, lock).await,
-        Command::Inspect(inspect) => inspect::run(args, inspect).await,
-        Command::Evict(evict) => evict::run(args, evict).await,
-        Command::Nodes(nodes) => nodes::run(args, nodes).await,
-        Command::Bootstrap(bootstrap) => bootstrap::run(args, bootstrap).await,
+        Command::Inspect(inspect) => {
+            survey::ask(args, async |quorum| {
+                inspect::run(args, inspect, quorum).await
+            })
+            .await
+        }
+        Command::Evict(evict) => {
+            survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
+        }
+        Command::Nodes(nodes) => {
+            survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
+        }
+        Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
+        Command::Bootstrap(bootstrap) => {
+            survey::ask(args, async |quorum| {
+                bootstrap::run(args, bootstrap, quorum).await
+            })
+            .await
+        }
         Command::Demo => demo::run(args).await,
         Command::Torture(torture) => torture::run(args, torture).await,
     }

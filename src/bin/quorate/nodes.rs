@@ -1,17 +1,121 @@
-//! `quorate nodes`: which servers vote, and why not.
+//! `quorate nodes`: which servers vote, and why not; and the wait until enough do.
 
+use std::{future::pending, time::Duration};
+
+use futures::StreamExt as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate::{Health, NodeState, NodeStatus, Quorum};
 use serde_json::json;
+use tokio::{select, time};
 
 use crate::{
-    args::{Args, Nodes},
+    args::{Args, Nodes, Wait},
     failure::{Failure, UNAVAILABLE},
-    output, survey,
+    output,
+    signals::Signals,
+    survey,
 };
 
-pub(crate) async fn run(args: &Args, _: &Nodes) -> Result<u8, Failure> {
-    let quorum = survey::reach(args).await?;
+/// How often the line on a terminal is drawn anew.
+const REDRAW: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(args: &Args, nodes: &Nodes, quorum: &Quorum) -> Result<u8, Failure> {
+    let Some(wait) = nodes.wait else {
+        survey::reach(args, quorum).await;
+        show(args, quorum);
+        let able = vote(quorum, Wait::Majority);
+        return Ok(if able { 0 } else { UNAVAILABLE });
+    };
+    let mut signals = Signals::new()?;
+    select! {
+        biased;
+        signal = signals.end() => {
+            let failure = Failure::interrupted(signal as i32);
+            return Err(failure.saying("ended while waiting for the servers to vote"));
+        }
+        () = until_vote(args, quorum, wait) => {}
+        () = over(nodes.timeout) => {}
+    }
+    let enough = vote(quorum, wait);
+    show(args, quorum);
+    match enough {
+        true => Ok(0),
+        false => Err(Failure::new(
+            UNAVAILABLE,
+            "timeout",
+            match wait {
+                Wait::Majority => "too few servers vote, and the time is over",
+                Wait::All => "not all servers vote, and the time is over",
+            },
+        )),
+    }
+}
+
+// ---- the wait -------------------------------------------------------------------------------
+
+async fn over(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => time::sleep(timeout).await,
+        None => pending().await,
+    }
+}
+
+/// On a terminal it says meanwhile what it waits for.
+async fn until_vote(args: &Args, quorum: &Quorum, wait: Wait) {
+    survey::reach(args, quorum).await;
+    let mut changes = quorum.node_changes();
+    let mut redraw = time::interval(REDRAW);
+    // Drawn on a terminal only, and gone when it is dropped.
+    let progress = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("quorate: {msg}") {
+        progress.set_style(style);
+    }
+    while !vote(quorum, wait) {
+        progress.set_message(waits_for(quorum, wait));
+        select! {
+            change = changes.next() => if change.is_none() {
+                break;
+            },
+            _ = redraw.tick(), if !progress.is_hidden() => {}
+        }
+    }
+    progress.finish_and_clear();
+}
+
+fn vote(quorum: &Quorum, wait: Wait) -> bool {
+    let Health { voting, needed, .. } = quorum.health();
+    match wait {
+        Wait::Majority => voting >= needed,
+        Wait::All => voting == quorum.nodes().len(),
+    }
+}
+
+/// `1 of 3 vote; the quarantine takes 12.3 s more; not counted: 10.0.0.1:6379 (unreachable)`
+fn waits_for(quorum: &Quorum, wait: Wait) -> String {
     let (nodes, health) = (quorum.nodes(), quorum.health());
-    let able = health.voting >= health.needed;
+    let left = match wait {
+        Wait::Majority => health.votes_in,
+        Wait::All => nodes.iter().filter_map(survey::quarantine).max(),
+    };
+    let mut text = format!("{} of {} vote", health.voting, nodes.len());
+    if let Some(left) = left {
+        text += &format!("; the quarantine takes {} more", output::seconds(left));
+    }
+    let neither = nodes
+        .iter()
+        .filter(|node| !matches!(node.state, NodeState::Voting | NodeState::Quarantined(_)))
+        .map(|node| format!("{} ({})", node.node, survey::state(node).0));
+    let neither: Vec<String> = neither.collect();
+    if !neither.is_empty() {
+        text += &format!("; not counted: {}", neither.join(", "));
+    }
+    text
+}
+
+// ---- what is shown --------------------------------------------------------------------------
+
+fn show(args: &Args, quorum: &Quorum) {
+    let (nodes, health) = (quorum.nodes(), quorum.health());
     if args.json {
         let nodes = nodes.iter().map(|node| {
             let (state, reason) = survey::state(node);
@@ -40,14 +144,15 @@ pub(crate) async fn run(args: &Args, _: &Nodes) -> Result<u8, Failure> {
             .collect();
         output::say(&output::table(&["NODE", "STATE"], &rows));
         output::say("");
-        output::say(&verdict(health, nodes.len()));
+        output::say(&verdict(health, &nodes));
         output::say(&format!("fleet word: {}", quorum.fleet()));
     }
-    Ok(if able { 0 } else { UNAVAILABLE })
 }
 
-fn verdict(health: quorate::Health, total: usize) -> String {
-    let quorate::Health {
+/// Whether locks can be taken.
+pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
+    let total = nodes.len();
+    let Health {
         voting,
         needed,
         spare,
@@ -65,10 +170,7 @@ fn verdict(health: quorate::Health, total: usize) -> String {
         };
     }
     let then = match votes_in {
-        Some(left) => format!(
-            "enough will vote in {}; if these servers are brand-new, `quorate bootstrap` admits them within seconds",
-            output::seconds(left)
-        ),
+        Some(left) => survey::ends_by_itself(left, survey::may_be_new(nodes)),
         None => "look at what each one says above".to_owned(),
     };
     format!("{voting} of {total} vote and {needed} are needed: no lock can be taken; {then}")

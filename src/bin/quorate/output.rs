@@ -4,25 +4,145 @@
 
 use std::{
     fmt,
-    io::{IsTerminal, Write},
-    time::Duration,
+    future::pending,
+    io::{self, IsTerminal, Write},
+    os::fd::AsFd,
+    sync::{
+        OnceLock,
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    time::{Duration, Instant},
 };
 
+use tokio::{io::Interest, net::unix::pipe};
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
 
-use crate::args::{Args, Command};
+use crate::{args::Args, terminal::from_behind};
+
+/// Lines that wait for stderr at most; more are dropped.
+const WAITING: usize = 256;
+
+/// The way to stderr by a thread of its own, where there is one.
+static ASIDE: OnceLock<SyncSender<Aside>> = OnceLock::new();
+/// What was to be said on stdout could not be written.
+static UNSAID: OnceLock<String> = OnceLock::new();
+
+enum Aside {
+    Text(Vec<u8>),
+    /// Answered when all before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// From now on stderr is written to by a thread of its own: a terminal that is held (Ctrl-S), or a pipe
+/// that nobody reads, must not keep a lock from being renewed or its command from being ended.
+pub(crate) fn write_aside() {
+    ASIDE.get_or_init(|| {
+        let (sender, lines) = sync_channel(WAITING);
+        std::thread::spawn(move || {
+            for line in lines {
+                match line {
+                    Aside::Text(bytes) => drop(Unstopped(io::stderr()).write_all(&bytes)),
+                    Aside::Flush(done) => drop(done.try_send(())),
+                }
+            }
+        });
+        sender
+    });
+}
+
+/// Waits until stderr has taken what was written aside, for `within` at most.
+pub(crate) fn flush(within: Duration) {
+    let Some(aside) = ASIDE.get() else {
+        return;
+    };
+    let (done, written) = sync_channel(1);
+    let deadline = Instant::now() + within;
+    let mut flush = Aside::Flush(done);
+    while let Err(TrySendError::Full(again)) = aside.try_send(flush) {
+        if Instant::now() >= deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        flush = again;
+    }
+    let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+}
 
 /// A line on stdout.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    if let Err(error) = try_say(line)
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = UNSAID.set(format!("cannot write to stdout: {error}"));
+    }
+}
+
+/// Why a result could not be written, if that is so. A reader that went away has had enough.
+pub(crate) fn unsaid() -> Option<&'static str> {
+    UNSAID.get().map(String::as_str)
+}
+
+fn try_say(line: &str) -> io::Result<()> {
+    let mut stdout = Unstopped(io::stdout().lock());
+    stdout.write_all(format!("{line}\n").as_bytes())?;
+    stdout.flush()
+}
+
+/// Lines on stdout, for a command that lives for as long as somebody reads them. A reader that is slow
+/// holds up nothing else.
+pub(crate) async fn deliver(lines: String) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || try_say(&lines)).await?
+}
+
+/// Until nobody can read stdout any more, without writing to it; where that cannot be seen (a file), for
+/// ever.
+pub(crate) async fn reader_gone() {
+    let stdout = io::stdout().as_fd().try_clone_to_owned();
+    if let Ok(stdout) = stdout.and_then(pipe::Sender::from_owned_fd_unchecked)
+        && stdout.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// A line on stderr, as it is.
 pub(crate) fn to_stderr(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = Stderr.write_all(format!("{line}\n").as_bytes());
+}
+
+/// Takes whole lines.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match ASIDE.get() {
+            Some(aside) => drop(aside.try_send(Aside::Text(bytes.to_vec()))),
+            None => Unstopped(io::stderr()).write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes to it do not stop this process, also as a job in the background under `stty tostop`: the
+/// command would run on, and nobody would renew its lock.
+struct Unstopped<W>(W);
+
+impl<W: Write> Write for Unstopped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        from_behind(|| self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        from_behind(|| self.0.flush())
+    }
 }
 
 /// What went wrong, for people.
@@ -72,23 +192,22 @@ pub(crate) fn milliseconds(d: Duration) -> u64 {
 
 /// Whether stdout may be coloured: a terminal, and nobody minds (no-color.org).
 pub(crate) fn colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
 }
 
-/// The library's own log on stderr. What the other commands than `lock` would be warned about is
-/// what they print.
+/// The library's own log on stderr, with -v only: cron mails every line, and a command says itself what
+/// it came to.
 pub(crate) fn start_log(args: &Args) {
     use tracing::level_filters::LevelFilter;
-    let level = match (args.verbose, &args.command) {
-        (0, Command::Lock(_)) if !args.json => LevelFilter::WARN,
-        (0, _) => LevelFilter::OFF,
-        (1, _) => LevelFilter::INFO,
-        (2, _) => LevelFilter::DEBUG,
+    let level = match args.verbose {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr);
+        .with_writer(|| Stderr);
     let _ = log.with_ansi(false).event_format(Line).try_init();
 }
 

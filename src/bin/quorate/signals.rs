@@ -4,11 +4,20 @@
 use std::{
     future::poll_fn,
     io,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::getpgrp,
+};
 use tokio::signal::unix::{self, SignalKind};
+
+use crate::{
+    failure::{Failure, SOFTWARE},
+    job,
+};
 
 /// Those that are passed on to the command.
 const PASSED_ON: [Signal; 6] = [
@@ -20,22 +29,50 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Listens from its making on: from then on no signal of these ends this process by itself.
+/// Those of the terminal, and of a shell with job control.
+const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// How late the signal that we sent ourselves may be heard. It may also never be: SIGCONT discards it.
+const OWN_STOP: Duration = Duration::from_millis(200);
+
+/// Listens from its making on: from then on no signal of these ends or stops this process by itself.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     child: unix::Signal,
+    went_on: unix::Signal,
+    /// The SIGTSTP that comes by then is the one that we sent ourselves.
+    own_stop: Option<Instant>,
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Those that are passed on to a command.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        Self::of(&PASSED_ON)
+    }
+
+    /// And those that stop a job.
+    pub(crate) fn of_job() -> Result<Self, Failure> {
+        Self::of(&[PASSED_ON.as_slice(), &STOPS].concat())
+    }
+
+    fn of(signals: &[Signal]) -> Result<Self, Failure> {
+        Self::listen(signals).map_err(|error| {
+            let text = format!("cannot listen for signals: {error}");
+            Failure::new(SOFTWARE, "internal", text)
+        })
+    }
+
+    fn listen(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored();
-        let wanted = PASSED_ON
-            .into_iter()
-            .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
-        let listen = |signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?));
+        let wanted = signals
+            .iter()
+            .filter(|signal| ignored & (1 << (**signal as u32 - 1)) == 0);
+        let listen = |&signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?));
         Ok(Self {
             heard: wanted.map(listen).collect::<io::Result<_>>()?,
             child: unix::signal(SignalKind::child())?,
+            went_on: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
+            own_stop: None,
         })
     }
 
@@ -44,17 +81,21 @@ impl Signals {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The next one that asks to end.
+    /// The next one that asks to end. Where one asks to stop, there is no command to be stopped
+    /// first: this stops the process at once.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {}
+                signal if is_stop(signal) => {
+                    job::stop(signal);
+                }
                 signal => return signal,
             }
         }
     }
 
-    /// A signal to pass on, or none if a child may have ended or stopped.
+    /// The next one, or none if a child may have ended or stopped.
     pub(crate) async fn next_or_child(&mut self) -> Option<Signal> {
         poll_fn(|cx| match self.poll(cx) {
             Poll::Ready(signal) => Poll::Ready(Some(signal)),
@@ -63,14 +104,57 @@ impl Signals {
         .await
     }
 
+    /// SIGTSTP to our whole group; our own copy is ignored.
+    pub(crate) fn stop_our_group(&mut self) {
+        self.own_stop = Some(Instant::now() + OWN_STOP);
+        let _ = killpg(getpgrp(), Signal::SIGTSTP);
+    }
+
+    /// After [`stop_our_group`](Self::stop_our_group), when this process goes on.
+    pub(crate) fn went_on(&mut self) {
+        self.own_stop = Some(Instant::now() + OWN_STOP);
+    }
+
+    /// Whether SIGCONT came since signals were heard last.
+    pub(crate) fn went_on_meanwhile(&mut self) -> bool {
+        self.poll_went_on(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn poll_went_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(())) = self.went_on.poll_recv(cx) {
+            any = true;
+        }
+        any
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Signal> {
+        let went_on = self.poll_went_on(cx);
         for (signal, stream) in &mut self.heard {
-            if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+            while let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                let own = |until: Instant| *signal == Signal::SIGTSTP && Instant::now() < until;
+                if self.own_stop.take_if(|until| own(*until)).is_some() {
+                    continue;
+                }
+                // SIGCONT takes back a stop that was not obeyed yet.
+                if went_on && is_stop(*signal) {
+                    continue;
+                }
                 return Poll::Ready(*signal);
             }
         }
         Poll::Pending
     }
+}
+
+/// It asks to stop, and not to end.
+pub(crate) fn is_stop(signal: Signal) -> bool {
+    STOPS.contains(&signal)
+}
+
+/// Whether it was ignored from the start, or is since.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    ignored() & (1 << (signal as u32 - 1)) != 0
 }
 
 /// The signals that this process ignores, as a bit mask. Only Linux tells without unsafe code.

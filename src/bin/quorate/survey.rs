@@ -1,35 +1,56 @@
 //! Reaching the nodes for the commands that only ask, and what is said of a node.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures::StreamExt as _;
 use quorate::{Holder, NodeState, NodeStatus, Quorum};
 use serde_json::{Value, json};
-use tokio::time;
+use tokio::{select, time};
 
-use crate::{args::Args, failure::Failure, output};
+use crate::{args::Args, failure::Failure, output, signals::Signals};
 
-const LOOK: Duration = Duration::from_millis(5);
-/// A little more than a dial may take.
-const LONGEST: Duration = Duration::from_secs(4);
+/// For servers that [`may_be_new`].
+pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them \
+     within about 7 s";
 
-/// Dials all nodes, and waits until each was reached or not; with a majority not for long. Fewer
-/// than a majority is no failure here: an operator asks because something is wrong.
-pub(crate) async fn reach(args: &Args) -> Result<Quorum, Failure> {
+/// Lets a command ask the nodes, and shuts down: what it witnessed of a quarantine counts, however
+/// short it was.
+pub(crate) async fn ask<T>(
+    args: &Args,
+    command: impl AsyncFnOnce(&Quorum) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let quorum = args.fleet.builder()?.connect_lazy()?;
-    let started = Instant::now();
-    let enough = args.fleet.node_timeout().saturating_mul(2);
+    let result = command(&quorum).await;
+    // A second signal ends that at once.
+    let mut signals = Signals::new()?;
+    select! {
+        biased;
+        _ = signals.end() => {}
+        _ = quorum.shutdown() => {}
+    }
+    result
+}
+
+/// Waits until each node was reached or not; with a majority not for long. Fewer than a majority is no
+/// failure here: an operator asks because something is wrong.
+pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
+    let mut changes = quorum.node_changes();
+    let enough = time::sleep(args.fleet.node_timeout().saturating_mul(2));
+    let longest = time::sleep(args.fleet.connect_timeout());
+    tokio::pin!(enough, longest);
+    let connecting = |node: &&NodeStatus| node.state == NodeState::Connecting;
     loop {
         let nodes = quorum.nodes();
-        let connecting = nodes
-            .iter()
-            .filter(|node| node.state == NodeState::Connecting)
-            .count();
-        let waited = started.elapsed();
-        let majority = connecting * 2 < nodes.len() && waited > enough;
-        if connecting == 0 || majority || waited > LONGEST {
-            return Ok(quorum);
+        let left = nodes.iter().filter(connecting).count();
+        let majority = left * 2 < nodes.len();
+        if left == 0 || majority && enough.is_elapsed() {
+            return;
         }
-        time::sleep(LOOK).await;
+        select! {
+            _ = changes.next() => {}
+            () = &mut enough, if !enough.is_elapsed() => {}
+            () = &mut longest => return,
+        }
     }
 }
 
@@ -49,6 +70,32 @@ pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
         _ => "unknown",
     };
     (word, why)
+}
+
+/// What to do about a quarantine of `left`: nothing, unless the servers are new.
+pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
+    let text = format!(
+        "it ends by itself: enough will vote in {}",
+        output::seconds(left)
+    );
+    match may_be_new {
+        true => format!("{text}; {IF_NEW}"),
+        false => text,
+    }
+}
+
+/// One that votes has held locks, so the others have restarted; and a record may say that the fleet was used.
+pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
+    let known = |node: &NodeStatus| node.used || node.state == NodeState::Voting;
+    !nodes.iter().any(known)
+}
+
+/// For how much longer it is in quarantine, if it is.
+pub(crate) fn quarantine(node: &NodeStatus) -> Option<Duration> {
+    match node.state {
+        NodeState::Quarantined(left) => Some(left),
+        _ => None,
+    }
 }
 
 pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {

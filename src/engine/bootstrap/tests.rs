@@ -6,6 +6,8 @@ const Z: u64 = 35_300;
 /// Any G that is shorter.
 const G: u64 = 6_500;
 
+const MODES: [Mode; 3] = [Mode::New, Mode::Raise, Mode::Forced];
+
 const fn terms(max_ttl: u64, margin: u64) -> Terms {
     Terms {
         max_ttl: Duration::from_secs(max_ttl),
@@ -32,7 +34,7 @@ fn nodes(witnessed: [u64; 3]) -> Vec<(Arc<str>, BootRecord)> {
 }
 
 fn unforced(nodes: &[(Arc<str>, BootRecord)], own: Terms) -> Result<Next, String> {
-    decide(nodes, own, false, G, Rules::ALL)
+    decide(nodes, own, Mode::New, G, Rules::ALL)
 }
 
 /// It is refused, and the reason says all this.
@@ -50,9 +52,9 @@ fn g_is_the_longest_silence_of_a_living_client() {
 
 #[test]
 fn where_all_vote_on_enough_nothing_is_to_do() {
-    for force in [false, true] {
+    for mode in MODES {
         for own in [OWN, terms(1, 0)] {
-            let next = decide(&nodes([Z; 3]), own, force, G, Rules::ALL);
+            let next = decide(&nodes([Z; 3]), own, mode, G, Rules::ALL);
             assert_eq!(next, Ok(Next::Done));
         }
     }
@@ -60,15 +62,15 @@ fn where_all_vote_on_enough_nothing_is_to_do() {
 
 #[test]
 fn where_all_vote_greater_terms_are_a_raise() {
-    for force in [false, true] {
+    for mode in MODES {
         for own in [terms(31, 5), terms(30, 6)] {
-            let next = decide(&nodes([Z; 3]), own, force, G, Rules::ALL);
+            let next = decide(&nodes([Z; 3]), own, mode, G, Rules::ALL);
             assert_eq!(next, Ok(Next::Admit(Mode::Raise)));
         }
         // A raise that broke off half-way.
         let mut half = nodes([100_000; 3]);
         half[1].1.terms = terms(40, 5);
-        let next = decide(&half, OWN, force, G, Rules::ALL);
+        let next = decide(&half, OWN, mode, G, Rules::ALL);
         assert_eq!(next, Ok(Next::Admit(Mode::Raise)));
     }
 }
@@ -77,8 +79,20 @@ fn where_all_vote_greater_terms_are_a_raise() {
 fn force_leaves_out_what_new_masters_have_to_be() {
     let mut all = nodes([Z, 0, Z - 1]);
     all[1].1.used = true;
-    let next = decide(&all, OWN, true, G, Rules::ALL);
+    let next = decide(&all, OWN, Mode::Forced, G, Rules::ALL);
     assert_eq!(next, Ok(Next::Admit(Mode::Forced)));
+}
+
+#[test]
+fn a_raise_waits_for_what_does_not_vote_and_never_admits_it() {
+    let mut used = nodes([G, 300, 0]);
+    used[1].1.used = true;
+    for all in [nodes([0; 3]), nodes([G; 3]), nodes([Z, Z, 0]), used] {
+        for own in [OWN, terms(60, 5)] {
+            let next = decide(&all, own, Mode::Raise, G, Rules::ALL);
+            assert_eq!(next, Ok(Next::Wait));
+        }
+    }
 }
 
 #[test]
@@ -124,11 +138,11 @@ fn new_masters_are_watched_for_g_and_then_asked_for_counters() {
 #[test]
 fn without_their_rules_anything_is_new() {
     let rules = Rules::without(Rule::BootstrapOnlyNew);
-    let next = decide(&nodes([Z, G, G]), OWN, false, G, rules);
+    let next = decide(&nodes([Z, G, G]), OWN, Mode::New, G, rules);
     assert_eq!(next, Ok(Next::Admit(Mode::Forced)));
     let rules = Rules::without(Rule::BootstrapUnused);
     let mut used = nodes([0; 3]);
     used[0].1.used = true;
-    let next = decide(&used, OWN, false, G, rules);
+    let next = decide(&used, OWN, Mode::New, G, rules);
     assert_eq!(next, Ok(Next::Admit(Mode::Forced)));
 }

@@ -19,7 +19,6 @@ use std::{
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
 use super::{
-    decode,
     encode::{self, Keys},
     scripts,
 };
@@ -338,7 +337,7 @@ impl Real {
     fn answer(&mut self, command: &Command) -> Answer {
         let mut last = Err(Fault::Error("no reply".into()));
         for i in 0..encode::answers(command) {
-            let next = decode::answer(command, self.read());
+            let next = super::answer(command, self.read());
             if i == 0 || last.is_ok() {
                 last = next;
             }

@@ -19,6 +19,7 @@ use super::{
     decode,
     encode::{self, Keys},
     frame::Inbox,
+    secret::Secret,
 };
 use crate::{
     node::{Answer, Batch, Connection, Disconnected, Guard, command::Wire},
@@ -36,6 +37,8 @@ pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
     keys: Arc<Keys>,
+    /// Never told, should the server repeat it.
+    secret: Secret,
     /// All batches that are not answered yet; first those on their way, then the unsent.
     queue: VecDeque<Queued>,
     /// How many of the queue have left in whole.
@@ -95,11 +98,18 @@ impl Queued {
 }
 
 impl<S> RedisConnection<S> {
-    pub(super) fn new(stream: S, client_id: u64, keys: Arc<Keys>, inbox: Inbox) -> Self {
+    pub(super) fn new(
+        stream: S,
+        client_id: u64,
+        keys: Arc<Keys>,
+        secret: Secret,
+        inbox: Inbox,
+    ) -> Self {
         Self {
             stream,
             client_id,
             keys,
+            secret,
             queue: VecDeque::with_capacity(QUEUE),
             sent: 0,
             offset: 0,
@@ -160,7 +170,7 @@ impl<S> RedisConnection<S> {
             }
             return Ok(None);
         }
-        let answer = decode::answer(command, self.error.take().unwrap_or(frame));
+        let answer = decode::answer(command, self.error.take().unwrap_or(frame), &self.secret);
         self.replies = 0;
         self.answered += 1;
         if last_command {
@@ -236,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
                 Ok(Some(frame)) => match self.take(frame) {
                     Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
                     Ok(None) => {}
-                    Err(frame) => return self.end(unasked(&frame)),
+                    Err(frame) => return self.end(unasked(&frame, &self.secret)),
                 },
                 Ok(None) => match ready!(self.inbox.poll_fill(&mut self.stream, cx)) {
                     Ok(0) => return self.end("the server closed the connection"),
@@ -244,7 +254,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
                     Err(error) => return self.end(failed("reading", &error)),
                 },
                 Err(garbage) => {
-                    return self.end(format!("the server {}", garbage.text(str::to_owned)));
+                    let text = garbage.text(|words| self.secret.hidden(words));
+                    return self.end(format!("the server {text}"));
                 }
             }
         }
@@ -268,9 +279,9 @@ fn failed(what: &str, error: &io::Error) -> String {
 }
 
 /// Servers say so before they close a connection that they will not have.
-fn unasked(frame: &OwnedFrame) -> String {
+fn unasked(frame: &OwnedFrame, secret: &Secret) -> String {
     match decode::error(frame) {
-        Some(words) => format!("the server says: {}", said(words)),
+        Some(words) => format!("the server says: {}", said(secret.hidden_in_error(&words))),
         None => "the server answers what was not asked".into(),
     }
 }
@@ -290,7 +301,8 @@ mod tests {
     }
 
     fn connection<S>(stream: S) -> RedisConnection<S> {
-        RedisConnection::new(stream, 7, Arc::new(Keys::new("quorate")), Inbox::new())
+        let keys = Arc::new(Keys::new("quorate"));
+        RedisConnection::new(stream, 7, keys, Secret::new("sesame"), Inbox::new())
     }
 
     fn surveys(commands: usize) -> Arc<Batch> {

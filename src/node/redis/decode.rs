@@ -2,24 +2,28 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use redis_protocol::resp3::types::OwnedFrame;
+use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
 
+use super::secret::Secret;
 use crate::{
     node::{
         admission::{Meeting, Server, Stored},
         command::{Answer, Command, Fault, Reply},
     },
+    owner::is_entry,
     report::said,
 };
 
 /// What the server's reply says. `LoadScripts` has many replies: the first error, or else the last.
-pub(crate) fn answer(command: &Command, frame: OwnedFrame) -> Answer {
+/// Whatever of it is text for people is told without the secret.
+pub(super) fn answer(command: &Command, frame: OwnedFrame, secret: &Secret) -> Answer {
     if let Some(text) = error(&frame) {
-        return Err(fault(&text));
+        return Err(fault(&text, secret));
     }
-    reply(command, &frame).ok_or_else(|| {
-        let frame = said(format_args!("{frame:?}"));
-        Fault::Error(format!("not an answer to {}: {frame}", name(command)))
+    reply(command, &frame, secret).ok_or_else(|| {
+        // Not what is in it: that may be what was sent.
+        let kind = frame.kind();
+        Fault::Error(format!("not an answer to {}: {kind:?}", name(command)))
     })
 }
 
@@ -33,7 +37,7 @@ pub(super) fn error(frame: &OwnedFrame) -> Option<Cow<'_, str>> {
 }
 
 /// Nothing was done: so the scripts' own word, and the server's word for a script it has not.
-fn fault(text: &str) -> Fault {
+fn fault(text: &str, secret: &Secret) -> Fault {
     // A server puts "ERR " before an error of one word.
     let word = text.strip_prefix("ERR ").unwrap_or(text);
     if word.starts_with("NOT_ADMITTED") {
@@ -41,13 +45,13 @@ fn fault(text: &str) -> Fault {
     } else if word.starts_with("NOSCRIPT") {
         Fault::NoScript
     } else {
-        Fault::Error(said(text))
+        Fault::Error(said(secret.hidden_in_error(text)))
     }
 }
 
-fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
+fn reply(command: &Command, frame: &OwnedFrame, secret: &Secret) -> Option<Reply> {
     Some(match command {
-        Command::Handshake(_) => Reply::Met(Box::new(meeting(frame)?)),
+        Command::Handshake(_) => Reply::Met(Box::new(meeting(frame, secret)?)),
         Command::Acquire { .. } => match items(frame) {
             None => Reply::Granted(count(frame)?),
             Some([left, counter]) => Reply::Held {
@@ -74,8 +78,16 @@ fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
             };
             let holder = match holder {
                 OwnedFrame::Null => None,
-                // Ours is short and plain; what a stranger has put there is only to be shown.
-                entry => Some((said(text(entry)?), ttl(left)?)),
+                // Ours stays as it is: the nodes' answers are compared. It is short and plain, and came
+                // from a client that knows no node's password. All else is only to be shown.
+                entry => {
+                    let entry = text(entry)?;
+                    let entry = match is_entry(&entry) {
+                        true => entry,
+                        false => said(secret.hidden(&entry)),
+                    };
+                    Some((entry, ttl(left)?))
+                }
             };
             Reply::Inspected {
                 holder,
@@ -90,7 +102,7 @@ fn reply(command: &Command, frame: &OwnedFrame) -> Option<Reply> {
     })
 }
 
-fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
+fn meeting(frame: &OwnedFrame, secret: &Secret) -> Option<Meeting> {
     let [role, mode, eviction, version, run, record, open] = items(frame)? else {
         return None;
     };
@@ -98,12 +110,23 @@ fn meeting(frame: &OwnedFrame) -> Option<Meeting> {
         OwnedFrame::Null => Stored::Nothing,
         record => Stored::read(&text(record)?),
     };
+    // What is as it should be decides, whatever the secret is. All else is only to be shown.
+    let word = |frame, good: fn(&str) -> bool| {
+        let word = text(frame)?;
+        Some(if good(&word) {
+            word
+        } else {
+            said(secret.hidden(&word))
+        })
+    };
     let server = Server {
         run: text(run)?,
-        role: said(text(role)?),
-        mode: said(text(mode)?),
-        eviction: said(text(eviction)?),
-        version: said(text(version)?),
+        role: word(role, |role| role == "master")?,
+        mode: word(mode, |mode| mode == "standalone")?,
+        eviction: word(eviction, |policy| policy == "noeviction")?,
+        version: word(version, |version| {
+            version.len() < 16 && version.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        })?,
     };
     Some(Meeting {
         server,
@@ -183,7 +206,7 @@ mod tests {
         let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
             .unwrap()
             .unwrap();
-        answer(command, frame)
+        answer(command, frame, &Secret::new(""))
     }
 
     fn acquire() -> Command {
@@ -247,6 +270,31 @@ mod tests {
             }
         }
         assert!(decoded(&Command::Survey, "+OK\r\n").is_err());
+    }
+
+    #[test]
+    fn a_holders_entry_stays_as_it_is_and_all_else_is_told_without_the_secret() {
+        let inspect = Command::Inspect {
+            name: Name::new("a").unwrap(),
+        };
+        let shown = |entry: &str| {
+            let reply = format!("*3\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n", entry.len());
+            let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
+                .unwrap()
+                .unwrap();
+            match answer(&inspect, frame, &Secret::new("acme-web3")) {
+                Ok(Reply::Inspected {
+                    holder: Some((entry, _)),
+                    ..
+                }) => entry,
+                other => panic!("{other:?}"),
+            }
+        };
+        let ours = Entry::new(7, &Label::new("web3.acme").unwrap());
+        assert_eq!(shown(ours.as_str()), ours.as_str());
+        assert_eq!(shown("@web3.acme"), "@***.***");
+        let longer = shown(&format!("{} and", ours.as_str()));
+        assert!(longer.ends_with("@***.*** and"), "{longer}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::{
     decode,
     encode::{self, Keys},
     frame::{Garbage, Inbox},
-    secret,
+    secret::{self, Secret},
 };
 use crate::{
     node::{Batch, Command, Connection, DialError},
@@ -48,7 +48,7 @@ pub(super) async fn dial(address: &Address, keys: Arc<Keys>, limit: Duration) ->
     }
 }
 
-/// How far it got, for whoever wonders what took so long.
+/// How far it got: for the text, if it takes too long.
 enum Stage {
     Connect,
     #[cfg(feature = "tls-rustls")]
@@ -154,7 +154,10 @@ where
             (word, Some(error)) => return Err(refusal(word, &error, address)),
         }
     }
-    Ok(Box::new(RedisConnection::new(stream, id, keys, inbox)))
+    let secret = address.secret();
+    Ok(Box::new(RedisConnection::new(
+        stream, id, keys, secret, inbox,
+    )))
 }
 
 fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
@@ -230,7 +233,7 @@ impl Silence {
     fn explain(self, write_error: Option<io::Error>, address: &Address) -> DialError {
         let error = match (self, write_error) {
             (Self::Garbage(garbage), _) => {
-                let text = garbage.text(|words| address.without_password(words));
+                let text = garbage.text(|words| address.of_a_stranger(words));
                 return Refused(format!("it {text}"));
             }
             (Self::Failed(error), _) | (Self::Closed, Some(error)) => Some(error),
@@ -281,23 +284,31 @@ fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
 
 /// What an error reply to the greeting means, and what to do.
 fn refusal(word: Word, error: &str, address: &Address) -> DialError {
-    let user = match &address.login {
-        Some(login) => &login.user,
-        None => "default",
+    let user = address.user();
+    let secret = address.secret();
+    let words = match (word, secret::code(error)) {
+        // To repeat a login there are more ways than can be recognised.
+        (Word::Hello, "") if address.login.is_some() => HIDDEN.into(),
+        (Word::Hello, code) if address.login.is_some() => format!("{code} ({HIDDEN})"),
+        _ => said(secret.hidden_in_error(error)),
     };
-    let words = said(address.without_password(error));
     let refused = |why: &str| Refused(why.to_owned());
     let unreachable = |why: &str| Unreachable(why.to_owned());
     match error.split_ascii_whitespace().next().unwrap_or_default() {
-        "WRONGPASS" => Refused(format!(
-            "it does not know user {user:?} with this password: \
+        "WRONGPASS" if address.has_password() => Refused(format!(
+            "it does not know {user} with this password: \
              correct the node's URL, or the server's ACL"
         )),
+        "WRONGPASS" => refused(
+            "it does not know this user without a password: \
+             correct the node's URL (redis://:password@host, with a colon before the password), \
+             or the server's ACL",
+        ),
         "NOAUTH" => refused(
             "it asks for a password: put it into the node's URL, as in redis://user:password@host",
         ),
         "NOPERM" => Refused(format!(
-            "user {user:?} has not all permissions that are needed, \
+            "{user} has not all permissions that are needed, \
              grant them with ACL SETUSER: {words}"
         )),
         "DENIED" => refused(
@@ -326,12 +337,47 @@ fn refusal(word: Word, error: &str, address: &Address) -> DialError {
     }
 }
 
+/// Stands for words that may repeat a login.
+const HIDDEN: &str = "its words are not told, as they may repeat the password";
+
+/// How servers begin that are not Redis, and how much is told of such a beginning: an HTTP status.
+const STRANGERS: &[&str] = &["HTTP/", "SSH-", "220 "];
+const NAMED: usize = 12;
+
 impl Address {
-    /// The server's words, should they repeat what we said. They are cut afterwards, not before.
-    fn without_password(&self, words: &str) -> String {
+    /// What is never told of this server. A user without a password is one that was written in the
+    /// wrong place, more often than not.
+    fn secret(&self) -> Secret {
+        Secret::new(match &self.login {
+            Some(Login { user, password }) if password.is_empty() => user,
+            Some(Login { password, .. }) => password,
+            None => "",
+        })
+    }
+
+    fn has_password(&self) -> bool {
+        let login = self.login.as_ref();
+        login.is_some_and(|login| !login.password.is_empty())
+    }
+
+    /// As whom we speak to it.
+    fn user(&self) -> String {
         match &self.login {
-            Some(Login { password, .. }) => secret::hidden(words, password),
-            None => words.to_owned(),
+            None => "user \"default\"".into(),
+            Some(_) if !self.has_password() => "this user".into(),
+            Some(login) => format!("user {:?}", self.secret().hidden(&login.user)),
+        }
+    }
+
+    /// What a server says that is not Redis. If it was told a password, it may repeat that in any way.
+    fn of_a_stranger(&self, words: &str) -> String {
+        let clean = self.secret().hidden(words);
+        match self.login {
+            None => clean,
+            Some(_) if STRANGERS.iter().any(|name| words.starts_with(name)) => {
+                clean.chars().take(NAMED).collect()
+            }
+            Some(_) => "***".into(),
         }
     }
 }
@@ -508,7 +554,11 @@ mod tests {
                 ),
                 (
                     "alice@",
-                    "it does not know user \"alice\" with this password",
+                    "it does not know this user without a password: correct the node's URL",
+                ),
+                (
+                    "sesame@",
+                    "it does not know this user without a password: correct the node's URL",
                 ),
                 (
                     "nobody:wrongpw@",
@@ -534,7 +584,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_independent_master() {
+    async fn what_is_not_an_independent_master() {
         let server = ServerOptions::new(Kind::Redis)
             .config("databases 2")
             .start();
@@ -592,18 +642,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_is_taken_out_before_the_words_are_cut() {
-        let (x, y) = ("x".repeat(15), "x".repeat(193));
+        let (x, y) = ("x".repeat(6), "x".repeat(193));
+        let known = "%1\r\n$2\r\nid\r\n:3\r\n+OK\r\n+OK\r\n";
         for said in [
-            format!("{x}sesame"),
-            format!("-ERR {y}sesame\r\n"),
-            format!("-ERR {y}\\x73\\x65same\r\n"),
+            format!("SSH-{x}sesame"),
+            format!("{known}-ERR {y}sesame\r\n"),
+            format!("{known}-ERR {y}\\x73\\x65same\r\n"),
         ] {
             let (Refused(why) | Unreachable(why)) = greeted(said.as_bytes()).await;
             assert!(why.contains("x*"), "{why}");
         }
     }
 
-    /// Says this to whoever comes, when it has heard something.
+    /// Says this to every client, when it has heard something.
     async fn scripted(said: &'static [u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://me:sesame@{}", listener.local_addr().unwrap());
@@ -625,7 +676,7 @@ mod tests {
         for (said, why) in [
             (
                 &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
-                "it does not speak RESP: it says \"HTTP/1.1 400 Bad Req\"",
+                "it does not speak RESP: it says \"HTTP/1.1 400\"",
             ),
             (
                 b"-ERR unknown command `HELLO`, with args: `3`, `AUTH`, `me`, `sesame`\r\n",
@@ -636,9 +687,18 @@ mod tests {
                 "it does not speak RESP3: it is older than Redis 7.0, or a proxy",
             ),
             (
-                b"-ERR not with sesame\r\n",
-                "it refuses us: ERR not with ***",
+                b"-ERR not with c2VzYW1l\r\n",
+                "it refuses us: ERR (its words are not told, as they may repeat the password)",
             ),
+            (
+                b"-Not with c2VzYW1l\r\n",
+                "it refuses us: its words are not told, as they may repeat the password",
+            ),
+            (
+                b"%1\r\n$2\r\nid\r\n:3\r\n+OK\r\n+OK\r\n-ERR not with sesame\r\n",
+                "it does not take our scripts: ERR not with ***",
+            ),
+            (b"c2VzYW1l\r\n", "it does not speak RESP: it says \"***\""),
             (
                 b"-DENIED Redis is running in protected mode because ...\r\n",
                 "it is in protected mode and serves its own host only: \
@@ -857,10 +917,7 @@ mod tests {
                     &stranger.ca,
                     "outcome: Refused(\"nobody whom this machine trusts",
                 ),
-                (
-                    &empty,
-                    "outcome: Refused(\"no root certificates are found here",
-                ),
+                (&empty, "outcome: Refused(\"SSL_CERT_FILE names "),
             ] {
                 let child = Process::new(std::env::current_exe().unwrap())
                     .args([

@@ -2,7 +2,7 @@
 //!
 //! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
 //! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
-//! [`decode`] and [`scripts`].
+//! [`decode`] and [`scripts`]. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -25,11 +25,18 @@ use std::{sync::Arc, time::Duration};
 
 pub use address::IntoNode;
 pub(crate) use address::{Address, Target};
-#[cfg(test)]
-pub(crate) use decode::answer;
 pub(crate) use encode::Keys;
 
 use super::{Dial, Node};
+
+/// What a server's reply says, for tests.
+#[cfg(test)]
+pub(crate) fn answer(
+    command: &super::Command,
+    frame: redis_protocol::resp3::types::OwnedFrame,
+) -> super::Answer {
+    decode::answer(command, frame, &secret::Secret::new(""))
+}
 
 /// A server, and how to reach it.
 #[derive(Debug)]

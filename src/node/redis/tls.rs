@@ -4,7 +4,7 @@
 //! program that has none, or two. Root certificates are read anew for every connection: it costs
 //! some milliseconds on a thread for such things, and a CA that was replaced is seen.
 
-use std::{fmt, io, sync::Arc};
+use std::{env, error::Error as _, ffi::OsString, fmt, io, path::Path, sync::Arc};
 
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
@@ -13,6 +13,7 @@ use rustls::{
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+use rustls_native_certs::{CertificateResult, load_certs_from_paths};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -27,9 +28,10 @@ pub(super) struct Tls {
 
 #[derive(Clone)]
 pub(super) enum Trust {
-    /// Whoever the system's certificates vouch for, or those in `SSL_CERT_FILE`.
+    /// Those for whom the system's certificates vouch, or those in `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR`.
     System,
-    /// Whoever the certificates in this file vouch for.
+    /// Those for whom the certificates in this file vouch.
     #[cfg(test)]
     Only(std::path::PathBuf),
     /// Anybody.
@@ -39,7 +41,7 @@ pub(super) enum Trust {
 impl Tls {
     pub(super) fn new(host: &str, insecure: bool) -> Result<Self, String> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("{host:?} is no host name"))?;
+            .map_err(|_| "its host is not a valid name for TLS")?;
         Ok(Self {
             name,
             trust: if insecure {
@@ -78,7 +80,9 @@ impl Trust {
                 .await
                 .map_err(|error| error.to_string())??,
             #[cfg(test)]
-            Self::Only(path) => roots_in(path),
+            Self::Only(path) => {
+                named_roots(Some(path.into()), None)?.unwrap_or_else(RootCertStore::empty)
+            }
             Self::Anybody => {
                 let verifier = Arc::new(TrustAnybody(provider));
                 return Ok(builder
@@ -92,33 +96,64 @@ impl Trust {
 }
 
 fn system_roots() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let why = found
-            .errors
-            .first()
-            .map(|error| format!(" ({error})"))
-            .unwrap_or_default();
-        return Err(format!(
-            "no root certificates are found here{why}: \
-             install the system's, or name the CA's file in SSL_CERT_FILE"
-        ));
+    let (file, directories) = (env::var_os(FILE), env::var_os(DIRECTORIES));
+    if let Some(roots) = named_roots(file, directories)? {
+        return Ok(roots);
     }
+    let mut roots = RootCertStore::empty();
+    take(rustls_native_certs::load_native_certs(), &mut roots).map_err(|why| {
+        format!(
+            "no root certificates are found here ({why}): \
+             install the system's, or name the CA's file in {FILE}"
+        )
+    })?;
     Ok(roots)
 }
 
-#[cfg(test)]
-fn roots_in(path: &std::path::Path) -> RootCertStore {
-    use rustls::pki_types::pem::PemObject as _;
+const FILE: &str = "SSL_CERT_FILE";
+const DIRECTORIES: &str = "SSL_CERT_DIR";
+
+/// The certificates that the two variables name; none if neither is set. An empty one is as if it
+/// were not set. One that leads to no certificate is an error, whatever the other does: it was set for a
+/// reason.
+fn named_roots(
+    file: Option<OsString>,
+    directories: Option<OsString>,
+) -> Result<Option<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(
-        CertificateDer::pem_file_iter(path)
-            .unwrap()
-            .map(Result::unwrap),
-    );
-    roots
+    let wrong = |variable, value: &OsString, why| {
+        format!("{variable} names {value:?}, where no certificate is found: {why}")
+    };
+    let is_set = |value: &OsString| !value.is_empty();
+    if let Some(file) = file.filter(is_set) {
+        let found = load_certs_from_paths(Some(Path::new(&file)), None);
+        take(found, &mut roots).map_err(|why| wrong(FILE, &file, why))?;
+    }
+    if let Some(directories) = directories.filter(is_set) {
+        let mut found = CertificateResult::default();
+        for directory in env::split_paths(&directories) {
+            let more = load_certs_from_paths(None, Some(&directory));
+            found.certs.extend(more.certs);
+            found.errors.extend(more.errors);
+        }
+        take(found, &mut roots).map_err(|why| wrong(DIRECTORIES, &directories, why))?;
+    }
+    Ok(Some(roots).filter(|roots| !roots.is_empty()))
+}
+
+/// Adds what can be used of it, which must be something.
+fn take(found: CertificateResult, roots: &mut RootCertStore) -> Result<(), String> {
+    match roots.add_parsable_certificates(found.certs) {
+        (0, _) => Err(match found.errors.first() {
+            Some(error) => said(
+                error
+                    .source()
+                    .map_or(error.to_string(), ToString::to_string),
+            ),
+            None => "nothing is there in PEM".into(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// What is wrong and what to do, where TLS itself failed and not the connection under it.
@@ -203,5 +238,75 @@ impl ServerCertVerifier for TrustAnybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{super::support::tls::certificates, *};
+
+    fn named(file: Option<&Path>, directories: Option<&str>) -> Result<Option<usize>, String> {
+        let roots = named_roots(file.map(Into::into), directories.map(Into::into))?;
+        Ok(roots.map(|roots| roots.len()))
+    }
+
+    #[test]
+    fn a_variable_that_leads_to_no_certificate_is_said_to_be_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("none")).unwrap();
+        fs::write(at("empty.pem"), "").unwrap();
+        fs::write(at("text.pem"), "no certificate").unwrap();
+        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+        fs::write(at("broken.pem"), broken).unwrap();
+        let strange = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+        fs::write(at("strange.pem"), strange).unwrap();
+        for (name, why) in [
+            ("missing.pem", "No such file or directory"),
+            ("none", "Is a directory"),
+            ("empty.pem", "nothing is there in PEM"),
+            ("text.pem", "nothing is there in PEM"),
+            ("broken.pem", ""),
+            ("strange.pem", "nothing is there in PEM"),
+        ] {
+            let text = named(Some(&at(name)), None).unwrap_err();
+            let start = format!(
+                "SSL_CERT_FILE names {:?}, where no certificate is found: {why}",
+                at(name)
+            );
+            assert!(
+                text.starts_with(&start) && text.len() > start.len().min(90),
+                "{text}"
+            );
+        }
+
+        let files = certificates(dir.path());
+        assert_eq!(named(Some(&files.ca), None), Ok(Some(1)));
+        let directory = |name: &str| at(name).display().to_string();
+        for (name, why) in [
+            ("missing", "No such file or directory"),
+            ("none", "nothing is there in PEM"),
+            ("empty.pem", "Not a directory"),
+        ] {
+            // Also beside a file that is right.
+            let text = named(Some(&files.ca), Some(&directory(name))).unwrap_err();
+            let start = format!(
+                "SSL_CERT_DIR names {:?}, where no certificate is found: {why}",
+                directory(name)
+            );
+            assert!(text.starts_with(&start), "{text}");
+        }
+        fs::copy(&files.ca, at("none").join("ca.pem")).unwrap();
+        let several = format!("{}:{}", directory("missing"), directory("none"));
+        assert_eq!(named(None, Some(&several)), Ok(Some(1)));
+        assert_eq!(named(None, None), Ok(None));
+        let empty = Some(Path::new(""));
+        assert_eq!(named(None, Some("")), Ok(None));
+        assert_eq!(named(empty, None), Ok(None));
+        assert_eq!(named(empty, Some("")), Ok(None));
+        assert_eq!(named(Some(&files.ca), Some("")), Ok(Some(1)));
+        assert_eq!(named(empty, Some(&several)), Ok(Some(1)));
     }
 }

@@ -115,6 +115,15 @@ impl Fleet {
         self.majority_since.filter(|_| self.is_mine(record))
     }
 
+    /// Whether a node of this fleet has less than this client asks for and does not learn it from a
+    /// handshake: it votes, or was vouched for and will vote on the terms that it has.
+    pub(crate) fn has_less(&self) -> bool {
+        let mut fixed = self
+            .mine()
+            .filter(|record| record.votes() || record.vouched);
+        fixed.any(|record| self.settings.terms.exceed(record.terms))
+    }
+
     /// Why no node is counted, if that is so.
     pub(crate) fn stop(&self) -> Option<&Arc<str>> {
         self.stop.as_ref()
@@ -261,12 +270,18 @@ impl Fleet {
             );
             return Some(why.into());
         }
-        let own = self.settings.terms;
-        let smaller = self
-            .mine()
-            .find(|record| record.votes() && own.exceed(record.terms))
+        let less = self
+            .less()
             .filter(|_| self.rules().hold(Rule::RaiseBeforeUse))?;
-        Some(ask_for_less(own, smaller.terms).into())
+        Some(ask_for_less(self.settings.terms, less).into())
+    }
+
+    /// The terms of a voter that has less than this client asks for.
+    fn less(&self) -> Option<Terms> {
+        let own = self.settings.terms;
+        let mut voters = self.mine().filter(|record| record.votes());
+        let less = voters.find(|record| own.exceed(record.terms));
+        less.map(|record| record.terms)
     }
 }
 

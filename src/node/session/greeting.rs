@@ -198,7 +198,7 @@ fn of_another_fleet(step: &Step<'_>, record: &BootRecord) -> String {
         true => format!(
             "it votes for another fleet ({difference}): give every client the same masters; if they \
              are the same by other addresses, give every client the same fleet name \
-             (Builder::fleet, QUORATE_FLEET); if that fleet is gone for good, {hint}"
+             (fleet, QUORATE_FLEET); if that fleet is gone for good, {hint}"
         ),
         false => format!(
             "its record is of another fleet ({difference}): it is replaced as soon as this client \
@@ -235,8 +235,8 @@ fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
     let evicts = server.eviction != "noeviction" && step.settings.rules.hold(Rule::NoEviction);
     if evicts && !step.settings.allow_eviction {
         return Err(format!(
-            "its maxmemory-policy is {}, so locks may vanish: set it to noeviction (or, knowing \
-             that, call allow_eviction)",
+            "its maxmemory-policy is {}, so locks may vanish: set it to noeviction (allow_eviction \
+             counts it all the same: only where maxmemory is never reached)",
             server.eviction
         ));
     }

@@ -18,6 +18,7 @@ use crate::{
     ballot::{majority::majority, validity::margin},
     engine::{Engine, Event, bootstrap::long_enough},
     name::Name,
+    node::admission::Mode,
 };
 
 type Call<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
@@ -276,7 +277,7 @@ impl World {
 
     fn begin_something(&mut self, c: usize, t: usize) {
         if self.dice.percent(self.plan.bootstraps) {
-            return self.bootstrap(c, t);
+            return self.bootstrap(c, t, Mode::New);
         }
         if self.plan.operators && self.dice.percent(12) {
             return self.evict(c, t);
@@ -380,18 +381,24 @@ impl World {
         (1 + again) * nanos(self.plan.node_timeout)
     }
 
-    pub(crate) fn bootstrap(&mut self, c: usize, t: usize) {
+    pub(crate) fn bootstrap(&mut self, c: usize, t: usize, mode: Mode) {
         let within = Duration::from_millis(500);
         let engine = self.clients[c].engine.clone();
         let answer = engine.call(|reply| Event::Bootstrap {
             within,
-            force: false,
+            mode,
             reply,
         });
         let op = self.operation(c, "bootstrap", "");
-        // It waits for whoever may still know the fleet.
-        let bound = nanos(within) + nanos(long_enough(self.plan.node_timeout));
-        let pending = self.pending(c, t, op, Box::pin(answer), Some(bound));
+        let bound = match mode {
+            // It waits for quarantines, and each loss of a memory begins a new one.
+            Mode::Raise => None,
+            // It waits for whoever may still know the fleet.
+            Mode::New | Mode::Forced => {
+                Some(nanos(within) + nanos(long_enough(self.plan.node_timeout)))
+            }
+        };
+        let pending = self.pending(c, t, op, Box::pin(answer), bound);
         self.clients[c].tasks[t].stage = Stage::Operating(pending);
     }
 
@@ -707,7 +714,7 @@ impl World {
     /// The first bootstrap of a fleet.
     pub(crate) fn first_bootstrap(&mut self) {
         if self.plan.start == Start::Bootstrapped {
-            self.bootstrap(0, 0);
+            self.bootstrap(0, 0, Mode::New);
         }
     }
 }

@@ -94,7 +94,13 @@ impl World {
                 let until = self.now + self.dice.skewed(5 * MS, 1500 * MS);
                 self.stop_client(c, until);
             }
-            Fault::Crash => self.crash(c),
+            Fault::Crash => {
+                // Every other process is told to end. Its last words are under way when it is gone.
+                if self.clients[c].incarnation % 2 == 1 {
+                    self.close(c);
+                }
+                self.crash(c);
+            }
             Fault::SetWall => {
                 let (low, high) = self.plan.clients[c].wall;
                 self.clients[c].wall = self.dice.signed(low, high) * 1000;

@@ -4,6 +4,7 @@ use super::{
     invariants::Held,
     world::{Memory, What, World},
 };
+use crate::node::admission::Mode;
 
 /// Longer than any schedule.
 const EVER: u64 = u64::MAX / 4;
@@ -18,6 +19,8 @@ pub(crate) enum Act {
     Crash(usize),
     /// The first task of this client drops what it does, and bootstraps.
     Bootstrap(usize),
+    /// Likewise, and raises the fleet's terms.
+    Raise(usize),
 }
 
 impl World {
@@ -41,13 +44,16 @@ impl World {
             Act::Restart(s, memory) => self.restart(s, memory, false),
             Act::Save(s) => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
             Act::Crash(c) => self.crash(c),
-            Act::Bootstrap(c) => {
-                self.set_clock(c);
-                self.bootstrap(c, 0);
-                return self.run_client(c);
-            }
+            Act::Bootstrap(c) => return self.bootstrap_now(c, Mode::New),
+            Act::Raise(c) => return self.bootstrap_now(c, Mode::Raise),
         }
         Ok(())
+    }
+
+    fn bootstrap_now(&mut self, c: usize, mode: Mode) -> Held {
+        self.set_clock(c);
+        self.bootstrap(c, 0, mode);
+        self.run_client(c)
     }
 
     pub(crate) fn see(&mut self, c: usize, servers: &[usize]) {

@@ -1,6 +1,8 @@
 //! The look at the end: what is left on the nodes, and what stands in the store.
 
-use std::path::Path;
+use std::{io, path::Path};
+
+use quorate::Quorum;
 
 use super::{
     history::{Event, Recorder, clock},
@@ -15,40 +17,22 @@ use crate::{
 /// Adds a file to the history.
 pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<(), Failure> {
     let failed = |error| super::cannot_record(history, &error);
-    let recorder = Recorder::create(history, "look").map_err(failed)?;
+    let recorder = Recorder::create(history, "look").map_err(&failed)?;
     let process = Event::Process {
         label: "look".into(),
         clock: clock(),
         ttl_ms: 0,
     };
-    recorder.write(process).map_err(failed)?;
-    let quorum = survey::reach(args).await?;
-    let mut silent: Vec<(String, Option<String>)> = quorum
-        .nodes()
-        .iter()
-        .map(|node| (node.node.to_string(), None))
-        .collect();
-    for index in 0..u64::from(names.count) {
-        let seen = quorum.inspect(super::name(index)).await?;
-        for (node, (_, silent)) in seen.nodes.iter().zip(&mut silent) {
-            if let Some(why) = &node.silence {
-                silent.get_or_insert_with(|| why.to_string());
-            }
-            let Some(holder) = &node.holder else { continue };
-            let left = Event::Left {
-                node: node.node.to_string(),
-                name: seen.name.clone(),
-                label: holder.label.clone(),
-                remaining_ms: holder.remaining.map(crate::output::milliseconds),
-                token: node.token.map(|token| token.as_u64()),
-            };
-            recorder.write(left).map_err(failed)?;
-        }
-    }
+    recorder.write(process).map_err(&failed)?;
+    let silent = survey::ask(args, async |quorum| {
+        survey::reach(args, quorum).await;
+        left(quorum, names, &recorder, &failed).await
+    })
+    .await?;
     for (node, silent) in silent {
         recorder
             .write(Event::Looked { node, silent })
-            .map_err(failed)?;
+            .map_err(&failed)?;
     }
     let Some(url) = &names.store else {
         return Ok(());
@@ -69,7 +53,39 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
                 fenced,
                 plain,
             })
-            .map_err(failed)?;
+            .map_err(&failed)?;
     }
     Ok(())
+}
+
+/// Records what locks are left; every node, and why it did not say.
+async fn left(
+    quorum: &Quorum,
+    names: &Names,
+    recorder: &Recorder,
+    failed: &impl Fn(io::Error) -> Failure,
+) -> Result<Vec<(String, Option<String>)>, Failure> {
+    let mut silent: Vec<(String, Option<String>)> = quorum
+        .nodes()
+        .iter()
+        .map(|node| (node.node.to_string(), None))
+        .collect();
+    for index in 0..u64::from(names.count) {
+        let seen = quorum.inspect(super::name(index)).await?;
+        for (node, (_, silent)) in seen.nodes.iter().zip(&mut silent) {
+            if let Some(why) = &node.silence {
+                silent.get_or_insert_with(|| why.to_string());
+            }
+            let Some(holder) = &node.holder else { continue };
+            let left = Event::Left {
+                node: node.node.to_string(),
+                name: seen.name.clone(),
+                label: holder.label.clone(),
+                remaining_ms: holder.remaining.map(crate::output::milliseconds),
+                token: node.token.map(|token| token.as_u64()),
+            };
+            recorder.write(left).map_err(&failed)?;
+        }
+    }
+    Ok(silent)
 }

@@ -125,12 +125,16 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
             load.processes, load.tasks, load.names.count
         )));
     }
-    let quorum = survey::reach(args).await?;
-    let mutex = quorum.mutex(name(0)).ttl(ttl(args, load));
-    // Bad settings, and a fleet without a majority.
-    if let Some(lease) = mutex.try_lock().await? {
-        lease.release().await?;
-    }
+    survey::ask(args, async |quorum| {
+        survey::reach(args, quorum).await;
+        let mutex = quorum.mutex(name(0)).ttl(ttl(args, load));
+        // Bad settings, and a fleet without a majority.
+        if let Some(lease) = mutex.try_lock().await? {
+            lease.release().await?;
+        }
+        Ok(())
+    })
+    .await?;
     let Some(url) = &load.names.store else {
         return Ok(());
     };

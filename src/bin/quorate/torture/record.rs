@@ -37,7 +37,7 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<(), 
             format!("cannot start the load: {error}"),
         )
     };
-    let mut signals = Signals::new().map_err(broken)?;
+    let mut signals = Signals::new()?;
     let (tell, mut news) = mpsc::channel(64);
     let mut children = Vec::new();
     for index in 0..load.processes {

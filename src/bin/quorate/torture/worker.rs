@@ -63,7 +63,7 @@ pub(super) async fn run(
     index: u32,
     history: &Path,
 ) -> Result<u8, Failure> {
-    let mut signals = Signals::new().map_err(|error| internal(&error))?;
+    let mut signals = Signals::new()?;
     let label = format!("{}.{index}", args.fleet.label());
     let ttl = super::ttl(args, load);
     let recorder =

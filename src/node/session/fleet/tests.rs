@@ -256,6 +256,34 @@ fn a_voter_with_less_than_asked_for_stops_and_goes_on_vouching() {
 }
 
 #[test]
+fn less_is_what_votes_or_was_vouched_for_and_has_less_than_asked_for() {
+    let vouched = |terms| BootRecord {
+        vouched: true,
+        ..waiting(terms)
+    };
+    for less in [terms(29, 5), terms(30, 4)] {
+        for (record, has_less) in [
+            (voter(less), true),
+            (vouched(less), true),
+            (waiting(less), false),
+            (voter(OWN), false),
+            (vouched(OWN), false),
+        ] {
+            let mut fleet = fleet(3);
+            fleet.see(at(1), 1, Some(&record));
+            assert_eq!(fleet.has_less(), has_less, "{record}");
+            fleet.see(at(1), 1, None);
+            assert!(!fleet.has_less(), "out of sight");
+        }
+        let mut fleet = fleet(3);
+        for (node, other) in others(&vouched(less)).iter().enumerate() {
+            fleet.see(at(1), node, Some(other));
+        }
+        assert!(!fleet.has_less(), "of other fleets");
+    }
+}
+
+#[test]
 fn a_foreign_voter_stops_and_the_reason_names_it_and_the_way_out() {
     for (other, difference) in others(&voter(terms(1, 0)))
         .iter()

@@ -61,7 +61,11 @@ impl Plan {
         }
         for n in 0..3 {
             let at = dice.range(n * 2_500, n * 2_500 + 1_500);
-            plan.then(at, Act::Bootstrap(2));
+            // Each of them raises the terms of a fleet that votes.
+            plan.then(
+                at,
+                [Act::Raise(2), Act::Bootstrap(2)][dice.index(2)].clone(),
+            );
             if dice.percent(50) {
                 plan.then(at + dice.range(0, 20), Act::Crash(2));
             }

@@ -1,0 +1,173 @@
+//! What `quorate --help` and its commands say, for somebody who has never seen it.
+
+pub(super) const ABOUT: &str = "\
+Quorum locks over independent Redis or Valkey masters.
+
+A lock is held when a majority of the masters grant it: of five, any two may be down. It is held
+for a ttl and renewed while it is needed, so that a holder that vanishes blocks others for at most
+one ttl. Every holder gets a token that is greater than all before it; let whatever the lock
+protects refuse a smaller one, and even a holder that was paused for an hour does no harm.
+
+No servers at hand? `quorate demo` shows all of it within this process.";
+
+pub(super) const AFTER: &str = "\
+Examples:
+  export QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1
+  quorate bootstrap --new                         once, for servers that have never held a lock
+  quorate bootstrap                               at every start: wait until the servers vote
+  quorate lock nightly -- ./report.sh             wait for the lock, then run
+  quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
+  quorate inspect nightly                         who holds it, on which nodes
+  quorate evict nightly --yes                     free it, whoever holds it
+  quorate nodes                                   which servers vote, and why not
+  quorate nodes --wait all --timeout 2m           after a restart: until all of them vote
+  quorate watch                                   every change of that, as a service
+  quorate torture                                 does it hold under load and faults?
+
+Environment:
+  QUORATE_NODES            the servers, separated by commas (--node)
+  QUORATE_NODES_FILE       a file with the servers, one on each line, for passwords that are to stand in
+                           no environment; lines that begin with # are ignored
+  QUORATE_KEY_PREFIX       --key-prefix         QUORATE_MAX_TTL         --max-ttl
+  QUORATE_NODE_TIMEOUT     --node-timeout       QUORATE_RESTART_MARGIN  --restart-margin
+  QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_FLEET           --fleet
+  QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_LABEL           --label
+  SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
+
+Exit status:
+  0     done                        69   no majority of nodes, too slow, or refused
+  64    wrong usage or setting      75   held by others until the wait ran out
+  79    the lock was lost while the command ran
+  `lock` else ends with its command's own status; see `quorate lock --help`
+
+Durations: 700ms, 3s, 10m, 24h.
+
+With --json a result is one JSON object on stdout, and an error one on stderr:
+  {\"error\":\"no_quorum\",\"message\":..,\"exit\":69,\"nodes\":[{\"node\":..,\"reason\":..}]}";
+
+pub(super) const LOCK: &str = "\
+Runs a command while holding a lock.
+
+Waits until the lock is free, runs the command, and frees the lock when the command ends. The lock
+is renewed for as long as the command runs, so --ttl is not a limit of its running time: it is how
+long others wait when this machine dies.";
+
+pub(super) const LOCK_AFTER: &str = "\
+Examples:
+  quorate lock nightly -- ./report.sh --full
+  quorate lock nightly --wait 30s -- ./report.sh
+  quorate lock deploy --no-wait -- sh -c 'deploy --fence \"$QUORATE_TOKEN\"'
+
+The command finds in its environment:
+  QUORATE_NAME    the name
+  QUORATE_TOKEN   the fencing token: an integer greater than any holder had before. Hand it to
+                  what the lock protects, and let that refuse a smaller one.
+It does not find QUORATE_NODES there, which may hold passwords: --keep-env leaves it in.
+
+While all is well nothing is printed: cron has nothing to mail. On a terminal, or with -v, one line
+says who is waited for; what happens to the servers needs -v.
+
+If the lock is lost (evicted, or too few nodes can be reached to renew it), the command's process
+group gets SIGTERM at once, and SIGKILL before the lock can be anybody else's. The time between
+the two is 80 % of a twentieth of the ttl, and at least 16 ms: 400 ms with the default ttl.
+
+What a finished command has left running in the background goes on without the lock, beside the
+next holder. With --whole-group the lock is held until that has ended too.
+
+Signals: INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the command's process group, unless
+they were ignored from the start (nohup). While waiting for the lock, the first four end the wait.
+A command that runs as another user (sudo) cannot be signalled: if the lock is lost it may run on,
+and the message says so.
+
+Job control: the command has the terminal if quorate had it, wherever input and output go. Ctrl-C
+reaches it, and if it dies of that, so does the script that quorate is part of. With Ctrl-Z it is
+stopped before quorate is, and goes on (fg, bg) only if the lock is still held: while all is stopped
+nothing renews it, and after a ttl the command is killed instead.
+If quorate itself is killed with -9 the command dies too (on Linux), but not what the command
+started. Do not stop quorate alone (kill -STOP): it cannot end a command in time then.
+
+Exit status:
+  N        the command's own
+  128+n    the command, or the wait, was ended by signal n
+  126 127  the command cannot be run / was not found
+  64       wrong usage or setting
+  69       no majority of nodes, too few may vote yet (quarantined), or too slow
+  75       held by others until the wait ran out
+  79       the lock was lost, or --max-hold was over, while the command ran: look at what it did
+
+--json: an error is an object on stderr; `held` and `lost` also have name, and `held` has
+holder: {label, entry, remaining_ms}|null.";
+
+pub(super) const INSPECT: &str = "\
+Shows who holds a lock, on every node.
+
+Exit status: 0 when a majority of nodes answered (whether the lock is held or not), else 69.
+--json: {name, held: true|false|null, holder: {label, entry, remaining_ms}|null, newest_token,
+needed, answered, nodes: [{node, state, reason, holder, token}]}; held is null when too few
+answered to tell.";
+
+pub(super) const EVICT: &str = "\
+Frees a lock everywhere, whoever holds it.
+
+The holder learns of it when it next renews, after a third of its ttl at most; until then two may
+believe that they hold the lock, and only the token tells them apart. Without --yes nothing is
+done but to show who holds.
+
+--json: {name, evicted: true|false, holder: {label, entry, remaining_ms}|null}";
+
+pub(super) const NODES: &str = "\
+Shows every server's state: whether it votes, and if not why. And the fleet's word: clients of the
+same servers must have the same one (--fleet).
+
+A server that restarted does not vote until it has been watched for a little more than --max-ttl. With
+--wait this command watches until that is over, and then shows the states.
+
+Exit status: 0 when locks can be taken now, else 69; with --wait 0 when as many vote as were
+waited for, 69 when the timeout came first, and 128+n when signal n ended the wait.
+--json: {voting, needed, spare, votes_in_ms, fleet, nodes: [{node, state, reason, note}]}";
+
+pub(super) const WATCH: &str = "\
+Prints every server's state, then one line for each change, until it is told to end. It also says when
+locks can be taken, and when no longer.
+
+A server that restarted does not vote until clients have watched it for a little more than
+--max-ttl. Where only commands of some seconds use the servers (cron jobs), run this as a service: it
+watches all the time. Servers that are down or refused do not end it.
+
+Exit status: 0 when INT, TERM, HUP or QUIT ended it, or nobody reads its output any more; 64 for a
+wrong setting.
+--json: one object a line: {at_ms, node, state, reason, note, remaining_ms, voting, needed};
+remaining_ms is how long a quarantine still takes; locks can be taken while voting >= needed.";
+
+pub(super) const BOOTSTRAP: &str = "\
+Waits until the servers vote; with --new admits servers that have never held a lock.
+
+A server that is new, or that restarted, is in quarantine: it does not vote until no lock from
+before can be left, for a little more than --max-ttl. That is how a server that lost its memory
+cannot give a lock away twice.
+
+Without --new nothing is admitted. It waits until a majority votes and no server that answers is
+in quarantine any more, and ends with 0. Servers that cannot be reached or are refused are named,
+and not waited for. It may stand in every start-up script, on every machine. With a greater
+--max-ttl or --restart-margin than the fleet's it raises that. For this every server has to vote:
+those in quarantine are waited for. Only when it has ended well may clients ask for more.
+
+--new says: these servers have never held a lock. It takes about seven seconds, in which every
+client that is running can say otherwise. It is refused (69) unless all servers answer, none
+votes while another does not, none has given out a lock, and no client knows them as servers in
+use. That does not see everything: a person says it once, a start-up script never does.
+
+Exit status:
+  0        a majority votes; with --new or --force, or after a raise, every server does
+  69       too few servers answer for longer than --connect-timeout, or it was refused
+  128+n    ended by signal n
+
+--json: {changed, nodes: [{node, before, after}]}";
+
+pub(super) const DEMO: &str = "\
+Tells the whole story on in-process nodes, no server needed.
+
+Contenders with growing tokens, two of five nodes dying, a third, and a paused holder whose late
+write is refused. Takes about ten seconds; faster where nobody watches (no terminal).
+
+--json: one object per line: {who, says}";

@@ -1,0 +1,207 @@
+//! While the lock is held: the command runs, is stopped and goes on with the job that it is part of, and ends
+//! before the lock can be anybody else's.
+
+use std::time::Duration;
+
+use nix::{errno::Errno, sys::signal::Signal};
+use quorate::{Error, Lease, LossReason};
+use tokio::{select, time};
+
+use crate::{
+    args::{Args, Lock},
+    child::{Child, LOOK, Rest},
+    failure::Failure,
+    output,
+    signals::{Signals, is_stop},
+};
+
+/// How long a killed process may take to be gone: the kernel may be writing its memory away.
+const GONE: Duration = Duration::from_secs(1);
+/// Of a command.
+const UNTOUCHABLE: &str = "it may not be signalled (does it run as another user, as under sudo?)";
+/// How often to look whether what a command left behind has ended.
+const LOOK_BEHIND: Duration = Duration::from_millis(100);
+
+/// Until the command ends, or has to.
+pub(super) async fn hold(
+    args: &Args,
+    lock: &Lock,
+    lease: Lease,
+    ttl: Duration,
+    mut child: Child,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    if lock.whole_group {
+        child.adopt_orphans();
+    }
+    let mut told = false;
+    // When the validity ends, in the lease's own time, as far as was seen.
+    let mut end = lease.held_for();
+    loop {
+        let validity = lease.validity();
+        let valid = !validity.is_zero();
+        child.look();
+        if valid {
+            end = lease.held_for().saturating_add(validity);
+            // This process may have been stopped: here the lease was looked at since.
+            child.go_on();
+            if let Some(code) = child.done() {
+                let released = release(args, lease, ttl, code).await;
+                return match released.is_ok() && child.was_interrupted() {
+                    true => Err(Failure::silent_interrupt()),
+                    false => released,
+                };
+            }
+        }
+        let step = async {
+            if let Some(signal) = child.stopped_by() {
+                return child.follow(signal, signals).await;
+            }
+            let rest = match child.ended() {
+                Some(_) => LOOK_BEHIND.min(ttl / 6),
+                None => ttl / 6,
+            };
+            let heard = select! {
+                heard = signals.next_or_child() => heard,
+                () = time::sleep(rest) => None,
+            };
+            // What it hears as it goes on after a stop must not be done under an old lease.
+            let Some(signal) = heard.filter(|_| lease.is_valid()) else {
+                return;
+            };
+            if is_stop(signal) {
+                if !child.stop(signal, signals).await {
+                    let text = "the command cannot be stopped, so quorate is not stopped either";
+                    warn(args, "not_stopped", text);
+                }
+            } else if child.pass_on(signal) == Err(Errno::EPERM)
+                && !std::mem::replace(&mut told, true)
+            {
+                let text = format!("{signal} was not passed on: {UNTOUCHABLE}");
+                warn(args, "not_passed_on", &text);
+            }
+        };
+        select! {
+            biased;
+            reason = lease.lost() => return Err(lost(lease, ttl, end, reason, child, signals).await),
+            () = step, if valid => {}
+        }
+    }
+}
+
+/// How long before the end of its validity a loss is announced.
+pub(super) fn margin(ttl: Duration) -> Duration {
+    (ttl / 20).max(Duration::from_millis(20))
+}
+
+/// The lease is over: the command has to be, before its validity ends.
+async fn lost(
+    lease: Lease,
+    ttl: Duration,
+    end: Duration,
+    reason: LossReason,
+    mut child: Child,
+    signals: &mut Signals,
+) -> Failure {
+    child.look();
+    let ended = child.ended();
+    let nothing_left = ended.is_some() && child.rest() == Rest::Gone;
+    child.adopt_orphans();
+    // A loss is announced this long before the end. The last fifth is for the kill.
+    let margin = margin(ttl);
+    let announced = lease.held_for();
+    // This process itself may have been stopped, and hear of it late.
+    let kill_at = end
+        .saturating_sub(margin / 5)
+        .min(announced.saturating_add(margin * 4 / 5));
+    if kill_at > announced {
+        // Any that may not be signalled is found below. One that is stopped would not hear the
+        // first.
+        let _ = child.signal(Signal::SIGTERM);
+        let _ = child.signal(Signal::SIGCONT);
+        until_gone(&mut child, &lease, kill_at, signals).await;
+    }
+    let gone_in_time = child.rest() == Rest::Gone;
+    let _ = child.signal(Signal::SIGKILL);
+    let over = lease.held_for().saturating_add(GONE);
+    until_gone(&mut child, &lease, over, signals).await;
+    child.restore_terminal();
+    let name = lease.name().to_owned();
+    let rest = child.rest();
+    match rest {
+        Rest::Gone => drop(lease),
+        Rest::Alive | Rest::Untouchable => lease.abandon(),
+    }
+    let group = child.group();
+    let who = match ended {
+        None => "the command".to_owned(),
+        Some(code) => {
+            format!("the command had ended, with status {code}; what it left in the background")
+        }
+    };
+    let then = match (rest, ended) {
+        (Rest::Gone, Some(code)) if nothing_left => {
+            format!("the command had ended, with status {code}")
+        }
+        (Rest::Gone, _) if gone_in_time => format!("{who} was told to end, and did in time"),
+        (Rest::Gone, _) => format!("{who} was told to end, and then killed"),
+        (Rest::Alive, _) => {
+            format!("{who} was killed, and is not gone yet: process group {group}")
+        }
+        (Rest::Untouchable, _) => format!(
+            "{who} could not be ended: {UNTOUCHABLE} and may still run, process group {group}"
+        ),
+    };
+    Failure::lost(&name, reason, &then)
+}
+
+async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: &mut Signals) {
+    loop {
+        child.look();
+        let left = until.saturating_sub(lease.held_for());
+        if child.rest() == Rest::Gone || left.is_zero() {
+            return;
+        }
+        select! {
+            // It has little time left, so that it is not stopped now.
+            signal = signals.next() => if !is_stop(signal) {
+                let _ = child.pass_on(signal);
+            },
+            () = time::sleep(LOOK.min(left)) => {}
+        }
+        // Ctrl-Z reaches it alone.
+        if child.stopped_by().is_some() {
+            let _ = child.signal(Signal::SIGCONT);
+        }
+    }
+}
+
+/// The command ended by itself.
+async fn release(args: &Args, lease: Lease, ttl: Duration, code: u8) -> Result<u8, Failure> {
+    let name = lease.name().to_owned();
+    match lease.release().await {
+        Ok(()) => Ok(code),
+        Err(Error::Lost(lost)) => Err(Failure::lost(
+            &name,
+            lost.reason,
+            &format!("the command has ended, with status {code}"),
+        )),
+        Err(error) => {
+            let text = format!(
+                "the command is done, but too few nodes confirmed that {name:?} is free; it is at the latest in {}: {error}",
+                output::seconds(ttl)
+            );
+            warn(args, "not_released", &text);
+            Ok(code)
+        }
+    }
+}
+
+fn warn(args: &Args, kind: &str, text: &str) {
+    match args.json {
+        true => {
+            output::to_stderr(&serde_json::json!({"warning": kind, "message": text}).to_string())
+        }
+        false => output::complain(text),
+    }
+}

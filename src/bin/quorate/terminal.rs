@@ -1,0 +1,87 @@
+//! The terminal that controls this process: whom it obeys, and its modes. Where input and output
+//! go says nothing of it: with all of them in pipes, a prompt for a password still reads from it.
+
+use std::fs::File;
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{SigSet, SigmaskHow, Signal, killpg},
+        termios::{SetArg, Termios, tcgetattr, tcsetattr},
+    },
+    unistd::{Pid, getpgid, getpgrp, tcgetpgrp, tcsetpgrp},
+};
+
+pub(crate) struct Terminal {
+    tty: File,
+    /// When it was opened.
+    modes: Option<Termios>,
+}
+
+impl Terminal {
+    /// None in a service, or under cron.
+    pub(crate) fn open() -> Option<Self> {
+        let tty = File::options().read(true).write(true).open("/dev/tty");
+        let tty = tty.ok()?;
+        let modes = tcgetattr(&tty).ok();
+        Some(Self { tty, modes })
+    }
+
+    /// The process group that may read from it, and that its keys send signals to.
+    pub(crate) fn front(&self) -> Option<Pid> {
+        tcgetpgrp(&self.tty).ok()
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.front() == Some(getpgrp())
+    }
+
+    /// Our group's, or that of a command which another `quorate` of our group runs.
+    pub(crate) fn is_of_our_job(&self) -> bool {
+        let Some(front) = self.front() else {
+            return false;
+        };
+        front == getpgrp() || parent(front).and_then(|it| getpgid(Some(it)).ok()) == Some(getpgrp())
+    }
+
+    pub(crate) fn give(&self, group: Pid) {
+        let _ = from_behind(|| tcsetpgrp(&self.tty, group));
+    }
+
+    /// From the command's group, or one that is gone: never from another job.
+    pub(crate) fn take_back(&self, from: Pid) {
+        let front = self.front();
+        if front.is_some_and(|front| front == from || killpg(front, None) == Err(Errno::ESRCH)) {
+            self.give(getpgrp());
+        }
+    }
+
+    /// As they were, after a command that could not put them back itself.
+    pub(crate) fn restore_modes(&self) {
+        if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
+            let _ = from_behind(|| tcsetattr(&self.tty, SetArg::TCSANOW, modes));
+        }
+    }
+}
+
+/// Does what the terminal may refuse to a job in the background (a line under `stty tostop`, another
+/// group in front): while SIGTTOU is blocked it lets it pass. To ignore the signal would do as well,
+/// but the command would inherit that.
+pub(crate) fn from_behind<T>(act: impl FnOnce() -> T) -> T {
+    let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
+    let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let done = act();
+    if let Ok(before) = before {
+        let _ = before.thread_set_mask();
+    }
+    done
+}
+
+/// Only Linux tells of other processes by files.
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: the state, and the parent.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let parent = fields.split_ascii_whitespace().nth(1)?;
+    parent.parse().ok().map(Pid::from_raw)
+}

@@ -1,0 +1,276 @@
+//! The `quorate` command as the tests run it: [`run`], and [`Running`] for one that is to be met while it runs.
+//!
+//! Not a part of `support`, which the library's own tests use too: only where cargo has built the command is there a
+//! path to it. So a test file says `#[path = "support/command.rs"] mod command;`.
+
+#![allow(dead_code, unreachable_pub)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Fleet, Kind};
+
+pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+/// A script for [`Wire::lock`]: says "up" and then stays.
+pub const STAY: &str = "echo up >&9; exec sleep 60";
+/// For what happens soon; far more than it needs on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What a run of it came to.
+#[derive(Debug)]
+pub struct Done {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+    pub took: Duration,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn is(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "no {text:?} in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn prints(self, text: &str) -> Self {
+        assert!(self.out.contains(text), "no {text:?} in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    #[track_caller]
+    pub fn json_error(&self) -> Value {
+        // The command's shell may have said something before.
+        serde_json::from_str(self.err.lines().last().unwrap_or(""))
+            .unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+/// The program with the servers named, and nothing of this process's own settings.
+pub fn quorate(urls: &[String], args: &[&str]) -> Command {
+    let mut command = Command::new(QUORATE);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("QUORATE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("QUORATE_NODES", urls.join(","));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// `program`, with the settings that [`quorate`] gave to `like`.
+pub fn in_env_of(like: &Command, mut program: Command) -> Command {
+    for (name, value) in like.get_envs() {
+        match value {
+            Some(value) => program.env(name, value),
+            None => program.env_remove(name),
+        };
+    }
+    program
+}
+
+/// A run that is under way; killed at the end of the test.
+pub struct Running {
+    pub child: Child,
+    pub since: Instant,
+    /// None when its reader has gone.
+    out: Option<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let since = Instant::now();
+        let mut child = command.spawn().expect("it was just built");
+        let out = child.stdout.take().map(BufReader::new);
+        Self { child, since, out }
+    }
+
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("our own child");
+    }
+
+    /// The next line that it prints; none when it has ended.
+    pub fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let out = self.out.as_mut().expect("somebody reads it");
+        let read = out.read_line(&mut line).unwrap();
+        (read > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// Reads on until a line contains `words`.
+    #[track_caller]
+    pub fn until(&mut self, words: &str) -> String {
+        let mut before = Vec::new();
+        loop {
+            match self.line() {
+                Some(line) if line.contains(words) => return line,
+                Some(line) => before.push(line),
+                None => panic!("it ended without {words:?}: {before:#?}"),
+            }
+        }
+    }
+
+    /// Nobody reads what it prints any more.
+    pub fn reader_goes(&mut self) {
+        self.out = None;
+    }
+
+    /// Until it ends. What was read of its output before is not in [`Done::out`].
+    #[track_caller]
+    pub fn done(mut self) -> Done {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(ms(2));
+        };
+        let took = self.since.elapsed();
+        // A background process of the command may keep these open, but none here does.
+        let (mut out, mut err) = (String::new(), String::new());
+        if let Some(mut rest) = self.out.take() {
+            rest.read_to_string(&mut out).unwrap();
+        }
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
+        let code = status.code().unwrap_or(-1);
+        Done {
+            code,
+            out,
+            err,
+            took,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+pub fn run(urls: &[String], args: &[&str]) -> Done {
+    Running::start(quorate(urls, args)).done()
+}
+
+/// Servers that vote.
+pub fn fleet(n: usize) -> Fleet {
+    let fleet = Fleet::start(n, Kind::Redis);
+    run(&fleet.urls(), &["bootstrap", "--force"]).is(0);
+    fleet
+}
+
+/// The locks that stay behind.
+pub fn leftovers(fleet: &Fleet) -> Vec<String> {
+    fleet.leftover_locks_after(ms(2000), "quorate")
+}
+
+/// Whether this process ignores a signal, as a job that a script put in the background may: then
+/// its children do too.
+pub fn ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// A shell script on a terminal of its own, with the settings of `like`.
+pub fn on_a_terminal(like: &Command, script: &str) -> Running {
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", script, "/dev/null"]);
+    terminal.env("SHELL", "/bin/sh").stdin(Stdio::piped());
+    Running::start(in_env_of(like, terminal))
+}
+
+/// A FIFO that processes of a test hold open: what they write comes with its time, and its end
+/// when the last of them is dead.
+pub struct Wire {
+    pub dir: TempDir,
+    lines: Receiver<(Instant, Option<String>)>,
+}
+
+impl Wire {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wire");
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            // Waits for the first writer.
+            let reader = BufReader::new(File::open(path).unwrap());
+            for line in reader.lines() {
+                let _ = sender.send((Instant::now(), line.ok()));
+            }
+            let _ = sender.send((Instant::now(), None));
+        });
+        Self { dir, lines }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("wire")
+    }
+
+    /// The next line, or none when all are dead.
+    #[track_caller]
+    pub fn next(&self) -> (Instant, Option<String>) {
+        self.lines
+            .recv_timeout(PATIENCE)
+            .expect("something on the wire")
+    }
+
+    #[track_caller]
+    pub fn expect(&self, text: &str) -> Instant {
+        let (at, line) = self.next();
+        assert_eq!(line.as_deref(), Some(text));
+        at
+    }
+
+    /// A command under the lock that runs this script with the wire as its descriptor 9.
+    pub fn lock(&self, urls: &[String], args: &[&str], script: &str) -> Running {
+        let mut command = quorate(urls, &["lock"]);
+        let script = format!("exec 9>'{}'\n{script}", self.path().display());
+        command.args(args).args(["--", "sh", "-c", &script]);
+        Running::start(command)
+    }
+}

@@ -1,0 +1,140 @@
+//! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
+//! and `node_changes` tells every change once. On masters in this process.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use quorate::{Builder, Error, MemoryNode, NodeChanges, NodeState, Quorum};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn three() -> ([MemoryNode; 3], Builder) {
+    let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
+    let builder = Quorum::builder().nodes(nodes.clone());
+    (nodes, builder)
+}
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+#[tokio::test(start_paused = true)]
+async fn voting_waits_out_a_quarantine_or_says_how_long_it_takes() {
+    let (nodes, builder) = three();
+    let quorum = builder.connect().await.unwrap();
+    let error = quorum.voting(seconds(10)).await.unwrap_err();
+    assert!(matches!(error, Error::Quarantined(_)), "{error}");
+    let left = error.retry_after().unwrap();
+    assert!((seconds(25)..seconds(26)).contains(&left), "{left:?}");
+    quorum.voting(seconds(60)).await.unwrap();
+    assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
+
+    nodes[0].stop();
+    nodes[1].stop();
+    while quorum.health().voting > 1 {
+        tokio::time::sleep(ms(10)).await;
+    }
+    let error = quorum.voting(seconds(3)).await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    assert_eq!(error.report().unwrap().nodes().len(), 3);
+    let (waits, ends) = (quorum.voting(seconds(60)), quorum.shutdown());
+    let (waited, _) = tokio::join!(waits, ends);
+    assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
+    assert!(matches!(quorum.ready().await, Err(Error::Closed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_is_when_a_majority_answers() {
+    let (nodes, builder) = three();
+    nodes[0].stop();
+    let quorum = builder.connect_lazy().unwrap();
+    quorum.ready().await.unwrap();
+    nodes[1].stop();
+    let error = loop {
+        match quorum.ready().await {
+            Ok(()) => tokio::time::sleep(ms(10)).await,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+
+    let (nodes, builder) = three();
+    let twice = builder.node(nodes[0].clone()).connect_lazy();
+    assert!(matches!(twice, Err(Error::Invalid(_))), "{twice:?}");
+}
+
+/// The next change of the node that is the second.
+async fn second(quorum: &Quorum, changes: &mut NodeChanges) -> NodeState {
+    let name = quorum.nodes()[1].node.clone();
+    loop {
+        let change = changes.next().await.unwrap();
+        if change.node == name {
+            return change.state;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_change_of_a_node_is_told_once() {
+    let (nodes, builder) = three();
+    let quorum = builder.connect().await.unwrap();
+    let mut changes = quorum.node_changes();
+    let first: Vec<_> = changes.by_ref().take(3).collect().await;
+    let names = |nodes: &[quorate::NodeStatus]| -> Vec<_> {
+        nodes.iter().map(|node| node.node.clone()).collect()
+    };
+    assert_eq!(names(&first), names(&quorum.nodes()), "in order");
+    let young = |node: &quorate::NodeStatus| matches!(node.state, NodeState::Quarantined(_));
+    assert!(first.iter().all(young), "{first:?}");
+
+    // That time passes is no change: nothing until they vote.
+    let began = tokio::time::Instant::now();
+    let next = changes.next().await.unwrap();
+    assert_eq!(next.state, NodeState::Voting);
+    assert!(began.elapsed() > seconds(30), "{:?}", began.elapsed());
+
+    assert_eq!(second(&quorum, &mut changes).await, NodeState::Voting);
+    nodes[1].stop();
+    let gone = second(&quorum, &mut changes).await;
+    assert!(matches!(gone, NodeState::Unreachable(..)), "{gone}");
+    let again = tokio::time::timeout(seconds(60), second(&quorum, &mut changes)).await;
+    assert!(
+        again.is_err(),
+        "it is dialled in vain all the time: {again:?}"
+    );
+    nodes[1].start();
+    while second(&quorum, &mut changes).await != NodeState::Voting {}
+
+    // A reader that looks seldom sees what is, and not what was.
+    nodes[1].stop();
+    while matches!(quorum.nodes()[1].state, NodeState::Voting) {
+        tokio::time::sleep(ms(10)).await;
+    }
+    nodes[1].start();
+    while !matches!(quorum.nodes()[1].state, NodeState::Voting) {
+        tokio::time::sleep(ms(10)).await;
+    }
+    let none = tokio::time::timeout(seconds(60), changes.next()).await;
+    assert!(none.is_err(), "{none:?}");
+
+    let late = quorum.node_changes();
+    quorum.shutdown().await;
+    assert!(changes.next().await.is_none());
+    assert_eq!(late.count().await, 0);
+    assert_eq!(quorum.node_changes().count().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_changes_does_not_keep_the_quorum() {
+    let quorum = Quorum::in_memory(3);
+    quorum.ready().await.unwrap();
+    let mut changes = quorum.node_changes();
+    assert_eq!(changes.by_ref().take(3).count().await, 3);
+    drop(quorum);
+    assert!(changes.next().await.is_none());
+    assert!(changes.next().await.is_none(), "it stays at its end");
+}
