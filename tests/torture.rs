@@ -102,6 +102,28 @@ impl Field {
             .collect()
     }
 
+    /// Waits until every process of the load has held something: on a loaded machine they start late, and a
+    /// fault that comes before meets nobody.
+    #[track_caller]
+    fn under_way(&self) {
+        let deadline = Instant::now() + ms(20_000);
+        let granted = |file: fs::DirEntry| {
+            fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\"granted\""))
+        };
+        let held = || {
+            let files = fs::read_dir(self.history()).into_iter().flatten();
+            files
+                .flatten()
+                .filter_map(|f| granted(f).then_some(()))
+                .count()
+        };
+        while held() < 2 {
+            assert!(Instant::now() < deadline, "the load does not begin");
+            sleep(ms(20));
+        }
+        sleep(ms(500));
+    }
+
     #[track_caller]
     fn no_worker_within(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
@@ -160,7 +182,7 @@ fn kinds(judgement: &Value) -> Vec<&str> {
 fn what_happens_is_recorded_and_holds() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "3s", "--json"]);
-    sleep(ms(1_200));
+    field.under_way();
     field.fleet[0].kill9();
     let judgement = json(&load.done(), 1);
     // A dead node can hold nothing against us, but it could not be looked at: that is said.
@@ -196,7 +218,7 @@ fn a_frozen_holder_is_refused_where_tokens_are_checked() {
     let field = Field::new(3);
     let words = [
         "--duration",
-        "7s",
+        "9s",
         "--section",
         "200ms",
         "--names",
@@ -204,7 +226,7 @@ fn a_frozen_holder_is_refused_where_tokens_are_checked() {
         "--json",
     ];
     let load = field.torture(&words);
-    sleep(ms(1_500));
+    field.under_way();
     let frozen = field.workers()[0];
     kill_process(frozen, Signal::STOP).unwrap();
     sleep(ms(3_500));
@@ -219,12 +241,13 @@ fn a_frozen_holder_is_refused_where_tokens_are_checked() {
 fn with_the_quarantine_off_two_holders_are_found() {
     let field = Field::new(3);
     let restart_all = || {
-        sleep(ms(1_500));
+        field.under_way();
         for server in field.fleet.iter() {
             server.restart_empty();
         }
     };
-    let words = ["--duration", "5s", "--section", "800ms", "--json"];
+    // Longer than the quarantine, 2.52 s, also where the load begins late.
+    let words = ["--duration", "8s", "--section", "800ms", "--json"];
     let load = field.torture(&words);
     restart_all();
     assert_eq!(kinds(&json(&load.done(), 0)), [""; 0]);
@@ -250,7 +273,7 @@ fn with_the_rollback_off_leftovers_are_found() {
         args.extend(words);
         args.extend(more);
         let load = Running(Some(field.quorate(&args).spawn().unwrap()));
-        sleep(ms(1_500));
+        field.under_way();
         for i in [0, 1] {
             field.fleet[i].sigstop();
         }
@@ -323,7 +346,7 @@ fn the_load_ends_with_whoever_started_it() {
 fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "3s"]);
-    sleep(ms(1_000));
+    field.under_way();
     kill_process(field.workers()[0], Signal::KILL).unwrap();
     complains(&load.done(), 70, "its history is not whole");
     field.no_worker_within(ms(5_000));
