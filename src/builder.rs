@@ -5,7 +5,11 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use crate::{
     Error, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
-    engine::{Engine, Status, core::Core, driver::Driver},
+    engine::{
+        Engine, Status,
+        core::Core,
+        driver::{Driver, Task},
+    },
     name::check_word,
     node::{
         Node,
@@ -392,7 +396,7 @@ fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: 
         match alarm(embedded) {
             Ok(alarm) => {
                 let driver = Driver::new(core, events, fleet, alarm, clock);
-                drop(runtime.spawn(driver));
+                drop(runtime.spawn(Task::new(driver, engine.remains())));
             }
             Err(error) => tracing::error!(%error, "no timer could be made: the quorum is closed"),
         }

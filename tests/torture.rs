@@ -102,22 +102,22 @@ impl Field {
             .collect()
     }
 
-    /// Waits until every process of the load has held something: on a loaded machine they start late, and a
-    /// fault that comes before meets nobody.
+    /// Waits until both processes of the load take locks: on a loaded machine they start late, and a fault that
+    /// comes before meets nobody. One may have to wait for the other for long.
     #[track_caller]
     fn under_way(&self) {
         let deadline = Instant::now() + ms(20_000);
-        let granted = |file: fs::DirEntry| {
-            fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\"granted\""))
+        let asks = |file: fs::DirEntry| {
+            fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\"invoked\""))
         };
-        let held = || {
+        let asking = || {
             let files = fs::read_dir(self.history()).into_iter().flatten();
             files
                 .flatten()
-                .filter_map(|f| granted(f).then_some(()))
+                .filter_map(|f| asks(f).then_some(()))
                 .count()
         };
-        while held() < 2 {
+        while asking() < 2 {
             assert!(Instant::now() < deadline, "the load does not begin");
             sleep(ms(20));
         }

@@ -48,6 +48,14 @@ struct Shutdown {
 }
 
 impl Admin {
+    /// Of an engine that has ended.
+    pub(super) fn closed() -> Self {
+        Self {
+            closed: true,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }

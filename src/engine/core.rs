@@ -53,6 +53,8 @@ pub(crate) struct Core {
     early: VecDeque<(Tick, Early)>,
     /// Nodes that are being met would make a majority.
     is_coming_up: bool,
+    /// The runtime is gone.
+    ended: bool,
 }
 
 pub(super) enum Early {
@@ -96,6 +98,7 @@ impl Core {
             admin: Admin::default(),
             early: VecDeque::new(),
             is_coming_up: true,
+            ended: false,
         }
     }
 
@@ -253,6 +256,16 @@ impl Core {
         self.settle(now);
     }
 
+    /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more. What
+    /// is released from now on still goes out.
+    pub(crate) fn end(&mut self) {
+        self.close();
+        self.tasks.clear();
+        self.admin = Admin::closed();
+        self.announce_end();
+        self.ended = true;
+    }
+
     // ---- what goes out --------------------------------------------------------------------
 
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
@@ -283,6 +296,11 @@ impl Core {
     /// Closed, nothing held, nothing left to take back or to tell.
     pub(crate) fn is_done(&self) -> bool {
         self.admin.is_closed() && (self.is_clean() || self.admin.gave_up())
+    }
+
+    /// Whether there are leases that were not dropped yet.
+    pub(crate) fn holds(&self) -> bool {
+        !self.leases.is_empty()
     }
 
     pub(super) fn is_clean(&self) -> bool {
@@ -526,6 +544,9 @@ impl Core {
     }
 
     fn publish(&mut self, now: Tick) {
+        if self.ended {
+            return;
+        }
         let nodes: Vec<NodeStatus> = self
             .sessions
             .iter()
@@ -540,12 +561,9 @@ impl Core {
         self.admin.trace_changes(&nodes);
         self.engine.status.publish(now, nodes);
     }
-}
 
-impl Drop for Core {
-    /// The engine ends, or its runtime is gone: nobody renews any more, and no node is reached.
-    /// Waiting callers find their channels closed.
-    fn drop(&mut self) {
+    /// Nobody renews any more, and no node is reached.
+    fn announce_end(&self) {
         let closed = |id: &Arc<str>| NodeStatus {
             node: Arc::clone(id),
             state: NodeState::Unreachable(Duration::ZERO, CLOSED.to_string()),
@@ -556,6 +574,15 @@ impl Drop for Core {
         self.engine.status.close(self.clock.now(), nodes);
         for holding in self.leases.values() {
             holding.shared.lose(LossReason::NodesLost);
+        }
+    }
+}
+
+impl Drop for Core {
+    /// Waiting callers find their channels closed.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.announce_end();
         }
     }
 }

@@ -7,12 +7,12 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use tokio::{sync::mpsc::UnboundedReceiver, task::coop};
 
-use super::{Event, core::Core};
+use super::{Event, core::Core, remains::Remains};
 use crate::{
     clock::{Alarm, Clock, Tick},
     node::{Connection, Dial, Disconnected, Node, session::Effect},
@@ -60,6 +60,57 @@ impl Driver {
             clock,
         }
     }
+
+    // ---- when the runtime ends ------------------------------------------------------------
+
+    /// The task is dropped: obeys what is queued, ends everything else, and writes without waiting.
+    pub(super) fn leave(&mut self) {
+        self.events.close();
+        for link in &mut self.links {
+            if let Link::Dialing(_) = link {
+                *link = Link::Idle;
+            }
+        }
+        let mut queued = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            queued.push(event);
+        }
+        self.obey_last(queued);
+        self.core.end();
+        self.write_out();
+    }
+
+    /// After the end nothing new is begun, and nobody is answered.
+    pub(super) fn obey_last(&mut self, events: Vec<Event>) {
+        for event in events.into_iter().filter_map(Event::without_answer) {
+            self.core.event(event);
+        }
+        self.write_out();
+    }
+
+    /// Whether there is a lease that may still be dropped, and a node that could be told.
+    pub(super) fn can_release(&self) -> bool {
+        self.core.holds() && self.links.iter().any(|link| matches!(link, Link::Up(_)))
+    }
+
+    /// What the sockets take at once. What has come is read and forgotten: a socket that is closed
+    /// with something unread throws away what it has not sent yet.
+    fn write_out(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        // What drops the last lease may be a task that has used up its budget.
+        let all = coop::unconstrained(std::future::poll_fn(|cx| {
+            while self.carry_out() | self.flush(cx) {}
+            for link in &mut self.links {
+                if let Link::Up(connection) = link {
+                    while let Poll::Ready(Ok(_)) = connection.poll_answer(cx) {}
+                }
+            }
+            Poll::Ready(())
+        }));
+        let _ = std::pin::pin!(all).poll(&mut cx);
+    }
+
+    // ---- while it runs --------------------------------------------------------------------
 
     /// A few at a time: a burst of requests would else use up what tokio lets a task do in one go,
     /// and the nodes' answers would look late.
@@ -189,6 +240,41 @@ impl Driver {
             self.core.tick(seen);
         }
         rung.is_some()
+    }
+}
+
+/// The driver as a task. Dropped before its end, as a runtime does that ends, it leaves to the
+/// handles what they need to release their leases.
+pub(crate) struct Task {
+    driver: Option<Driver>,
+    remains: Arc<Remains>,
+}
+
+impl Task {
+    pub(crate) fn new(driver: Driver, remains: Arc<Remains>) -> Self {
+        let driver = Some(driver);
+        Self { driver, remains }
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.driver {
+            Some(driver) => Pin::new(driver).poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.take()
+            && !driver.core.is_done()
+        {
+            self.remains.leave(driver);
+        }
     }
 }
 

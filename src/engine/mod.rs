@@ -12,6 +12,7 @@ pub(crate) mod bootstrap;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod holding;
+mod remains;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
@@ -35,6 +36,7 @@ pub use asking::{Holder, Inspection, NodeInspection};
 pub use status::NodeChanges;
 pub(crate) use status::Status;
 
+use self::remains::Remains;
 use crate::{Error, Lease, Renewal, clock::Clock, name::Name, node::admission::Mode};
 
 /// What is put to the core.
@@ -84,6 +86,17 @@ pub(crate) enum Event {
     },
 }
 
+impl Event {
+    /// What is still obeyed when the runtime is gone, and then answered to nobody.
+    fn without_answer(self) -> Option<Self> {
+        match self {
+            Self::Release { lease, .. } => Some(Self::Release { lease, reply: None }),
+            Self::Cancel(_) | Self::Abandon { .. } => Some(self),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// One wish for a lock: everything an attempt needs.
@@ -112,6 +125,7 @@ pub(crate) enum Patience {
 #[derive(Clone)]
 pub(crate) struct Engine {
     events: mpsc::UnboundedSender<Event>,
+    remains: Arc<Remains>,
     last_id: Arc<AtomicU64>,
     pub(crate) status: Arc<Status>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -126,6 +140,7 @@ impl Engine {
         (
             Self {
                 events,
+                remains: Arc::default(),
                 last_id: Arc::new(AtomicU64::new(0)),
                 status,
                 clock,
@@ -138,10 +153,22 @@ impl Engine {
         self.last_id.fetch_add(1, Relaxed) + 1
     }
 
+    /// What the engine's task is made with.
+    pub(crate) fn remains(&self) -> Arc<Remains> {
+        Arc::clone(&self.remains)
+    }
+
+    /// Puts an event to the task, or to what it has left behind.
+    fn tell(&self, event: Event) {
+        if let Err(mpsc::error::SendError(event)) = self.events.send(event) {
+            self.remains.tell(event);
+        }
+    }
+
     /// Sends an event; the answer is `Closed` if nobody is there any more.
     pub(crate) fn call<T>(&self, event: impl FnOnce(Reply<T>) -> Event) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.events.send(event(reply));
+        self.tell(event(reply));
         Answer(answer)
     }
 
@@ -172,16 +199,16 @@ impl Engine {
     }
 
     pub(crate) fn drop_lease(&self, lease: u64) {
-        let _ = self.events.send(Event::Release { lease, reply: None });
+        self.tell(Event::Release { lease, reply: None });
     }
 
     pub(crate) fn abandon(&self, lease: u64) {
-        let _ = self.events.send(Event::Abandon { lease });
+        self.tell(Event::Abandon { lease });
     }
 
     pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.events.send(Event::Shutdown { within, reply });
+        self.tell(Event::Shutdown { within, reply });
         answer.await.unwrap_or_default()
     }
 
@@ -189,6 +216,7 @@ impl Engine {
     fn downgrade(&self) -> WeakEngine {
         WeakEngine {
             events: self.events.downgrade(),
+            remains: Arc::downgrade(&self.remains),
             last_id: Arc::clone(&self.last_id),
             status: Arc::clone(&self.status),
             clock: Arc::clone(&self.clock),
@@ -211,6 +239,7 @@ impl<T> Future for Answer<T> {
 
 struct WeakEngine {
     events: mpsc::WeakUnboundedSender<Event>,
+    remains: Weak<Remains>,
     last_id: Arc<AtomicU64>,
     status: Arc<Status>,
     clock: Arc<dyn Clock>,
@@ -220,6 +249,7 @@ impl WeakEngine {
     fn upgrade(&self) -> Option<Engine> {
         Some(Engine {
             events: self.events.upgrade()?,
+            remains: self.remains.upgrade()?,
             last_id: Arc::clone(&self.last_id),
             status: Arc::clone(&self.status),
             clock: Arc::clone(&self.clock),
@@ -235,7 +265,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            let _ = self.engine.events.send(Event::Cancel(id));
+            self.engine.tell(Event::Cancel(id));
         }
     }
 }

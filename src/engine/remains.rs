@@ -1,0 +1,77 @@
+//! What is left of an engine whose runtime ends before its leases do.
+//!
+//! `main` returns, the runtime drops its tasks, mostly the oldest first, and the engine's is among the
+//! oldest. Leases that lie in younger tasks are dropped only then. So the engine's task leaves behind
+//! what a RELEASE needs, the connections and what it knows of the leases, and whoever drops a lease writes
+//! the RELEASE. Nobody waits: what the sockets do not take at once is left to the ttl.
+
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Event, driver::Driver};
+
+/// Shared by all handles of one engine.
+#[derive(Default)]
+pub(crate) struct Remains(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    /// The task lives, or has ended with nothing left to do.
+    #[default]
+    None,
+    /// Somebody is at work, and does these as well. The lock is never held meanwhile: what wakes up may
+    /// drop a lease.
+    Busy(Vec<Event>),
+    Left(Box<Driver>),
+}
+
+impl Remains {
+    /// The task is dropped before its end.
+    pub(super) fn leave(&self, mut driver: Driver) {
+        // First: from now on events that find the queue closed are kept here.
+        *self.lock() = State::Busy(Vec::new());
+        driver.leave();
+        self.work(Box::new(driver));
+    }
+
+    /// What could not be put to the task, as its queue is closed.
+    pub(super) fn tell(&self, event: Event) {
+        let mut state = self.lock();
+        let driver = match mem::take(&mut *state) {
+            State::None => return,
+            State::Busy(mut waiting) => {
+                waiting.push(event);
+                *state = State::Busy(waiting);
+                return;
+            }
+            State::Left(driver) => driver,
+        };
+        *state = State::Busy(vec![event]);
+        drop(state);
+        self.work(driver);
+    }
+
+    fn work(&self, mut driver: Box<Driver>) {
+        loop {
+            let mut state = self.lock();
+            let events = match mem::take(&mut *state) {
+                State::Busy(events) if !events.is_empty() => events,
+                _ => {
+                    if driver.can_release() {
+                        *state = State::Left(driver);
+                    }
+                    return;
+                }
+            };
+            *state = State::Busy(Vec::new());
+            drop(state);
+            driver.obey_last(events);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

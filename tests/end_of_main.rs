@@ -1,0 +1,371 @@
+//! `main` returns, or a runtime is dropped: the leases that are dropped with it are released, without
+//! anybody waiting for it. Leases last 10 s here, and all is looked at within a second.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::future::{Future, pending};
+use std::time::{Duration, Instant};
+
+use quorate::{Builder, Error, Lease, MemoryNode, Quorum, Renewal};
+use support::{Fleet, Kind, Server};
+use tokio::runtime::{self, Runtime};
+
+const PREFIX: &str = "quorate";
+const ROUNDS: u32 = 20;
+/// A server on a busy machine reads what was written to it. Far below the ttl.
+const SOON: Duration = Duration::from_secs(1);
+
+fn builder() -> Builder {
+    Quorum::builder().node_timeout(Duration::from_millis(500))
+}
+
+/// A fleet that votes.
+fn fleet(kind: Kind) -> Fleet {
+    let fleet = Fleet::start(3, kind);
+    let quorum = async {
+        let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        assert_eq!(quorum.shutdown().await, [""; 0]);
+    };
+    current_thread().block_on(quorum);
+    fleet
+}
+
+fn current_thread() -> Runtime {
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn multi_thread() -> Runtime {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+const RUNTIMES: [(&str, fn() -> Runtime); 2] = [
+    ("current-thread", current_thread),
+    ("multi-thread", multi_thread),
+];
+
+/// As `#[tokio::main]` does it: the future ends, then the runtime is dropped.
+fn as_main<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(main);
+    drop(runtime);
+    done
+}
+
+async fn lock(quorum: &Quorum, name: impl Into<String>) -> Lease {
+    quorum.mutex(name).lock().await.unwrap()
+}
+
+#[track_caller]
+fn nothing_is_left(fleet: &Fleet, what: &str) {
+    let left = fleet.leftover_locks_after(SOON, PREFIX);
+    assert_eq!(left, [""; 0], "{what}");
+}
+
+#[test]
+fn a_lease_that_main_drops_is_released() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let fleet = fleet(kind);
+        for (what, runtime) in RUNTIMES {
+            for round in 0..ROUNDS {
+                as_main(runtime(), async {
+                    let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+                    let _lease = lock(&quorum, format!("{what} {round}")).await;
+                });
+                nothing_is_left(&fleet, what);
+            }
+        }
+    }
+}
+
+/// Whoever dropped the quorum before its leases, and whoever has many.
+#[test]
+fn a_hundred_leases_without_a_quorum_are_released() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        as_main(runtime(), async {
+            let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+            let mut leases = Vec::new();
+            for i in 0..100 {
+                leases.push(lock(&quorum, format!("{what} {i}")).await);
+            }
+            drop(quorum);
+        });
+        nothing_is_left(&fleet, what);
+    }
+}
+
+/// Tasks that a runtime drops, and with them what they hold: the engine's task goes before them.
+#[test]
+fn leases_in_spawned_tasks_are_released() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        for round in 0..ROUNDS {
+            as_main(runtime(), async {
+                let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+                for i in 0..5 {
+                    let lease = lock(&quorum, format!("{what} {round} {i}")).await;
+                    tokio::spawn(async move {
+                        let _lease = lease;
+                        pending::<()>().await;
+                    });
+                }
+                let section = quorum
+                    .mutex(format!("{what} {round} run"))
+                    .run(|_| pending::<()>());
+                tokio::spawn(section);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            });
+            nothing_is_left(&fleet, what);
+        }
+    }
+}
+
+/// Wishes at every stage, of which nobody knows whether they were granted.
+#[test]
+fn wishes_under_way_are_taken_back() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        for round in 0..u64::from(ROUNDS) {
+            as_main(runtime(), async {
+                let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+                for i in 0..20 {
+                    // Of two that want one name, one waits.
+                    let name = format!("{what} {round} {}", i / 2);
+                    tokio::spawn(quorum.mutex(name).lock());
+                }
+                tokio::time::sleep(Duration::from_micros(100 * round)).await;
+            });
+            nothing_is_left(&fleet, what);
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_main_releases_too() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        let urls = fleet.urls();
+        let panicked = std::thread::spawn(move || {
+            as_main(runtime(), async {
+                let quorum = Quorum::connect(urls).await.unwrap();
+                let _lease = lock(&quorum, "a").await;
+                panic!("as a test wants it");
+            })
+        });
+        assert!(panicked.join().is_err());
+        nothing_is_left(&fleet, what);
+    }
+}
+
+#[test]
+fn over_a_unix_socket() {
+    let fleet = fleet(Kind::Redis);
+    let urls: Vec<String> = fleet.iter().map(Server::unix_url).collect();
+    for (what, runtime) in RUNTIMES {
+        as_main(runtime(), async {
+            // Another spelling of the same masters.
+            let word = builder().nodes(fleet.urls()).connect().await.unwrap();
+            let quorum = builder().nodes(&urls).fleet(word.fleet()).connect();
+            let quorum = quorum.await.unwrap();
+            let _lease = lock(&quorum, "a").await;
+        });
+        nothing_is_left(&fleet, what);
+    }
+}
+
+/// A node that is stopped gets what its socket takes, and obeys when it goes on.
+#[test]
+fn nobody_waits_for_a_node_that_hangs() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        let runtime = runtime();
+        let lease = runtime.block_on(async {
+            let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+            let lease = lock(&quorum, what).await;
+            (quorum, lease)
+        });
+        fleet[0].sigstop();
+        fleet[1].sigstop();
+        let start = Instant::now();
+        as_main(runtime, async move { drop(lease) });
+        let took = start.elapsed();
+        fleet[0].sigcont();
+        fleet[1].sigcont();
+        assert!(took < Duration::from_millis(200), "{took:?}");
+        nothing_is_left(&fleet, what);
+    }
+}
+
+/// Who waits elsewhere is told at once, though a lease is still there that keeps the connections.
+#[test]
+fn whoever_waits_on_another_runtime_finds_it_closed() {
+    let fleet = fleet(Kind::Redis);
+    // The other kind of runtime does nothing while nobody blocks on it.
+    for what in ["one", "two"] {
+        let (theirs, ours) = (multi_thread(), current_thread());
+        let quorum = theirs.block_on(Quorum::connect(fleet.urls())).unwrap();
+        let held = ours.block_on(lock(&quorum, what));
+        let other = ours.block_on(lock(&quorum, format!("{what} 2")));
+        let waiter = ours.spawn(quorum.mutex(what).lock());
+        ours.block_on(async { tokio::time::sleep(Duration::from_millis(30)).await });
+        drop(theirs);
+        ours.block_on(async {
+            let all = async {
+                assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
+                assert!(!held.is_valid() && !other.is_valid());
+                let released = other.release().await;
+                assert!(matches!(released, Err(Error::Lost(_) | Error::Closed)));
+                let inspected = quorum.inspect("a").await;
+                assert!(matches!(inspected, Err(Error::Closed)));
+                assert_eq!(quorum.shutdown().await, [""; 0]);
+            };
+            tokio::time::timeout(SOON, all).await.expect("a hang");
+        });
+        assert_eq!(quorum.health().voting, 0);
+        drop(held);
+    }
+}
+
+/// What a client has counted of a quarantine is told at the end, also where nobody calls `shutdown`.
+#[test]
+fn a_quarantine_is_shorter_for_what_main_has_watched() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    for (_, runtime) in RUNTIMES {
+        let watched = || {
+            let record = fleet[0].cmd(&["GET", "quorate:boot"]);
+            let record: String = redis::from_redis_value(record).unwrap_or_default();
+            let w = record.rsplit(' ').next().and_then(|w| w.parse().ok());
+            w.unwrap_or(0_u64)
+        };
+        let before = watched();
+        as_main(runtime(), async {
+            let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+            // Less than the second after which it would be told anyway.
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            drop(quorum);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(watched() >= before + 600, "{before} and {}", watched());
+    }
+}
+
+#[test]
+fn in_memory_nodes_outlive_the_runtime_and_are_free() {
+    for (_, runtime) in RUNTIMES {
+        let nodes: [MemoryNode; 3] = Default::default();
+        as_main(runtime(), async {
+            let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+            quorum.bootstrap_forced().await.unwrap();
+            let lease = lock(&quorum, "a").await;
+            tokio::spawn(async move {
+                let _lease = lease;
+                pending::<()>().await;
+            });
+        });
+        let taken = as_main(runtime(), async {
+            let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+            quorum.mutex("a").try_lock().await.unwrap().is_some()
+        });
+        assert!(taken);
+    }
+}
+
+/// It is a RELEASE: a lease that was abandoned, or forgotten, stays for its ttl.
+#[test]
+fn what_is_abandoned_is_not_released() {
+    let fleet = fleet(Kind::Redis);
+    for (what, runtime) in RUNTIMES {
+        as_main(runtime(), async {
+            let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+            let mutex = quorum.mutex(what).renewal(Renewal::off());
+            let lease = mutex.lock().await.unwrap();
+            tokio::spawn(async move {
+                let lease = scopeguard(lease);
+                pending::<()>().await;
+                drop(lease);
+            });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let left = fleet.leftover_locks(PREFIX);
+        let left = left.iter().filter(|key| key.contains(what));
+        assert_eq!(left.count(), 3, "{what}");
+    }
+}
+
+/// Abandons it when it is dropped.
+fn scopeguard(lease: Lease) -> impl Drop {
+    struct Abandon(Option<Lease>);
+    impl Drop for Abandon {
+        fn drop(&mut self) {
+            if let Some(lease) = self.0.take() {
+                lease.abandon();
+            }
+        }
+    }
+    Abandon(Some(lease))
+}
+
+#[cfg(feature = "tls-rustls")]
+#[test]
+fn over_tls() {
+    // In a process of its own: the certificates' variable must not be set under other threads.
+    if let Ok(urls) = std::env::var("END_OF_MAIN_URLS") {
+        for (_, runtime) in RUNTIMES {
+            as_main(runtime(), async {
+                let quorum = Quorum::connect(urls.split(',')).await.unwrap();
+                let lease = lock(&quorum, "in a task").await;
+                tokio::spawn(async move {
+                    let _lease = lease;
+                    pending::<()>().await;
+                });
+                let _lease = lock(&quorum, "in main").await;
+                let inspected = quorum.inspect("in main").await.unwrap();
+                assert!(inspected.holder().is_some());
+            });
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let certificates = support::tls::certificates(dir.path());
+    let options = support::ServerOptions::new(Kind::Redis).tls(&certificates);
+    let fleet = Fleet::start_with(3, options);
+    let child = |test: &str| {
+        std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env("END_OF_MAIN_URLS", fleet.urls().join(","))
+            .env("SSL_CERT_FILE", &certificates.ca)
+            .status()
+            .unwrap()
+    };
+    assert!(child("bootstrap_for_tls").success());
+    assert!(child("over_tls").success());
+    nothing_is_left(&fleet, "tls");
+}
+
+/// Only for [`over_tls`].
+#[cfg(feature = "tls-rustls")]
+#[test]
+fn bootstrap_for_tls() {
+    if let Ok(urls) = std::env::var("END_OF_MAIN_URLS") {
+        current_thread().block_on(async {
+            let quorum = Quorum::connect(urls.split(',')).await.unwrap();
+            quorum.bootstrap_forced().await.unwrap();
+            quorum.shutdown().await;
+        });
+    }
+}
