@@ -68,5 +68,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(stale) => println!("The paused one is too late: {stale}"),
         Ok(()) => println!("unexpected: the old token passed"),
     }
+
+    // The last line of a program: waits until the leases are dropped and their releases are confirmed.
+    drop((paused, next));
+    for name in quorum.shutdown().await {
+        println!("unexpected: {name} is still held");
+    }
     Ok(())
 }
