@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Brand-new masters are admitted once; on real servers `quorate bootstrap --new` does it, with checks.
     quorum.bootstrap_forced().await?;
 
-    // Whoever gets three of five holds the lock. It is renewed until it is released or dropped.
+    // Three of five grant the lock, and it is held. It is renewed until it is released or dropped.
     let lease = quorum.mutex("invoice:42").lock().await?;
     println!("I hold invoice:42, with token {}", lease.token());
 
