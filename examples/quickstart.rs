@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Brand-new masters are admitted once; on real servers `quorate bootstrap --new` does it, with checks.
     quorum.bootstrap_forced().await?;
 
-    // Whoever gets three of five holds the lock. It is renewed until it is released or dropped.
+    // Three of five grant the lock, and it is held. It is renewed until it is released or dropped.
     let lease = quorum.mutex("invoice:42").lock().await?;
     println!("I hold invoice:42, with token {}", lease.token());
 
@@ -67,6 +67,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match store.admit("invoice:42", paused.token()) {
         Err(stale) => println!("The paused one is too late: {stale}"),
         Ok(()) => println!("unexpected: the old token passed"),
+    }
+
+    // The last line of a program: waits until the leases are dropped and their releases are confirmed.
+    drop((paused, next));
+    for name in quorum.shutdown().await {
+        println!("unexpected: {name} is still held");
     }
     Ok(())
 }

@@ -140,6 +140,7 @@ impl Builder {
     }
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
+    ///
     /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
     /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
     /// less works. [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
@@ -197,8 +198,8 @@ impl Builder {
     /// Dials all nodes at once and is ready when a majority answered; the rest is dialled on.
     ///
     /// # Errors
-    /// `Invalid` for bad settings, and when two addresses are one server; `NoQuorum`, naming every
-    /// node and why, when no majority answered within `connect_timeout`.
+    /// - `Invalid` for bad settings, and when two addresses are one server.
+    /// - `NoQuorum`, naming every node and why, when no majority answered within `connect_timeout`.
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.

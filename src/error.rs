@@ -13,7 +13,7 @@ pub enum Error {
     Held(Report),
     /// Too few nodes answered to decide. Nothing is held, whatever was granted is being taken back.
     NoQuorum(Report),
-    /// A majority granted the lock, but so late that no validity was left (protocol §3 rule 4).
+    /// A majority granted the lock, but so late that no validity was left.
     TooSlow(Report),
     /// The lease was over before the operation was done.
     Lost(Lost),

@@ -14,12 +14,15 @@
 //!
 //! let lease = quorum.mutex("invoice:42").lock().await?;
 //! invoices.admit("invoice:42", lease.token()).expect("nobody newer has written");
-//! lease.release().await?;
+//! lease.release().await?;  // or drop it: released in the background; if the process is killed, by its ttl
+//!
+//! quorum.shutdown().await; // the last line of main: waits until every release is confirmed
 //! # Ok(()) }
 //! ```
 //!
 //! Everything that waits may be dropped at any time: nothing stays behind on the nodes for longer
-//! than one ttl. Background work runs on the runtime that connected.
+//! than one ttl. Background work runs on the runtime that connected. What remains of a lock however a
+//! program ends is in [`docs::shutdown`].
 
 #![cfg_attr(
     test,

@@ -18,7 +18,7 @@ use crate::{
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// A distributed mutex on one name (protocol §3). Cheap to clone; settings are chained.
+/// A distributed mutex on one name. Cheap to clone; settings are chained.
 ///
 /// It promises that no two leases of one name are valid at once, by their own clocks, as long as
 /// clocks slew by at most 0.5 % and nodes' clocks are not stepped, and that every lease's
@@ -92,12 +92,16 @@ impl Mutex {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// `Held` when `wait_timeout` is over; `NoQuorum` when no majority answers: after at most the
-    /// node timeout at first, after `wait_timeout` (without one: `max_ttl`) when a majority was
-    /// there before; `Quarantined` when a quarantine outlasts `wait_timeout` (without one:
-    /// one whole quarantine); `TooSlow`; `Invalid` for a bad name or setting; `Closed`. An attempt
-    /// under way at the end of a wait is finished, so each bound may be exceeded by a node timeout, or
-    /// two where tokens had to be raised.
+    /// - `Held` when `wait_timeout` is over.
+    /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after
+    ///   `wait_timeout` (without one: `max_ttl`) when a majority was there before.
+    /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
+    /// - `TooSlow` when it was won, but no validity was left.
+    /// - `Invalid` for a bad name or setting.
+    /// - `Closed`.
+    ///
+    /// An attempt under way at the end of a wait is finished, so each bound may be exceeded by a node
+    /// timeout, or two where tokens had to be raised.
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most
@@ -112,7 +116,8 @@ impl Mutex {
     /// won.
     ///
     /// # Errors
-    /// `NoQuorum` or `Quarantined` when it could not be decided; `TooSlow`; `Invalid`; `Closed`.
+    /// - `NoQuorum` or `Quarantined` when it could not be decided.
+    /// - `TooSlow`, `Invalid`, `Closed`: as [`lock`](Self::lock).
     ///
     /// # Cancel safety
     /// As of [`lock`](Self::lock).

@@ -92,12 +92,15 @@ impl Quorum {
         }
     }
 
-    /// Frees a name on every node that votes, whoever holds it; whether anybody did. The holder learns of it at
-    /// its next renewal, without renewal only when its validity ends: until then two may believe
-    /// that they hold the lock, and only the token tells them apart.
+    /// Frees a name on every node that votes, whoever holds it; whether anybody did.
+    ///
+    /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
+    /// may believe that they hold the lock, and only the token tells them apart.
     ///
     /// # Errors
-    /// `NoQuorum` when fewer than a majority did it; `Invalid`; `Closed`.
+    /// - `NoQuorum` when fewer than a majority did it.
+    /// - `Invalid` for a bad name.
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped; it may have happened or not.
@@ -210,9 +213,11 @@ impl Quorum {
         self.engine.status.health()
     }
 
-    /// Admits brand-new masters without their quarantine (protocol §2): the caller says that these servers
-    /// have never held a lock. On a fleet that votes it raises as [`raise_terms`](Self::raise_terms) does, or has
-    /// nothing to do.
+    /// Admits brand-new masters without their quarantine: the caller says that these servers have never held a
+    /// lock.
+    ///
+    /// On a fleet that votes it raises as [`raise_terms`](Self::raise_terms) does, or has nothing to do. What it
+    /// asks of a node is in [protocol](crate::docs::protocol) §2.
     ///
     /// A master that restarted empty looks new, and admitting it gives two holders. So:
     /// - every node has to answer;
@@ -299,10 +304,12 @@ impl Quorum {
         }
     }
 
-    /// Ends this quorum for all clones: new calls and waiters get `Closed`. Waits for held leases to
-    /// be dropped and their releases to be confirmed, at most the builder's `shutdown_timeout`; the
-    /// names that are still held then are returned, and left to their ttl (their leases are lost:
-    /// `NodesLost`, as nobody renews them any more).
+    /// Ends this quorum for all clones, and waits until what it holds is released: the last line of `main`.
+    ///
+    /// New calls and waiters get `Closed`. Waits for held leases to be dropped and their releases to be
+    /// confirmed, at most the builder's `shutdown_timeout`; the names that are still held then are
+    /// returned, and left to their ttl (their leases are lost: `NodesLost`, as nobody renews them any
+    /// more). What happens without it, and a service that ends with it: [shutdown](crate::docs::shutdown).
     ///
     /// Where a node is in quarantine it is told for how long this quorum has watched it (protocol §2): so
     /// a fleet of short programs should call this at the end of each. With a runtime that ends

@@ -2,9 +2,10 @@
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
-/// A fencing token (protocol §1, §3): strictly greater than every token given out for the same
-/// name before, and below 2^53, so that it survives JSON and JavaScript. Where nodes have forgotten
-/// their counters (all restarted, or a week went by) the order rests on wall clocks: see
+/// A fencing token: strictly greater than every token given out for the same name before.
+///
+/// It is below 2^53, so that it survives JSON and JavaScript. Where nodes have forgotten their
+/// counters (all restarted, or a week went by) the order rests on wall clocks: see
 /// [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// Hand it to whatever the lock protects, and let that refuse a smaller one

@@ -56,8 +56,12 @@ impl Client {
         self.runtime.block_on(store.write(balance, lease.token()))
     }
 
-    pub(crate) fn release(&mut self, lease: Lease) {
-        // An error here means that the lease was over already.
-        let _ = self.runtime.block_on(lease.release());
+    /// As every program should end: what is still to be released has to be confirmed.
+    pub(crate) fn end(self, lease: Lease) {
+        self.runtime.block_on(async {
+            // An error here means that the lease was over already.
+            let _ = lease.release().await;
+            self.quorum.shutdown().await
+        });
     }
 }

@@ -80,6 +80,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
                 Ok(()) => println!("first   writes {}", balance - 30),
                 Err(refused) => println!("first   is refused: {refused}"),
             }
+            client.end(lease);
             Ok(())
         }
     });
@@ -95,7 +96,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
     );
     client.write(&store, &lease, balance - 50)?;
     println!("second  writes {balance} - 50 = {}", balance - 50);
-    client.release(lease);
+    client.end(lease);
     let _ = woke.send(());
     first.join().map_err(|_| "the first client panicked")??;
 

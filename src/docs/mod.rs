@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | [`guarantees`] | what is promised, under which assumptions, and what is not |
 //! | [`fencing`] | how the thing behind the lock checks a token |
+//! | [`shutdown`] | graceful shutdown, handlers with deadlines, and what remains of a lock however a program ends |
+//! | [`migration`] | coming from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
 //! | [`operations`] | first start, states of nodes, changing the fleet, rights, settings of the servers |
+//! | [`numbers`] | how fast it is, and how that was measured |
 //! | [`testing`] | how it is tested, and how to torture your own servers |
 //! | [`protocol`] | what stands on a node and what client and node say to each other |
 //! | [`architecture`] | the rooms of this crate, and the way of a request through them |
@@ -22,11 +25,20 @@ pub mod fencing {}
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}
 
+#[doc = include_str!("migration.md")]
+pub mod migration {}
+
+#[doc = include_str!("numbers.md")]
+pub mod numbers {}
+
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
+
+#[doc = include_str!("shutdown.md")]
+pub mod shutdown {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}

@@ -22,7 +22,9 @@ use crate::{Error, FencingToken, LossReason, Lost, engine::Engine};
 /// lock protects check the [`token`](Self::token), or look at [`is_valid`](Self::is_valid) before
 /// each step, or put the work in [`guard`](Self::guard).
 ///
-/// Dropping it releases it in the background, from any thread, without blocking.
+/// Dropping it releases it in the background, from any thread, without blocking. A process that is killed,
+/// or a lease that outlives its runtime, leaves the lock to its ttl: [shutdown](crate::docs::shutdown) has
+/// all cases. At the end of `main`, call [`Quorum::shutdown`](crate::Quorum::shutdown).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -55,9 +57,10 @@ impl Lease {
         self.shared.name.as_str()
     }
 
-    /// The fencing token: greater than every token given out for this name before (protocol §3). On
-    /// nodes that forgot their counters that rests on wall clocks: no client may be more than the
-    /// restart margin behind the nodes.
+    /// The fencing token: greater than every token given out for this name before.
+    ///
+    /// On nodes that forgot their counters that rests on wall clocks: no client may be more than the
+    /// restart margin behind the nodes. How it is agreed on: [protocol](crate::docs::protocol) §3.
     pub fn token(&self) -> FencingToken {
         self.shared.token
     }
@@ -81,8 +84,9 @@ impl Lease {
     /// Extends the lease to its full ttl, now, on a majority.
     ///
     /// # Errors
-    /// `Lost` if it is over; `NoQuorum` if no majority answered: then the old validity stands;
-    /// `Closed`.
+    /// - `Lost` if it is over.
+    /// - `NoQuorum` if no majority answered: then the old validity stands.
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
@@ -143,8 +147,10 @@ impl Lease {
     /// Frees the lock and waits until a majority confirms.
     ///
     /// # Errors
-    /// `Lost` when it was over before; `NoQuorum` when too few nodes confirmed: what they hold
-    /// is freed when they answer again, or expires; `Closed`.
+    /// - `Lost` when it was over before.
+    /// - `NoQuorum` when too few nodes confirmed: what they hold is freed when they answer again, or
+    ///   expires.
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped: the release goes on in the background.

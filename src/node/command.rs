@@ -12,9 +12,13 @@ use crate::{name::Name, owner::Entry};
 /// Rust in `memory/store.rs`; a test holds the two together.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Meets the node: which memory is this, and may it vote? (protocol §2). No guard.
+    /// Meets the node: which memory is this, and may it vote? No guard.
+    ///
+    /// Protocol §2.
     Handshake(Handshake),
-    /// Takes the lock if it is free (protocol §3).
+    /// Takes the lock if it is free.
+    ///
+    /// Protocol §3.
     Acquire {
         /// The lock.
         name: Name,
@@ -121,7 +125,9 @@ pub enum Reply {
 /// A node's error reply. It is no answer: never a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The guard of protocol §2: this memory is not admitted. Nothing was done.
+    /// This memory is not admitted. Nothing was done.
+    ///
+    /// The guard of protocol §2.
     NotAdmitted,
     /// The script is not there. Nothing was done.
     NoScript,

@@ -12,7 +12,7 @@ pub enum NodeState {
     Connecting,
     /// It votes.
     Voting,
-    /// It answers and may vote after this long: it restarted, or it is new (protocol §2).
+    /// It answers and may vote after this long: it restarted, or it is new.
     Quarantined(Duration),
     /// It has not answered a request for longer than the node timeout.
     Stalled(Duration),
@@ -61,7 +61,7 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// What an operator should know besides, such as a command that the server does not permit.
     pub note: Option<String>,
-    /// Its record says that the fleet has been in use (protocol §2, u). False where it is not known.
+    /// Its record says that the fleet has been in use. False where it is not known.
     pub used: bool,
 }
 

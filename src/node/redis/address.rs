@@ -13,7 +13,7 @@ use crate::{Error, MemoryNode, report::said};
 /// TLS, `unix:///path?db=..&user=..&pass=..`), a [`redis::ConnectionInfo`] or a [`redis::Client`].
 ///
 /// The address, the credentials and the database are taken; the connection is always quorate's
-/// own, because the restart guard needs it. Of TLS, only what a URL can say is taken: certificates
+/// own, because the restart rule needs it. Of TLS, only what a URL can say is taken: certificates
 /// inside of a [`redis::Client`] are refused, as they cannot be read out.
 ///
 /// TLS trusts the certificates of the system, or those that the environment variables
