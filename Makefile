@@ -38,6 +38,12 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 	@# The features are additive only if each one builds without the others.
+	cargo clippy --locked --manifest-path docker/links/Cargo.toml --target-dir target -- -D warnings
+	@# As docs.rs builds it; its badges need what only nightly has without this variable.
+	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --locked --no-deps --all-features --target-dir target/docs.rs
+	grep -q 'Available on.*crate feature' target/docs.rs/doc/quorate/fence/redis/index.html
+	@# The package builds from what is in it; nothing is left out of it that its manifest names.
+	! cargo package --locked --allow-dirty 2>&1 | tee /dev/stderr | grep -q -e '^warning: ignoring' -e '^error'
 	cargo check --locked --no-default-features
 	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
 	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"])'); \

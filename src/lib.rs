@@ -24,6 +24,7 @@
 //! than one ttl. Background work runs on the runtime that connected. What remains of a lock however a
 //! program ends is in [`docs::shutdown`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,
     allow(

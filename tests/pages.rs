@@ -41,11 +41,58 @@ fn every_page_is_in_the_rustdoc_and_in_the_readme() {
             "{name} is not in src/docs/mod.rs"
         );
         assert!(
-            readme.contains(&format!("[{name}](src/docs/{name}.md)")),
+            readme.contains(&format!(
+                "\n[{name}]: https://docs.rs/quorate/latest/quorate/docs/{name}/index.html\n"
+            )),
             "{name} is not in README.md"
         );
     }
     assert!(seen >= 10, "{seen} pages");
+}
+
+/// It is shown on the package's page, where a file beside it is nowhere.
+#[test]
+fn the_readme_links_to_what_is_there_for_every_reader() {
+    let readme = read("README.md");
+    let pages = "https://docs.rs/quorate/latest/quorate/docs/";
+    let targets = readme
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
+    let references = readme.lines().filter_map(|line| line.strip_prefix('['));
+    let references = references.filter_map(|line| line.split_once("]: "));
+    let mut seen = 0;
+    for target in targets
+        .map(|(target, _)| target)
+        .chain(references.map(|(_, target)| target))
+    {
+        seen += 1;
+        if let Some(heading) = target.strip_prefix('#') {
+            assert!(headings(&readme).contains(&heading.to_owned()), "{target}");
+        } else if let Some(page) = target.strip_prefix(pages) {
+            let (name, heading) = page.split_once("/index.html").unwrap();
+            let page = read(format!("src/docs/{name}.md"));
+            if let Some(heading) = heading.strip_prefix('#') {
+                assert!(headings(&page).contains(&heading.to_owned()), "{target}");
+            }
+        } else {
+            assert!(target.starts_with("https://"), "{target}");
+        }
+    }
+    assert!(seen > 10, "{seen} links");
+}
+
+/// The anchors of all headings, as both pages make them.
+fn headings(text: &str) -> Vec<String> {
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |title: &str| {
+        let title = title.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    titles.map(anchor).collect()
 }
 
 /// It is [`quorate::Lease::guard`], and nothing else.

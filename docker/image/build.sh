@@ -75,14 +75,15 @@ valkey() {
 
 torture() {
   local iptables extensions target
-  cargo build --locked --release --features cli,test-util --bin quorate --example links >&2
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  cargo build --locked --release --features cli,test-util --bin quorate >&2
+  cargo build --locked --release --manifest-path docker/links/Cargo.toml --target-dir "$target" >&2
   iptables=$(program iptables 'apt-get install iptables')
   # iptables loads its targets from files; DROP is in the standard one.
   extensions=$(find /usr/lib /lib -path '*/xtables/libxt_standard.so' 2>/dev/null | head -n 1)
   [[ -n $extensions ]] || die "no xtables/libxt_standard.so on this machine: apt-get install iptables"
   image quorate-local-torture /usr/bin/links \
-    "/usr/bin/links=$target/release/examples/links" \
+    "/usr/bin/links=$target/release/links" \
     "/usr/bin/quorate=$target/release/quorate" \
     "/usr/sbin/iptables=$iptables" \
     "$extensions=$extensions"

@@ -2,9 +2,10 @@
 FROM rust:1 AS build
 WORKDIR /quorate
 COPY . .
-RUN cargo build --locked --release --features cli,test-util --bin quorate --example links
+RUN cargo build --locked --release --features cli,test-util --bin quorate \
+  && cargo build --locked --release --manifest-path docker/links/Cargo.toml --target-dir target
 
 FROM debian:stable-slim
 RUN apt-get update && apt-get install -y --no-install-recommends iptables
-COPY --from=build /quorate/target/release/quorate /quorate/target/release/examples/links /usr/bin/
+COPY --from=build /quorate/target/release/quorate /quorate/target/release/links /usr/bin/
 ENTRYPOINT ["/usr/bin/links"]
