@@ -47,8 +47,8 @@ pub trait Connection: Send {
     /// The server's number for this connection (`CLIENT ID`); it ends it with `CLIENT KILL`.
     fn client_id(&self) -> u64;
 
-    /// What an operator should know of the server, such as a right that is missing there and not
-    /// needed for locks. It belongs into the node's status.
+    /// What an operator should know of the server, such as a missing right that locks do not need.
+    /// The node's status shows it.
     fn note(&self) -> Option<&str>;
 
     /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).

@@ -1,12 +1,12 @@
 //! What a server's ACL has to permit. Each command is tried once on every connection, in the one
-//! write that greets: a right that is missing would else show only where a script needs it, on a node
-//! that votes.
+//! write that greets. Otherwise a missing right would show only when a script needs it, on a node that
+//! votes.
 //!
-//! The tries leave nothing behind, whatever stands on the server. The key is that of the lock
-//! with the empty name, which no client can take; and each try is one that changes nothing where its
-//! key is absent. They are sent as commands and not from a script: there an error that tells of a
-//! missing right has no code of its own. A server checks rights before anything else, so one that
-//! is full or a replica answers with another code, and that is not looked at here.
+//! The tries leave nothing behind. Their key is that of the lock with the empty name, which no client
+//! can take, so it never exists; and none of them changes anything where its key is absent. They are
+//! sent as commands and not from a script: in a script, the error for a missing right has no code of
+//! its own. A server checks rights first. So a full server or a replica that has them answers with
+//! another code, which is ignored here.
 
 use super::encode::Keys;
 
