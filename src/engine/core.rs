@@ -185,8 +185,10 @@ impl Core {
         self.is_coming_up = of(NodeState::Voting) < self.needed && of(NodeState::Connecting) > 0;
     }
 
-    pub(crate) fn connected(&mut self, node: usize, client_id: u64) {
-        self.with_session(node, |session, step| session.connected(step, client_id));
+    pub(crate) fn connected(&mut self, node: usize, client_id: u64, note: Option<&str>) {
+        self.with_session(node, |session, step| {
+            session.connected(step, client_id, note);
+        });
     }
 
     pub(crate) fn dial_failed(&mut self, node: usize, error: &DialError) {

@@ -143,9 +143,12 @@ impl Driver {
                         any = true;
                         match dialled {
                             Ok(connection) => {
-                                let client_id = connection.client_id();
+                                self.core.connected(
+                                    node,
+                                    connection.client_id(),
+                                    connection.note(),
+                                );
                                 *link = Link::Up(connection);
-                                self.core.connected(node, client_id);
                             }
                             Err(error) => {
                                 *link = Link::Idle;

@@ -74,7 +74,7 @@ impl World {
         };
         world.at(0);
         for node in 0..n {
-            world.core.connected(node, 7);
+            world.core.connected(node, 7, None);
         }
         // Once more, where what the fleet's terms are was not known yet.
         loop {
@@ -313,7 +313,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     world.core.answered(0, Ok(Said::Extended));
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
-    world.core.connected(1, 8);
+    world.core.connected(1, 8, None);
     world.meet(1);
     world.sent();
     world.at(399);
@@ -568,7 +568,7 @@ proptest! {
             // Met anew.
             world.core.disconnected(0, &Disconnected("died".into()));
             world.at(60_000);
-            world.core.connected(0, 8);
+            world.core.connected(0, 8, None);
             world.answer_last(if place == 7 {
                 error
             } else {

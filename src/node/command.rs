@@ -131,6 +131,9 @@ pub enum Fault {
     NotAdmitted,
     /// The script is not there. Nothing was done.
     NoScript,
+    /// The server's ACL does not permit a command that this needs, in the server's words. It may have
+    /// been done in part.
+    Withheld(String),
     /// Anything else, in the server's words. It may have been done in part.
     Error(String),
 }

@@ -47,6 +47,10 @@ pub trait Connection: Send {
     /// The server's number for this connection (`CLIENT ID`); it ends it with `CLIENT KILL`.
     fn client_id(&self) -> u64;
 
+    /// What an operator should know of the server, such as a missing right that locks do not need.
+    /// The node's status shows it.
+    fn note(&self) -> Option<&str>;
+
     /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
     /// Its guarded commands are obeyed only where `<prefix>:open` says `guard`.
     fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>);

@@ -466,8 +466,9 @@ impl Session {
     }
 
     /// A connection is there.
-    pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64) {
+    pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64, note: Option<&str>) {
         self.client_id = client_id;
+        self.note = note.map(str::to_owned);
         self.heard_at = step.now;
         self.changed = true;
         self.unclean = true;
@@ -577,7 +578,7 @@ impl Session {
         self.under_way.end(sent.what);
         self.heard_at = step.now;
         self.look_if_stalled(step);
-        let over = self.is_no_master(&answer);
+        let over = self.has_changed(&sent, &answer);
         if answer.is_ok() && matches!(self.link, Link::Met(_)) {
             // More than the handshake alone: a server that denies its role right after that is not
             // dialled in a loop.
@@ -619,19 +620,23 @@ impl Session {
         }
     }
 
-    /// A server that says so is not the master that was met: what it is now, a new handshake tells.
-    fn is_no_master(&self, answer: &Answer) -> Option<String> {
-        let Err(Fault::Error(text)) = answer else {
-            return None;
+    /// A server that says so is not the master that was met, or does not permit what it did: what it
+    /// is now, a new connection tells. The server's words, if it is one that counted.
+    fn has_changed(&self, sent: &Sent, answer: &Answer) -> Option<String> {
+        let text = match answer {
+            Err(Fault::Error(text)) => {
+                let word = text.split(' ').next();
+                matches!(word, Some("READONLY" | "LOADING" | "MASTERDOWN")).then_some(text)
+            }
+            Err(Fault::Withheld(text)) => sent.needs_voters_rights().then_some(text),
+            _ => None,
         };
-        let word = text.split(' ').next();
-        let says_so = matches!(word, Some("READONLY" | "LOADING" | "MASTERDOWN"));
         // One that is refused is met again and again as it is.
         let counted = !matches!(
             self.link,
             Link::Met(Standing::Refused(_) | Standing::Duplicate(_))
         );
-        (says_so && counted).then(|| text.clone())
+        text.filter(|_| counted).cloned()
     }
 
     fn voted(&mut self, step: &mut Step<'_>, ticket: Ticket, sent: &Sent, answer: Answer) {
@@ -643,7 +648,7 @@ impl Session {
         let answer = answer.and_then(credible).map_err(|fault| match fault {
             Fault::NotAdmitted => Silence::NotAdmitted,
             Fault::NoScript => Silence::ScriptsFlushed,
-            Fault::Error(text) => Silence::Failed(text),
+            Fault::Withheld(text) | Fault::Error(text) => Silence::Failed(text),
         });
         self.tell(step, ticket, answer);
     }
@@ -666,18 +671,11 @@ impl Session {
     }
 
     fn killed(&mut self, client: u64, answer: &Answer) {
-        let note = match answer {
-            Err(Fault::Error(why)) if why.starts_with("NOPERM") => Some(format!(
-                "it does not permit CLIENT KILL ({why}): after a lost connection a late grant may \
-                 block a name here for one ttl"
-            )),
-            // It is tried again after the next handshake.
-            Err(_) => return,
-            Ok(_) => None,
-        };
-        self.changed |= note != self.note;
-        self.note = note;
-        self.doubtful.retain(|d| d.client != client);
+        // Where the right is missing, the connection's note says so. After another error it is tried
+        // again, behind the next handshake.
+        if matches!(answer, Ok(_) | Err(Fault::Withheld(_))) {
+            self.doubtful.retain(|d| d.client != client);
+        }
     }
 
     fn hello(&mut self, step: &mut Step<'_>) {
@@ -712,7 +710,7 @@ impl Session {
                 standing
             }
             Ok(other) => Standing::Refused(format!("it answered the handshake with {other:?}")),
-            Err(Fault::Error(why)) => greeting::failed(&why, step.fleet),
+            Err(Fault::Withheld(why) | Fault::Error(why)) => greeting::failed(&why, step.fleet),
             Err(fault) => Standing::Refused(format!("it answered the handshake with {fault:?}")),
         };
         self.link = Link::Met(standing);
@@ -878,6 +876,15 @@ impl Sent {
             .commands()
             .iter()
             .any(|command| matches!(command, Command::Acquire { .. }))
+    }
+
+    /// Whether a node must permit it in order to vote.
+    fn needs_voters_rights(&self) -> bool {
+        !self
+            .batch
+            .commands()
+            .iter()
+            .any(|command| matches!(command, Command::Survey | Command::Disconnect { .. }))
     }
 }
 

@@ -59,7 +59,8 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// Its state.
     pub state: NodeState,
-    /// What an operator should know besides, such as a command that the server does not permit.
+    /// What an operator should know besides: a command that the server does not permit, and that locks do
+    /// not need.
     pub note: Option<String>,
     /// Its record says that the fleet has been in use. False where it is not known.
     pub used: bool,

@@ -196,6 +196,10 @@ impl Connection for MemoryConnection {
         self.client_id
     }
 
+    fn note(&self) -> Option<&str> {
+        None
+    }
+
     fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
         let mut server = self.node.lock();
         if server.life != self.life {

@@ -36,6 +36,7 @@ const QUEUE: usize = 64;
 pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
+    note: Option<String>,
     keys: Arc<Keys>,
     /// Never told, should the server repeat it.
     secret: Secret,
@@ -101,6 +102,7 @@ impl<S> RedisConnection<S> {
     pub(super) fn new(
         stream: S,
         client_id: u64,
+        note: Option<String>,
         keys: Arc<Keys>,
         secret: Secret,
         inbox: Inbox,
@@ -108,6 +110,7 @@ impl<S> RedisConnection<S> {
         Self {
             stream,
             client_id,
+            note,
             keys,
             secret,
             queue: VecDeque::with_capacity(QUEUE),
@@ -207,6 +210,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         self.client_id
     }
 
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
     fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
         if !batch.commands().is_empty() {
             self.queue.push_back(Queued { batch, guard });
@@ -302,7 +309,7 @@ mod tests {
 
     fn connection<S>(stream: S) -> RedisConnection<S> {
         let keys = Arc::new(Keys::new("quorate"));
-        RedisConnection::new(stream, 7, keys, Secret::new("sesame"), Inbox::new())
+        RedisConnection::new(stream, 7, None, keys, Secret::new("sesame"), Inbox::new())
     }
 
     fn surveys(commands: usize) -> Arc<Batch> {

@@ -4,7 +4,10 @@ use std::{borrow::Cow, time::Duration};
 
 use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
 
-use super::secret::Secret;
+use super::{
+    rights::{self, Denial},
+    secret::Secret,
+};
 use crate::{
     node::{
         admission::{Meeting, Server, Stored},
@@ -45,7 +48,11 @@ fn fault(text: &str, secret: &Secret) -> Fault {
     } else if word.starts_with("NOSCRIPT") {
         Fault::NoScript
     } else {
-        Fault::Error(said(secret.hidden_in_error(text)))
+        let said = said(secret.hidden_in_error(text));
+        match rights::denial(text) {
+            Some(Denial::Command) => Fault::Withheld(said),
+            Some(Denial::Key) | None => Fault::Error(said),
+        }
     }
 }
 
@@ -235,6 +242,13 @@ mod tests {
             Fault::Error("OOM command".into())
         );
         assert_eq!(fault("-ERR NOT so\r\n"), Fault::Error("ERR NOT so".into()));
+        let withheld = "NOPERM User me has no permissions to run the 'evalsha' command";
+        assert_eq!(
+            fault(&format!("-{withheld}\r\n")),
+            Fault::Withheld(withheld.into())
+        );
+        let key = "NOPERM No permissions to access a key";
+        assert_eq!(fault(&format!("-{key}\r\n")), Fault::Error(key.into()));
     }
 
     #[test]

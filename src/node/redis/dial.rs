@@ -1,7 +1,8 @@
 //! Gets a connection that is ready for commands: connect, say who we are, hand over the scripts.
 //!
 //! All that is said goes out in one write and costs one round trip: a server that refuses the
-//! HELLO refuses what follows too, and only the first refusal is told.
+//! HELLO refuses what follows too, and only the first refusal is told. Rights that are missing are
+//! told all at once.
 
 use std::{
     future::poll_fn,
@@ -25,6 +26,7 @@ use super::{
     decode,
     encode::{self, Keys},
     frame::{Garbage, Inbox},
+    rights::{self, Missing, Right},
     secret::{self, Secret},
 };
 use crate::{
@@ -133,6 +135,7 @@ enum Word {
     Select,
     SetInfo,
     LoadScript,
+    Try(&'static Right),
 }
 
 async fn greet<S>(mut stream: S, address: &Address, keys: Arc<Keys>) -> Dialled
@@ -142,21 +145,31 @@ where
     let (words, bytes) = greeting(address, &keys);
     // A server that closes without reading has often said why: that is worth more than the error.
     let written = write(&mut stream, &bytes).await;
-    let (mut inbox, mut id) = (Inbox::new(), 0);
+    let (mut inbox, mut id, mut missing) = (Inbox::new(), 0, Missing::default());
     for word in words {
         let frame = match reply(&mut stream, &mut inbox).await {
             Ok(frame) => frame,
             Err(silence) => return Err(silence.explain(written.err(), address)),
         };
         match (word, decode::error(&frame)) {
-            (Word::SetInfo, _) | (Word::Select | Word::LoadScript, None) => {}
             (Word::Hello, None) => id = client_id(&frame)?,
+            // Nothing depends on it.
+            (Word::SetInfo, _) | (_, None) => {}
+            (Word::Try(right), Some(error)) => missing.add(right, &error),
+            (Word::Select, Some(error)) if secret::code(&error) == "NOPERM" => {
+                missing.add(&rights::SELECT, &error);
+            }
+            // It is tried by itself as well.
+            (Word::LoadScript, Some(error)) if secret::code(&error) == "NOPERM" => {}
             (word, Some(error)) => return Err(refusal(word, &error, address)),
         }
     }
-    let secret = address.secret();
+    if let Some(why) = missing.refusal(&address.user(), &keys) {
+        return Err(Refused(why));
+    }
+    let (secret, note) = (address.secret(), missing.note());
     Ok(Box::new(RedisConnection::new(
-        stream, id, keys, secret, inbox,
+        stream, id, note, keys, secret, inbox,
     )))
 }
 
@@ -164,10 +177,7 @@ fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
     let (mut words, mut bytes) = (Vec::new(), Vec::new());
     let mut say = |word, parts: &[&str]| {
         words.push(word);
-        bytes.extend_from_slice(format!("*{}\r\n", parts.len()).as_bytes());
-        for part in parts {
-            bytes.extend_from_slice(format!("${}\r\n{part}\r\n", part.len()).as_bytes());
-        }
+        encode::words(&mut bytes, parts);
     };
     match &address.login {
         None => say(Word::Hello, &["HELLO", "3"]),
@@ -189,6 +199,10 @@ fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
         encode::answers(&Command::LoadScripts),
     ));
     bytes.extend(encode::batch(&Batch::one(Command::LoadScripts), keys).bytes);
+    for right in rights::TRIED {
+        words.push(Word::Try(right));
+        encode::words(&mut bytes, &right.words(keys));
+    }
     (words, bytes)
 }
 
@@ -332,7 +346,9 @@ fn refusal(word: Word, error: &str, address: &Address) -> DialError {
                 "it does not let us use database {}: {words}",
                 address.db
             )),
-            Word::LoadScript => Refused(format!("it does not take our scripts: {words}")),
+            Word::LoadScript | Word::Try(_) => {
+                Refused(format!("it does not take our scripts: {words}"))
+            }
         },
     }
 }
@@ -570,8 +586,8 @@ mod tests {
                 ),
                 (
                     "bob:builder@",
-                    "user \"bob\" has not all permissions that are needed, \
-                     grant them with ACL SETUSER: NOPERM",
+                    "its ACL withholds SCRIPT LOAD from user \"bob\": \
+                     grant it with ACL SETUSER (+script|load)",
                 ),
             ] {
                 let said = refused(&with(login)).await;

@@ -40,6 +40,29 @@ impl Keys {
             lock: key(MUTEX),
         }
     }
+
+    /// A key that nobody uses: that of the lock with the empty name, which no client can take.
+    pub(super) fn nobodys(&self) -> &[u8] {
+        &self.lock
+    }
+
+    /// One of each sort.
+    pub(super) fn all(&self) -> [&[u8]; 6] {
+        [
+            self.nobodys(),
+            &self.boot,
+            &self.open,
+            &self.time,
+            &self.current,
+            &self.previous,
+        ]
+    }
+
+    /// All of them, as an ACL has it.
+    pub(super) fn pattern(&self) -> String {
+        let prefix = self.boot.strip_suffix(b"boot").unwrap_or_default();
+        format!("~{}*", String::from_utf8_lossy(prefix))
+    }
 }
 
 /// How many replies of the server belong to this command.
@@ -64,6 +87,16 @@ pub(crate) fn batch(batch: &Batch, keys: &Keys) -> Wire {
         bytes: writer.0,
         guards,
     }
+}
+
+/// A command of these words.
+pub(super) fn words(wire: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
+    let mut writer = Writer(std::mem::take(wire));
+    writer.array(words.len());
+    for word in words {
+        writer.put(Arg::Bytes(word.as_ref()));
+    }
+    *wire = writer.0;
 }
 
 /// A guard as it is put in.

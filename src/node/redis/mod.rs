@@ -2,7 +2,7 @@
 //!
 //! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
 //! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
-//! [`decode`] and [`scripts`]. [`secret`] keeps the password out of every text.
+//! [`decode`] and [`scripts`]; what its ACL has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -10,6 +10,7 @@ mod decode;
 mod dial;
 mod encode;
 mod frame;
+mod rights;
 mod scripts;
 mod secret;
 #[cfg(feature = "tls-rustls")]

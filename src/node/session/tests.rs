@@ -96,7 +96,7 @@ impl World {
             self.effects
         );
         self.effects.clear();
-        self.step(|session, step| session.connected(step, client_id));
+        self.step(|session, step| session.connected(step, client_id, None));
     }
 
     /// The handshake is answered: this run, and so long witnessed.
@@ -308,7 +308,7 @@ fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
 }
 
 #[test]
-fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_noted() {
+fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_not() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
@@ -317,18 +317,12 @@ fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_noted() {
     world.meet(RUN, 40_000);
     assert_eq!(kinds(&world.sent()), ["hello", "kill 7"]);
     world.answer(Err(Fault::Error("BUSY".into())));
-    assert_eq!(world.session.note(), None);
     world.pass(Duration::from_secs(6));
     assert_eq!(kinds(&world.sent()), ["hello"]);
     world.meet(RUN, 40_000);
     assert_eq!(kinds(&world.sent()), ["kill 7"]);
-    world.answer(Err(Fault::Error("NOPERM no".into())));
-    assert!(
-        world
-            .session
-            .note()
-            .is_some_and(|note| note.contains("CLIENT KILL"))
-    );
+    world.answer(Err(Fault::Withheld("NOPERM no".into())));
+    assert_eq!(world.state(), NodeState::Voting, "it is not needed");
     world.pass(Duration::from_secs(6));
     world.meet(RUN, 40_000);
     assert_eq!(kinds(&world.sent()), ["hello"], "forgotten");
@@ -951,6 +945,42 @@ fn a_server_that_is_no_master_any_more_is_met_anew() {
 }
 
 #[test]
+fn a_server_that_withholds_what_locks_need_is_dialled_anew() {
+    let withheld = || Err(Fault::Withheld("NOPERM no".into()));
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(withheld());
+    let told = [(1, Err(Silence::Failed("NOPERM no".into())))];
+    assert_eq!(world.told(), told);
+    assert!(matches!(world.state(), NodeState::Unreachable(..)));
+
+    let mut world = World::voting();
+    world.pass(Duration::from_secs(6));
+    assert_eq!(kinds(&world.sent()), ["hello"]);
+    world.answer(withheld());
+    assert!(matches!(world.state(), NodeState::Unreachable(..)));
+
+    let mut world = World::voting();
+    let survey = Batch::one(Command::Survey);
+    assert!(world.step(|session, step| session.ask_unvoting(step, 1, &survey)));
+    world.answer(withheld());
+    assert_eq!(world.told().len(), 1);
+    assert_eq!(world.state(), NodeState::Voting, "only a bootstrap asks");
+}
+
+#[test]
+fn a_note_is_that_of_the_connection() {
+    let mut world = World::new();
+    world.pass(MS);
+    world.step(|session, step| session.connected(step, 7, Some("no EXISTS")));
+    assert_eq!(world.session.note(), Some("no EXISTS"));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    assert_eq!(world.session.note(), Some("no EXISTS"));
+    world.dial(8);
+    assert_eq!(world.session.note(), None);
+}
+
+#[test]
 fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
     let mut world = World::new();
     let start = world.now;
@@ -961,7 +991,7 @@ fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
         }
         dials += 1;
         world.effects.clear();
-        world.step(|session, step| session.connected(step, dials));
+        world.step(|session, step| session.connected(step, dials, None));
         world.meet(RUN, 40_000);
         assert_eq!(world.acquire(dials), Ok(()));
         world.answer(Err(Fault::Error("READONLY".into())));

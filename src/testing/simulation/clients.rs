@@ -253,7 +253,7 @@ impl World {
                 match down {
                     Down::Connected(client_id) => {
                         self.clients[c].links[node] = Link::Up(id);
-                        self.clients[c].core.connected(node, client_id);
+                        self.clients[c].core.connected(node, client_id, None);
                     }
                     Down::Refused => {
                         self.clients[c].links[node] = Link::Idle;

@@ -223,7 +223,6 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             "+eval",
             "+evalsha",
             "+script|load",
-            "+client|id",
             "+client|kill",
             "+hello",
             "+info",
