@@ -193,8 +193,8 @@ impl Builder {
     /// Dials all nodes at once and is ready when a majority answered; the rest is dialled on.
     ///
     /// # Errors
-    /// `Invalid` for bad settings, and when two addresses are one server; `NoQuorum`, naming every
-    /// node and why, when no majority answered within `connect_timeout`.
+    /// - `Invalid` for bad settings, and when two addresses are one server.
+    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and why.
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.

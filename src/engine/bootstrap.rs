@@ -326,9 +326,11 @@ impl Core {
         if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
             let witnesses = self.sessions().iter().filter_map(|s| s.witness());
             let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
+            // Reading the names would need one more right, of every client.
             return Err(Error::Invalid(format!(
-                "{node} holds counters, so it has given out locks, and these masters are not new: \
-                 {wait}"
+                "{node} holds counters, so it has given out locks (HKEYS {prefix}:c0 there names them), \
+                 and these masters are not new: {wait}",
+                prefix = self.settings.prefix
             )));
         }
         if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
