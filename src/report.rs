@@ -19,7 +19,7 @@ pub enum Silence {
     Unreachable(String),
     /// The server answers, and the library will not count it, for this reason.
     Refused(String),
-    /// The server restarted or is new, and may vote after this long (protocol §2).
+    /// The server restarted or is new, and may vote after this long.
     Quarantined(Duration),
     /// An earlier request has been unanswered for longer than the node timeout.
     Stalled,
@@ -31,7 +31,7 @@ pub enum Silence {
     Failed(String),
     /// Its scripts were flushed; they are given to it again.
     ScriptsFlushed,
-    /// It did not admit the request: its memory is not the one that was counted (protocol §2).
+    /// It did not admit the request: its memory is not the one that was counted.
     NotAdmitted,
 }
 

@@ -13,7 +13,7 @@ use super::{core::Core, *};
 use crate::{
     clock::{ManualClock, Tick},
     node::{
-        Command, Disconnected, Fault, Reply as Said,
+        Command, DialError, Disconnected, Fault, Reply as Said,
         admission::{BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         session::Effect,
     },
@@ -676,6 +676,42 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
         told.contains("n2: refused:") && told.contains("NOPERM"),
         "{told}"
     );
+}
+
+#[test]
+fn whom_no_majority_answers_is_told_when_enough_nodes_will_have_been_dialled() {
+    let mut world = World::new(3);
+    let pause = |world: &mut World| {
+        let error = world.try_lock().try_recv().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+        error.retry_after().unwrap().as_millis()
+    };
+    for node in [1, 2] {
+        world.core.disconnected(node, &Disconnected("died".into()));
+    }
+    let first = pause(&mut world);
+    assert!(
+        (75..=100).contains(&first),
+        "the first back-off: {first} ms"
+    );
+    for round in 1..=10 {
+        world.at(round * 10_000);
+        assert_eq!(world.greeted(), [0]);
+        world.meet(0);
+        for node in [1, 2] {
+            let no = DialError::Unreachable("no".into());
+            world.core.dial_failed(node, &no);
+        }
+    }
+    let last = pause(&mut world);
+    assert!((2_550..=5_050).contains(&last), "the longest: {last} ms");
+    world.at(102_000);
+    let less = pause(&mut world);
+    assert_eq!(less + 2_000, last, "it is a time, not a guess");
+
+    // Nobody knows when one that is being dialled, or owes an answer, will be there.
+    world.at(106_000);
+    assert_eq!(pause(&mut world), 550);
 }
 
 #[test]
