@@ -714,6 +714,38 @@ fn whom_no_majority_answers_is_told_when_enough_nodes_will_have_been_dialled() {
     assert_eq!(pause(&mut world), 550);
 }
 
+/// When a caller is to try again is for callers: a wish that waits goes by how long its attempts take.
+#[test]
+fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
+    let mut world = World::new(1);
+    let mut answer = world.ask(|wish| wish.patience = Patience::Wait(None));
+    assert_eq!(world.sent(), [(0, 'A')]);
+    world.core.answered(0, Ok(held()));
+    let (mut now, mut rests) = (0, Vec::new());
+    for _ in 0..20 {
+        let from = now;
+        loop {
+            now += 1;
+            world.at(now);
+            let sent = world.sent();
+            if sent.contains(&(0, 'R')) {
+                world.core.answered(0, Ok(Said::Released(false)));
+            }
+            if sent.contains(&(0, 'A')) {
+                break;
+            }
+        }
+        rests.push(now - from);
+        now += 80;
+        world.at(now);
+        let busy = Fault::Error("BUSY a script".into());
+        world.core.answered(0, Err(busy));
+    }
+    assert!(is_open(&mut answer));
+    let outage = &rests[1..];
+    assert!(outage.iter().all(|ms| (82..=101).contains(ms)), "{rests:?}");
+}
+
 #[test]
 fn no_random_bits_are_no_wrong_setting_either() {
     let mut world = World::new(3);
