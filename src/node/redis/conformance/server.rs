@@ -35,7 +35,7 @@ fn a_key_of_another_kind_is_left_alone() {
         };
         assert_eq!(real.say(&acquire("b", 2, secs(10), 0)), forever);
 
-        // Text that no client of ours wrote names nobody, and little of it travels.
+        // Text that no client of ours wrote names nobody.
         for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
             real.ok(&["SET", "quorate:@mutex:c", foreign]);
             let refused = Reply::Held {
