@@ -199,7 +199,7 @@ impl Builder {
     ///
     /// # Errors
     /// - `Invalid` for bad settings, and when two addresses are one server.
-    /// - `NoQuorum`, naming every node and why, when no majority answered within `connect_timeout`.
+    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and why.
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.

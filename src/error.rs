@@ -2,14 +2,23 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Report, report::seconds};
+use crate::{
+    Report,
+    report::{Missing, answered, seconds},
+};
 
-/// Why an operation did not give what was asked. Every variant that comes from asking nodes keeps
-/// each node's own answer: [`report`](Error::report).
+/// Why an operation did not give what was asked.
+///
+/// Its `Display` is one line without any node's address, so that it may be shown to users or counted by
+/// metrics; its `Debug` is the variant's name and that line. What every single node said, by its
+/// address, is in the [`report`](Error::report) of each variant that comes from asking nodes.
+///
+/// `Invalid` alone names addresses, where they are what is wrong: it concerns who sets the program up.
 #[non_exhaustive]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Error {
-    /// Somebody else held the lock until the wait ran out. The nodes are well.
+    /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. The nodes are
+    /// well.
     Held(Report),
     /// Too few nodes answered to decide. Nothing is held, whatever was granted is being taken back.
     NoQuorum(Report),
@@ -20,10 +29,11 @@ pub enum Error {
     /// Too few nodes may vote because some restarted or are new. It ends by itself; servers that have
     /// never held a lock can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
     Quarantined(Report),
-    /// The name is in use with another limit. Only primitives with a limit answer this.
-    LimitConflict(Report),
     /// A name or a setting is not allowed; the text says what is.
     Invalid(String),
+    /// The operating system refused what the library needs of it, such as random bits; the text says
+    /// what. No node was asked.
+    System(String),
     /// The quorum was shut down, or the runtime that connected it is gone.
     Closed,
 }
@@ -32,47 +42,55 @@ impl Error {
     /// What every node said, where nodes were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Held(r)
-            | Self::NoQuorum(r)
-            | Self::TooSlow(r)
-            | Self::Quarantined(r)
-            | Self::LimitConflict(r) => Some(r),
-            Self::Lost(_) | Self::Invalid(_) | Self::Closed => None,
+            Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
+            Self::Lost(_) | Self::Invalid(_) | Self::System(_) | Self::Closed => None,
         }
     }
 
-    /// Whether the same call may succeed later without anybody changing the program.
+    /// Whether the same call may succeed later without anybody changing the program or the machine it
+    /// runs on.
     pub fn is_retryable(&self) -> bool {
-        self.report().is_some() && !matches!(self, Self::LimitConflict(_))
+        self.report().is_some()
     }
 
-    /// When to try again at the earliest, where the nodes said so: the remaining time of the
-    /// holder, or of the quarantine.
+    /// For how long to wait before the next try, so that a plain loop of tries neither spins nor sleeps
+    /// through the end of an outage.
+    ///
+    /// - `NoQuorum`, `TooSlow`: always there, from 50 ms to about 5 s. When enough nodes that are away
+    ///   will have been dialled or asked again; the node timeout where nobody knows.
+    /// - `Quarantined`: always there, 50 ms at least. When enough nodes may vote.
+    /// - `Held`: when the holder's time is over, unless it is renewed; none where it has no end.
+    /// - All others: none. Trying again does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.report().and_then(Report::retry_after)
+    }
+
+    /// The name of the variant.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Held(_) => "Held",
+            Self::NoQuorum(_) => "NoQuorum",
+            Self::TooSlow(_) => "TooSlow",
+            Self::Lost(_) => "Lost",
+            Self::Quarantined(_) => "Quarantined",
+            Self::Invalid(_) => "Invalid",
+            Self::System(_) => "System",
+            Self::Closed => "Closed",
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held(r) => write!(f, "{:?} is held by another ({r})", r.subject()),
-            Self::NoQuorum(r) => {
-                write!(
-                    f,
-                    "{:?}: no majority, {} nodes are needed ({r})",
-                    r.subject(),
-                    r.needed()
-                )
-            }
+            Self::Held(r) => held(f, r),
+            Self::NoQuorum(r) => no_quorum(f, r),
             Self::TooSlow(r) => write!(
                 f,
-                "{:?} was granted too late to be of use: raise the ttl, or look at the nodes ({r})",
-                r.subject()
+                "{:?} was granted too late to be of use: raise the ttl, or look at the nodes{}",
+                r.subject(),
+                Missing(r)
             ),
-            Self::LimitConflict(r) => {
-                write!(f, "{:?} is in use with another limit ({r})", r.subject())
-            }
             Self::Lost(lost) => lost.fmt(f),
             Self::Quarantined(r) => {
                 write!(f, "{:?}: too few nodes may vote yet", r.subject())?;
@@ -87,9 +105,9 @@ impl fmt::Display for Error {
                          (Quorum::bootstrap) admits them within about 7 s",
                     )?;
                 }
-                write!(f, " ({r})")
+                write!(f, "{}", Missing(r))
             }
-            Self::Invalid(why) => f.write_str(why),
+            Self::Invalid(why) | Self::System(why) => f.write_str(why),
             Self::Closed => {
                 f.write_str("the quorum is closed: it was shut down, or its runtime is gone")
             }
@@ -97,11 +115,48 @@ impl fmt::Display for Error {
     }
 }
 
+fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let holder = report.holder().unwrap_or("another");
+    write!(f, "{:?} is held by {holder}", report.subject())?;
+    match report.retry_after() {
+        Some(left) => write!(f, " (for another {} unless renewed)", seconds(left)),
+        None => Ok(()),
+    }
+}
+
+fn no_quorum(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let (answered, total, needed) = (answered(report), report.nodes().len(), report.needed());
+    write!(f, "{:?}: ", report.subject())?;
+    if answered >= needed {
+        // A bootstrap: all are there, and it was not done in time.
+        write!(
+            f,
+            "{answered} of {total} nodes answered, and it was not done in time"
+        )?;
+    } else if needed > total / 2 + 1 {
+        write!(f, "{answered} of {total} nodes answered and all are needed")?;
+    } else {
+        let are = if needed == 1 { "is" } else { "are" };
+        write!(
+            f,
+            "no majority: {answered} of {total} nodes answered and {needed} {are} needed"
+        )?;
+    }
+    write!(f, "{}", Missing(report))
+}
+
+/// `NoQuorum("invoice:42": no majority: …)`: short, as this is what a `main` that returns it prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self})", self.kind())
+    }
+}
+
 impl std::error::Error for Error {}
 
 /// A lease that is over, and why.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
     /// Why it is over.
     pub reason: LossReason,
@@ -110,6 +165,12 @@ pub struct Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the lease is lost: {}", self.reason)
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lost({self})")
     }
 }
 
@@ -150,5 +211,149 @@ impl fmt::Display for LossReason {
             Self::NodesLost => "it could not be renewed on a majority of nodes in time",
             Self::Released => "its holder gave it up",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NodeReport, Silence, Vote};
+
+    fn report(needed: usize, votes: &[Vote], retry_after: Option<u64>) -> Report {
+        let nodes = votes.iter().zip(1..).map(|(vote, n)| NodeReport {
+            node: format!("10.0.0.{n}:6379").into(),
+            vote: vote.clone(),
+            holder: matches!(vote, Vote::Held(_)).then(|| "web-1:77".into()),
+        });
+        let retry_after = retry_after.map(Duration::from_millis);
+        Report::new("invoice:42", needed, nodes.collect(), retry_after)
+    }
+
+    /// The text, and that `Debug` is no longer than by the variant's name.
+    #[track_caller]
+    fn says(error: &Error, kind: &str, text: &str) {
+        assert_eq!(error.to_string(), text);
+        for debug in [format!("{error:?}"), format!("{error:#?}")] {
+            assert_eq!(debug, format!("{kind}({text})"));
+        }
+    }
+
+    fn silent(silence: Silence) -> Vote {
+        Vote::None(silence)
+    }
+
+    fn unreachable() -> Vote {
+        silent(Silence::Unreachable("no route".into()))
+    }
+
+    #[test]
+    fn held_says_by_whom_and_for_how_long() {
+        let held = Vote::Held(Some(Duration::from_millis(3_200)));
+        let error = Error::Held(report(2, &[held.clone(), held, unreachable()], Some(3_200)));
+        let text = "\"invoice:42\" is held by web-1:77 (for another 3.2 s unless renewed)";
+        says(&error, "Held", text);
+        assert_eq!(
+            error.report().map(ToString::to_string).as_deref(),
+            Some(
+                "10.0.0.1:6379: held by web-1:77 for 3.2 s; 10.0.0.2:6379: held by web-1:77 for 3.2 s; \
+                 10.0.0.3:6379: unreachable: no route"
+            )
+        );
+        let error = Error::Held(report(1, &[Vote::NotOurs], None));
+        says(&error, "Held", "\"invoice:42\" is held by another");
+    }
+
+    #[test]
+    fn no_quorum_says_how_many_and_what_of_the_others() {
+        let votes = [
+            Vote::NotWaitedFor,
+            unreachable(),
+            unreachable(),
+            silent(Silence::Stalled),
+            silent(Silence::Refused("its ACL withholds HMGET".into())),
+        ];
+        says(
+            &Error::NoQuorum(report(3, &votes, None)),
+            "NoQuorum",
+            "\"invoice:42\": no majority: 1 of 5 nodes answered and 3 are needed (1 stalled; \
+             2 unreachable: no route; 1 refused: its ACL withholds HMGET)",
+        );
+        says(
+            &Error::NoQuorum(report(1, &[silent(Silence::TimedOut)], None)),
+            "NoQuorum",
+            "\"invoice:42\": no majority: 0 of 1 nodes answered and 1 is needed (1 without an answer in time)",
+        );
+        says(
+            &Error::NoQuorum(report(
+                3,
+                &[Vote::Confirmed, Vote::Confirmed, unreachable()],
+                None,
+            )),
+            "NoQuorum",
+            "\"invoice:42\": 2 of 3 nodes answered and all are needed (1 unreachable: no route)",
+        );
+        says(
+            &Error::NoQuorum(report(2, &[Vote::Confirmed, Vote::Confirmed], None)),
+            "NoQuorum",
+            "\"invoice:42\": 2 of 2 nodes answered, and it was not done in time",
+        );
+    }
+
+    #[test]
+    fn the_others_say_what_to_do() {
+        let granted = Vote::Granted(crate::FencingToken::from_counter(7));
+        says(
+            &Error::TooSlow(report(
+                2,
+                &[granted.clone(), granted, silent(Silence::Stalled)],
+                None,
+            )),
+            "TooSlow",
+            "\"invoice:42\" was granted too late to be of use: raise the ttl, or look at the nodes (1 stalled)",
+        );
+        let young = silent(Silence::Quarantined(Duration::from_secs(35)));
+        says(
+            &Error::Quarantined(report(
+                2,
+                &[young.clone(), young.clone(), unreachable()],
+                Some(35_300),
+            )),
+            "Quarantined",
+            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; it ends by itself; if these \
+             servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them \
+             within about 7 s (2 quarantined; 1 unreachable: no route)",
+        );
+        says(
+            &Error::Quarantined(report(2, &[Vote::NotWaitedFor, young], Some(35_300))),
+            "Quarantined",
+            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; it ends by itself (1 quarantined)",
+        );
+        let lost = Lost {
+            reason: LossReason::MaxHold,
+        };
+        says(
+            &lost.into(),
+            "Lost",
+            "the lease is lost: it was held for max_hold",
+        );
+        assert_eq!(
+            format!("{lost:?}"),
+            "Lost(the lease is lost: it was held for max_hold)"
+        );
+        says(
+            &Error::Invalid("the name is empty".into()),
+            "Invalid",
+            "the name is empty",
+        );
+        says(
+            &Error::System("no random bits".into()),
+            "System",
+            "no random bits",
+        );
+        says(
+            &Error::Closed,
+            "Closed",
+            "the quorum is closed: it was shut down, or its runtime is gone",
+        );
     }
 }

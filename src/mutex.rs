@@ -92,16 +92,18 @@ impl Mutex {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// - `Held` when `wait_timeout` is over.
-    /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after
-    ///   `wait_timeout` (without one: `max_ttl`) when a majority was there before.
+    /// - `Held` when `wait_timeout` is over; it says by whom.
+    /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after `wait_timeout`
+    ///   (without one: `max_ttl`) when a majority was there before.
     /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
-    /// - `TooSlow` when it was won, but no validity was left.
+    /// - `TooSlow` when the nodes granted it too late for it to be of use.
     /// - `Invalid` for a bad name or setting.
+    /// - `System` when the operating system has no random bits.
     /// - `Closed`.
     ///
     /// An attempt under way at the end of a wait is finished, so each bound may be exceeded by a node
-    /// timeout, or two where tokens had to be raised.
+    /// timeout, or two where tokens had to be raised. A loop that tries again waits for
+    /// [`retry_after`](Error::retry_after) first.
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most
@@ -116,8 +118,9 @@ impl Mutex {
     /// won.
     ///
     /// # Errors
-    /// - `NoQuorum` or `Quarantined` when it could not be decided.
-    /// - `TooSlow`, `Invalid`, `Closed`: as [`lock`](Self::lock).
+    /// - `NoQuorum` or `Quarantined` when it could not be decided: how long to wait before the next try says
+    ///   [`retry_after`](Error::retry_after).
+    /// - `TooSlow`, `Invalid`, `System`, `Closed` as of [`lock`](Self::lock).
     ///
     /// # Cancel safety
     /// As of [`lock`](Self::lock).

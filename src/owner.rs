@@ -23,6 +23,11 @@ impl Entry {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The same text, shared.
+    pub(crate) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl fmt::Debug for Entry {
@@ -78,6 +83,9 @@ pub(crate) enum Chance {
     System,
     #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
     Seeded(Box<StdRng>),
+    /// The operating system has none to give.
+    #[cfg(test)]
+    Dry,
 }
 
 impl Chance {
@@ -91,9 +99,15 @@ impl Chance {
         let mut bytes = [0; 16];
         match self {
             Self::System => SysRng.try_fill_bytes(&mut bytes).map_err(|why| {
-                Error::Invalid(format!("the operating system gave no random bits: {why}"))
+                Error::System(format!("the operating system gave no random bits: {why}"))
             })?,
             Self::Seeded(rng) => rng.fill_bytes(&mut bytes),
+            #[cfg(test)]
+            Self::Dry => {
+                return Err(Error::System(
+                    "the operating system gave no random bits: a test".into(),
+                ));
+            }
         }
         Ok(u128::from_be_bytes(bytes))
     }
@@ -103,6 +117,8 @@ impl Chance {
         let random = match self {
             Self::System => rand::rng().next_u64(),
             Self::Seeded(rng) => rng.next_u64(),
+            #[cfg(test)]
+            Self::Dry => 0,
         };
         most.checked_add(1).map_or(random, |n| random % n)
     }

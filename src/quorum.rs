@@ -232,10 +232,12 @@ impl Quorum {
     /// Without it new masters vote by themselves when their quarantine is over.
     ///
     /// # Errors
-    /// - `Invalid`, naming the node and the reason, when a condition is not met or a node answers with an
-    ///   error.
-    /// - `NoQuorum` when not all nodes voted in the end: one did not answer within `connect_timeout` and the time
-    ///   above.
+    /// - `Invalid`, naming the node and the reason, when these servers are not new, or when two addresses are one
+    ///   server; also while another bootstrap of this quorum is under way.
+    /// - `NoQuorum`, with every node's reason, at once when a node is refused, answers with an error or has
+    ///   lost its memory meanwhile.
+    /// - `NoQuorum` too when not all nodes voted in the end: one did not answer within `connect_timeout` and the
+    ///   time above.
     /// - `Closed`.
     ///
     /// # Cancel safety

@@ -72,7 +72,8 @@ fn record(server: &Server) -> Vec<String> {
 }
 
 fn says(error: &Error, words: &[&str]) {
-    let text = error.to_string();
+    let report = error.report().map(ToString::to_string);
+    let text = format!("{error} {}", report.unwrap_or_default());
     for word in words {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
@@ -383,7 +384,10 @@ async fn bootstrap_admits_what_is_new_and_nothing_else() {
     fleet[1].cmd(&["HSET", "quorate:c0", "@mutex:a", "1"]);
     let error = quorum.bootstrap().await.unwrap_err();
     let port = fleet[1].port().to_string();
-    says(&error, &[&port, "holds counters", "not new"]);
+    says(
+        &error,
+        &[&port, "holds counters", "HKEYS quorate:c0", "not new"],
+    );
     fleet[1].cmd(&["DEL", "quorate:c0"]);
     // Foreign keys are nobody's business, however many they are.
     let fill = "for i = 1, 200000 do redis.call('SET', 'foreign:' .. i, i) end";

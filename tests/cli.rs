@@ -127,10 +127,17 @@ fn a_release_that_is_not_confirmed_is_a_warning_only() {
     fleet[0].kill9();
     fleet[1].kill9();
     File::create(dir).unwrap();
-    running
+    let done = running
         .done()
         .is(3)
         .says("quorate: the command is done, but too few nodes confirmed");
+    for server in fleet.iter() {
+        let line = format!("quorate:   127.0.0.1:{}: ", server.port());
+        assert!(
+            done.err.lines().any(|it| it.starts_with(&line)),
+            "{done:#?}"
+        );
+    }
 }
 
 // ---- wrong use, bad nodes -------------------------------------------------------------------

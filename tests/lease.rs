@@ -613,13 +613,18 @@ async fn a_wait_that_runs_out_says_who_holds_for_how_long() {
     let left = error.retry_after().expect("known from the nodes");
     assert!(left <= MAX_TTL && left > ms(500), "{left:?}");
     assert!(error.is_retryable());
-    let text = error.to_string();
-    assert!(text.contains("\"a\" is held by another"), "{text}");
+    let (text, told) = (error.to_string(), report.to_string());
+    let seen = ours.inspect("a").await.unwrap();
+    let label = &seen.holder().unwrap().label;
+    assert_eq!(report.holder(), Some(label.as_str()));
+    let by = format!("\"a\" is held by {label} (for another ");
+    assert!(
+        text.starts_with(&by) && !text.contains("127.0.0.1"),
+        "{text}"
+    );
     for server in fleet.iter() {
-        assert!(
-            text.contains(&format!("127.0.0.1:{}", server.port())),
-            "{text}"
-        );
+        let node = format!("127.0.0.1:{}: ", server.port());
+        assert!(told.contains(&node), "{told}");
     }
     assert!(lease.is_valid());
 }

@@ -32,15 +32,24 @@ fn builder() -> Builder {
         .dial_timeout(ms(700))
 }
 
-/// The error's own words; its other forms must not say more than they may.
+/// The error's own words and its report; no form of it may say more than it may.
 #[track_caller]
 fn says(error: &Error, words: &[&str]) {
-    let text = error.to_string();
+    let report = error.report().map(ToString::to_string);
+    let text = format!("{error} {}", report.unwrap_or_default());
     for word in words {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
     silent(&text);
     silent(&format!("{error:?} {:?}", error.report()));
+    if error.report().is_some() {
+        let line = format!("{error:?}");
+        assert!(
+            !line.contains("127.0.0.1") && !line.contains('\n'),
+            "{line}"
+        );
+        assert!(line.chars().count() < 1_500, "{line}");
+    }
 }
 
 #[track_caller]
@@ -764,7 +773,7 @@ async fn a_dead_majority_names_every_node_and_why() {
         &error,
         &[
             "\"a\"",
-            "3 nodes are needed",
+            "1 of 5 nodes answered and 3 are needed",
             "unreachable",
             "quarantined for",
         ],

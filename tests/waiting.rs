@@ -3,7 +3,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use futures::StreamExt;
 use quorate::{Builder, Error, MemoryNode, NodeChanges, NodeState, Quorum};
@@ -137,4 +137,67 @@ async fn a_stream_of_changes_does_not_keep_the_quorum() {
     drop(quorum);
     assert!(changes.next().await.is_none());
     assert!(changes.next().await.is_none(), "it stays at its end");
+}
+
+/// How often a plain loop asks within 12 s, and that each answer says when to ask again.
+async fn turns<T, F>(mut ask: impl FnMut() -> F) -> usize
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let end = tokio::time::Instant::now() + seconds(12);
+    let mut turns = 0;
+    while tokio::time::Instant::now() < end {
+        turns += 1;
+        match ask().await {
+            Ok(_) => break,
+            Err(error) => {
+                let pause = error.retry_after();
+                assert!(pause >= Some(ms(50)), "{error}: {pause:?}");
+                assert!(pause <= Some(seconds(6)), "{error}: {pause:?}");
+                tokio::time::sleep(pause.unwrap_or_default()).await;
+            }
+        }
+    }
+    turns
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
+    let (nodes, builder) = three();
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    let lease = quorum.mutex("held").ttl(seconds(30)).lock();
+    let lease = lease.await.unwrap();
+    nodes[0].stop();
+    nodes[1].stop();
+    while quorum.health().voting > 1 {
+        tokio::time::sleep(ms(10)).await;
+    }
+    let mutex = quorum.mutex("a");
+    let extended = turns(|| lease.extend()).await;
+    let released = lease.release().await.unwrap_err();
+    assert!(released.retry_after() >= Some(ms(50)), "{released}");
+    let all = [
+        extended,
+        turns(|| mutex.try_lock()).await,
+        turns(|| mutex.lock()).await,
+        turns(|| quorum.evict("a")).await,
+        turns(|| quorum.ready()).await,
+        turns(|| quorum.voting(ms(100))).await,
+        turns(|| quorum.bootstrap()).await,
+        turns(|| quorum.raise_terms()).await,
+    ];
+    assert!(all.iter().all(|turns| *turns < 60), "{all:?}");
+
+    nodes[0].start();
+    let back = tokio::time::Instant::now();
+    let lease = loop {
+        match mutex.try_lock().await {
+            Ok(lease) => break lease,
+            Err(error) => tokio::time::sleep(error.retry_after().unwrap()).await,
+        }
+    };
+    assert!(lease.is_some());
+    // The back-off of a dial, and its jitter.
+    assert!(back.elapsed() < seconds(6), "{:?}", back.elapsed());
 }

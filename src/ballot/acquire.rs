@@ -71,6 +71,7 @@ impl Ballot {
                 Ok(Reply::Held {
                     remaining: None,
                     counter: 0,
+                    holder: None,
                 })
             }
             (answer, _) => answer,
@@ -241,6 +242,7 @@ mod tests {
         Some(Ok(Reply::Held {
             remaining: Some(Duration::from_millis(ms)),
             counter: 9,
+            holder: None,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{NodeReport, Report, Silence, Vote, node::Reply};
+use crate::{NodeReport, Report, Silence, Vote, node::Reply, owner::label_of};
 
 /// What a node that was asked has said so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,18 +85,9 @@ impl Answers {
         left.get(n.checked_sub(1)?).copied()
     }
 
-    /// The nodes that gave no answer, and why.
-    pub(crate) fn silences<'a>(
-        &'a self,
-        names: &'a [Arc<str>],
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Silence)> {
-        names
-            .iter()
-            .zip(&self.0)
-            .filter_map(|(name, heard)| match heard {
-                Heard::Silent(silence) => Some((name, silence)),
-                Heard::Waiting | Heard::Said(_) => None,
-            })
+    /// Whether any node gave no answer.
+    pub(crate) fn is_any_silent(&self) -> bool {
+        self.0.iter().any(|heard| matches!(heard, Heard::Silent(_)))
     }
 
     /// The evidence.
@@ -113,9 +104,17 @@ impl Answers {
             .map(|(node, heard)| NodeReport {
                 node: Arc::clone(node),
                 vote: vote(heard),
+                holder: holder(heard),
             })
             .collect();
         Report::new(subject, needed, nodes, retry_after)
+    }
+}
+
+fn holder(heard: &Heard) -> Option<Arc<str>> {
+    match heard {
+        Heard::Said(Reply::Held { holder, .. }) => holder.as_deref().map(label_of).map(Arc::from),
+        _ => None,
     }
 }
 
@@ -128,6 +127,7 @@ fn vote(heard: &Heard) -> Vote {
         }
         Heard::Said(Reply::Held { remaining, .. }) => Vote::Held(*remaining),
         Heard::Said(Reply::Lost | Reply::Released(false)) => Vote::NotOurs,
+        Heard::Said(Reply::Admitted(false)) => Vote::None(Silence::NotAdmitted),
         Heard::Said(_) => Vote::Confirmed,
     }
 }

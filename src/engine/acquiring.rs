@@ -5,7 +5,7 @@ use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use super::{
     Patience, Wish,
-    core::{CLOSED, Core, Early, Outstanding, Task},
+    core::{CLOSED, Core, Early, Outstanding, SHORTEST_PAUSE, Task},
     holding::Holding,
     timers::Key,
 };
@@ -63,6 +63,15 @@ struct Attempt {
     /// Unequal tokens: when to stop waiting for the rest and raise.
     settle_at: Option<Tick>,
     deadline: Tick,
+}
+
+/// What an attempt that was not won says of the next one.
+struct Past {
+    took: Duration,
+    /// When the lock is free or a quarantine is over, by what the nodes said.
+    known: Option<Duration>,
+    /// The nodes were met anew.
+    refresh: bool,
 }
 
 impl Acquisition {
@@ -477,6 +486,10 @@ impl Core {
             + QUARANTINE_REST
             + self.settings.node_timeout;
         let max_ttl = self.settings.terms.max_ttl;
+        let again = match outcome {
+            Some(Outcome::Held) => None,
+            _ => Some(self.try_again(now, needed)),
+        };
         let Some(Task::Acquiring(mut acquisition)) = self.take(ticket) else {
             return;
         };
@@ -485,7 +498,12 @@ impl Core {
         };
         let took = now.since(attempt.t0);
         let entry = attempt.entry.clone();
-        let retry_after = attempt.ballot.retry_after();
+        let known = attempt.ballot.retry_after();
+        let retry_after = match outcome {
+            Some(Outcome::Held) => known,
+            Some(Outcome::Quarantined) => known.map(|left| left.max(SHORTEST_PAUSE)).or(again),
+            None | Some(Outcome::NoQuorum) => again,
+        };
         let answers = attempt.ballot.answers();
         let report = answers.report(
             acquisition.wish.name.as_str(),
@@ -553,29 +571,33 @@ impl Core {
             acquisition.warned = true;
             tracing::warn!(%error, "waiting for a quarantine to end");
         }
-        self.rest(now, *acquisition, took, refresh, entry, error);
+        let past = Past {
+            took,
+            known,
+            refresh,
+        };
+        self.rest(now, *acquisition, past, entry, error);
     }
 
     /// Waits a jittered while before the next attempt, guided by what the nodes said; where they
-    /// were met anew meanwhile (`refresh`), what they said before guides nobody.
+    /// were met anew meanwhile, what they said before guides nobody.
     fn rest(
         &mut self,
         now: Tick,
         mut acquisition: Acquisition,
-        took: Duration,
-        refresh: bool,
+        past: Past,
         entry: Entry,
         last: Error,
     ) {
         // A process that stood still meanwhile does not rest for as long as that again.
-        let took = took.min(self.settings.node_timeout);
+        let took = past.took.min(self.settings.node_timeout);
         acquisition.rest = (acquisition.rest * 2)
             .max(took * 2)
             .clamp(SHORTEST_REST, LONGEST_REST);
         let most = u64::try_from(acquisition.rest.as_micros()).unwrap_or(u64::MAX);
         let jittered = Duration::from_micros(most / 4 + self.chance.up_to(most - most / 4));
-        let rest = match (&last, last.retry_after()) {
-            _ if refresh => jittered,
+        let rest = match (&last, past.known) {
+            _ if past.refresh => jittered,
             (Error::Quarantined(_), Some(left)) => left.clamp(SHORTEST_REST, QUARANTINE_REST),
             (_, Some(left)) => jittered.min(left + SHORTEST_REST),
             (Error::NoQuorum(_), None) => jittered.max(took + SHORTEST_REST),

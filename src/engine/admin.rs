@@ -4,7 +4,13 @@ use std::{mem, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Reply as Answer, bootstrap::Bootstrap, core::Core, holding::Holding, status::health};
+use super::{
+    Reply as Answer,
+    bootstrap::Bootstrap,
+    core::{Core, SHORTEST_PAUSE},
+    holding::Holding,
+    status::health,
+};
 use crate::{
     Error, NodeReport, Report, Vote,
     clock::Tick,
@@ -256,8 +262,10 @@ impl Core {
                     NodeState::Quarantined(_) => Vote::Confirmed,
                     state => state.silence().map_or(Vote::Confirmed, Vote::None),
                 },
+                holder: None,
             });
-        Report::new(subject, needed, nodes.collect(), None)
+        let again = self.try_again(now, needed);
+        Report::new(subject, needed, nodes.collect(), Some(again))
     }
 
     // ---- voting ---------------------------------------------------------------------------
@@ -274,26 +282,32 @@ impl Core {
             Some(twice) => Some(Err(twice)),
             None => (voting >= needed).then_some(Ok(())),
         };
+        let waiting = mem::take(&mut self.admin.voting);
         let too_few = || {
             let nodes = self.settings.nodes.iter().zip(&states);
             let nodes = nodes.map(|(node, state)| NodeReport {
                 node: Arc::clone(node),
                 vote: state.silence().map_or(Vote::Confirmed, Vote::None),
+                holder: None,
             });
-            let report = Report::new("voting", needed, nodes.collect(), votes_in);
+            let again = match votes_in {
+                Some(left) => left.max(SHORTEST_PAUSE),
+                None => self.try_again(now, needed),
+            };
+            let report = Report::new("voting", needed, nodes.collect(), Some(again));
             match votes_in {
                 Some(_) => Error::Quarantined(report),
                 None => Error::NoQuorum(report),
             }
         };
-        let mut waiting = Vec::new();
-        for voting in mem::take(&mut self.admin.voting) {
+        let mut left = Vec::new();
+        for voting in waiting {
             let late = || (voting.deadline <= now).then(|| Err(too_few()));
             match answer.clone().or_else(late) {
                 Some(answer) => drop(voting.reply.send(answer)),
-                None => waiting.push(voting),
+                None => left.push(voting),
             }
         }
-        self.admin.voting = waiting;
+        self.admin.voting = left;
     }
 }

@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Waits for every node: an operator wants to know what each one says.
-    pub(super) fn asking_heard(&mut self, _now: Tick, ticket: u64) {
+    pub(super) fn asking_heard(&mut self, now: Tick, ticket: u64) {
         match self.task(ticket) {
             Some(Task::Asking(asking)) if asking.answers.waiting() == 0 => {}
             _ => return,
@@ -159,8 +159,15 @@ impl Core {
             Asker::Evict(reply) => {
                 let freed = answers.count(|r| *r == Reply::Evicted(true)) > 0;
                 let answered = answers.count(|r| matches!(r, Reply::Evicted(_)));
-                let report =
-                    || answers.report(name.as_str(), self.needed, &self.settings.nodes, None);
+                let report = || {
+                    let again = self.try_again(now, self.needed);
+                    answers.report(
+                        name.as_str(),
+                        self.needed,
+                        &self.settings.nodes,
+                        Some(again),
+                    )
+                };
                 let _ = reply.send(match answered >= self.needed {
                     true => Ok(freed),
                     false => Err(Error::NoQuorum(report())),

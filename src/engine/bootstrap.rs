@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error, NodeReport, Report, Silence, Vote,
-    ballot::answers::Heard,
+    ballot::answers::{Answers, Heard},
     clock::Tick,
     node::{
         Batch, Command, Reply,
@@ -20,6 +20,9 @@ use crate::{
     report::seconds,
     rules::{Rule, Rules},
 };
+
+/// What its reports are about.
+const SUBJECT: &str = "bootstrap";
 
 /// One bootstrap under way.
 pub(super) struct Bootstrap {
@@ -223,12 +226,12 @@ impl Core {
                 Err(Error::NoQuorum(match bootstrap.mode {
                     Mode::Raise => self.raise_report(now),
                     Mode::New | Mode::Forced => {
-                        self.state_report(now, "bootstrap", self.settings.total())
+                        self.state_report(now, SUBJECT, self.settings.total())
                     }
                 }))
             }
             Ok(None) => Ok(()),
-            Err(why) => Err(Error::Invalid(why)),
+            Err(error) => Err(error),
         };
         self.forget(&bootstrap.stage);
         self.fleet().force(false);
@@ -245,11 +248,11 @@ impl Core {
 
     /// Every node has to answer. All are met anew, twice: what was read of a neighbour before may be
     /// from a time when it did not vote yet, and two rounds alike are one view of all nodes.
-    fn all_met(&mut self, now: Tick, bootstrap: &mut Bootstrap) -> Result<Option<Stage>, String> {
+    fn all_met(&mut self, now: Tick, bootstrap: &mut Bootstrap) -> Result<Option<Stage>, Error> {
         let mut nodes = self.sessions().iter().zip(&self.settings.nodes);
         if let Some((session, name)) = nodes.find(|(session, _)| session.is_duplicate()) {
             let why = session.refusal().unwrap_or_default();
-            return Err(format!("{name}: {why}"));
+            return Err(Error::Invalid(format!("{name}: {why}")));
         }
         let raises = bootstrap.mode == Mode::Raise;
         if raises && !self.fleet().has_less() {
@@ -259,14 +262,14 @@ impl Core {
         let g = long_enough(self.settings.node_timeout).as_millis();
         let g = u64::try_from(g).unwrap_or(u64::MAX);
         let (mut met, mut stale, mut missing) = (Vec::new(), Vec::new(), false);
-        for (node, (session, name)) in self.sessions().iter().zip(&self.settings.nodes).enumerate()
-        {
+        for (node, session) in self.sessions().iter().enumerate() {
             let fresh = session.was_met_since(bootstrap.since);
             match (session.witness(), session.refusal()) {
                 // Asked again, it may say something else: this client vouches now.
                 (None, Some(_)) if session.is_met() && !fresh => stale.push(node),
-                (None, Some(why)) if !raises => {
-                    return Err(format!("{name} cannot be bootstrapped: {why}"));
+                (None, Some(_)) if !raises => {
+                    let report = self.state_report(now, SUBJECT, self.settings.total());
+                    return Err(Error::NoQuorum(report));
                 }
                 (None, _) => missing = true,
                 (Some(_), _) if !fresh => stale.push(node),
@@ -296,7 +299,8 @@ impl Core {
         let records = records.map(|witness| witness.record.clone());
         let nodes: Vec<_> = self.settings.nodes.iter().cloned().zip(records).collect();
         let (own, rules) = (self.settings.terms, self.settings.rules);
-        Ok(match decide(&nodes, own, bootstrap.mode, g, rules)? {
+        let next = decide(&nodes, own, bootstrap.mode, g, rules).map_err(Error::Invalid)?;
+        Ok(match next {
             Next::Done => None,
             Next::Wait => {
                 if raises {
@@ -313,7 +317,7 @@ impl Core {
         })
     }
 
-    fn all_surveyed(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, String> {
+    fn all_surveyed(&mut self, now: Tick, ticket: u64) -> Result<Option<Stage>, Error> {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
@@ -322,14 +326,16 @@ impl Core {
         if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
             let witnesses = self.sessions().iter().filter_map(|s| s.witness());
             let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
-            return Err(format!(
-                "{node} holds counters, so it has given out locks, and these masters are not new: \
-                 {wait}"
-            ));
+            // Reading the names would need one more right, of every client.
+            return Err(Error::Invalid(format!(
+                "{node} holds counters, so it has given out locks (HKEYS {prefix}:c0 there names them), \
+                 and these masters are not new: {wait}",
+                prefix = self.settings.prefix
+            )));
         }
         if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
             return self
-                .polled_all(ticket)
+                .polled_all(now, ticket)
                 .map(|()| Some(Stage::Surveying(ticket)));
         }
         self.take(ticket);
@@ -377,25 +383,23 @@ impl Core {
         bootstrap: &mut Bootstrap,
         ticket: u64,
         lifts: bool,
-    ) -> Result<Option<Stage>, String> {
+    ) -> Result<Option<Stage>, Error> {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
         let refused = answers.count(|r| *r == Reply::Admitted(false)) > 0;
-        if bootstrap.mode == Mode::Raise && (refused || self.polled_all(ticket).is_err()) {
+        if bootstrap.mode == Mode::Raise && (refused || self.polled_all(now, ticket).is_err()) {
             // Another client raises too, or a node was lost.
             self.take(ticket);
             return Ok(Some(bootstrap.anew(now)));
         }
         if refused {
-            return Err(
-                "a node's memory changed meanwhile, or a client came that knows this fleet as one \
-                 in use: look at what each node says, and try again"
-                    .into(),
-            );
+            // A memory changed meanwhile, or a client came that knows this fleet as one in use: tried
+            // again, it is told which.
+            return Err(self.polled_error(now, answers));
         }
         if answers.count(|r| *r == Reply::Admitted(true)) < self.settings.total() {
-            return self.polled_all(ticket).map(|()| {
+            return self.polled_all(now, ticket).map(|()| {
                 Some(match lifts {
                     true => Stage::Lifting(ticket),
                     false => Stage::Admitting(ticket),
@@ -439,12 +443,15 @@ impl Core {
                 }
                 None => state.silence().map_or(Vote::Confirmed, Vote::None),
             },
+            holder: None,
         });
         let needed = match raises {
             true => self.settings.total(),
             false => self.needed,
         };
-        Report::new("raise_terms", needed, nodes.collect(), None)
+        let nodes = nodes.collect();
+        let again = self.try_again(now, needed);
+        Report::new("raise_terms", needed, nodes, Some(again))
     }
 
     /// Puts a command to every node, whether it votes or not.
@@ -461,14 +468,17 @@ impl Core {
     }
 
     /// A node that failed to answer ends the bootstrap; one that has not answered yet does not.
-    fn polled_all(&self, ticket: u64) -> Result<(), String> {
-        let Some(answers) = self.polled(ticket) else {
-            return Ok(());
-        };
-        match answers.silences(&self.settings.nodes).next() {
-            Some((node, silence)) => Err(format!("{node} did not answer the bootstrap: {silence}")),
-            None => Ok(()),
+    fn polled_all(&self, now: Tick, ticket: u64) -> Result<(), Error> {
+        match self.polled(ticket) {
+            Some(answers) if answers.is_any_silent() => Err(self.polled_error(now, answers)),
+            _ => Ok(()),
         }
+    }
+
+    fn polled_error(&self, now: Tick, answers: &Answers) -> Error {
+        let total = self.settings.total();
+        let again = self.try_again(now, total);
+        Error::NoQuorum(answers.report(SUBJECT, total, &self.settings.nodes, Some(again)))
     }
 }
 

@@ -23,12 +23,17 @@ use crate::{
     node::{
         DialError, Disconnected, Reply,
         command::Answer,
-        session::{Effect, Fleet, Heard, Session, Step},
+        session::{Effect, Fleet, Heard, LAST_BACKOFF, Session, Step},
         status::{NodeState, NodeStatus},
     },
     owner::Chance,
     settings::Settings,
 };
+
+/// What a caller is told to wait before it tries again, at least.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+/// And at most: by then every node that is away was dialled again.
+const LONGEST_PAUSE: Duration = LAST_BACKOFF.saturating_add(SHORTEST_PAUSE);
 
 /// All that is known and under way.
 pub(crate) struct Core {
@@ -374,6 +379,28 @@ impl Core {
             .iter()
             .map(|s| s.state(now, &self.fleet))
             .collect()
+    }
+
+    /// For how long to wait who was told that `needed` nodes do not vote or did not answer: until so many
+    /// of those that do not vote were dialled or met again. Never zero, or a plain loop would spin.
+    pub(super) fn try_again(&self, now: Tick, needed: usize) -> Duration {
+        let node_timeout = self.settings.node_timeout;
+        let wait = |session: &Session| match session.state(now, &self.fleet) {
+            NodeState::Voting => None,
+            NodeState::Quarantined(left) => Some(left),
+            _ => Some(match session.next_try() {
+                Some(at) => at.since(now),
+                None => node_timeout,
+            }),
+        };
+        let mut waits: Vec<Duration> = self.sessions.iter().filter_map(wait).collect();
+        waits.sort_unstable();
+        let voting = self.sessions.len() - waits.len();
+        let missing = needed.saturating_sub(voting);
+        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
+        // What is dialled has to be met as well before it votes.
+        let wait = wait.map_or(node_timeout, |wait| wait.saturating_add(SHORTEST_PAUSE));
+        wait.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
     pub(super) fn new_ticket(&self) -> u64 {

@@ -204,6 +204,10 @@ impl Core {
             .get(&lease)
             .map_or(Duration::ZERO, |h| h.hold.ttl());
         let jitter = self.renewal_jitter(ttl);
+        let again = match verdict {
+            extend::Verdict::Failed => Some(self.try_again(now, self.needed)),
+            _ => None,
+        };
         let Some(holding) = self.leases.get_mut(&lease) else {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(Lost {
@@ -237,9 +241,10 @@ impl Core {
             }
             extend::Verdict::Failed | extend::Verdict::Open => {
                 let name = holding.shared.name.as_str();
-                let report = ballot
-                    .answers()
-                    .report(name, self.needed, &self.settings.nodes, None);
+                let report =
+                    ballot
+                        .answers()
+                        .report(name, self.needed, &self.settings.nodes, again);
                 let error = Error::NoQuorum(report);
                 if automatic {
                     let left = holding.shared.validity();
@@ -304,7 +309,7 @@ impl Core {
         self.release_heard(now, ticket);
     }
 
-    pub(super) fn release_heard(&mut self, _now: Tick, ticket: u64) {
+    pub(super) fn release_heard(&mut self, now: Tick, ticket: u64) {
         let verdict = match self.task(ticket) {
             Some(Task::Releasing(releasing)) => releasing.ballot.verdict(),
             _ => return,
@@ -327,9 +332,11 @@ impl Core {
             }
             .into()),
             release::Verdict::NoQuorum => {
-                let report = ballot
-                    .answers()
-                    .report(name, self.needed, &self.settings.nodes, None);
+                let again = self.try_again(now, self.needed);
+                let report =
+                    ballot
+                        .answers()
+                        .report(name, self.needed, &self.settings.nodes, Some(again));
                 Err(Error::NoQuorum(report))
             }
             release::Verdict::Released | release::Verdict::Open => Ok(()),

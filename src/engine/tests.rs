@@ -13,7 +13,7 @@ use super::{core::Core, *};
 use crate::{
     clock::{ManualClock, Tick},
     node::{
-        Command, Disconnected, Reply as Said,
+        Command, DialError, Disconnected, Fault, Reply as Said,
         admission::{BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         session::Effect,
     },
@@ -231,6 +231,7 @@ fn held() -> Said {
     Said::Held {
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
+        holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
     }
 }
 
@@ -416,6 +417,8 @@ fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
         matches!(told, Err(Error::Held(ref report)) if report.nodes().len() == 1),
         "{told:?}"
     );
+    let holder = "\"a\" is held by web-1:77 (for another 1.0 s unless renewed)";
+    assert_eq!(told.unwrap_err().to_string(), holder);
     for _ in 0..16 {
         world.core.answered(0, Ok(held()));
     }
@@ -637,6 +640,125 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
     assert!(why.contains("28.8 s"), "the longest: {why}");
 }
 
+/// It is the node's, not the caller's: another try may do.
+#[test]
+fn an_error_that_a_node_answers_is_no_wrong_setting() {
+    let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
+    let mut answer = world.bootstrap(Mode::New);
+    world.until_sent();
+    world
+        .core
+        .answered(1, Err(Fault::Error("BUSY a script".into())));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let told = error.report().unwrap().to_string();
+    assert!(
+        told.contains("n1: answered with an error: BUSY a script"),
+        "{told}"
+    );
+    assert!(error.is_retryable() && error.retry_after() > Some(Duration::ZERO));
+
+    let mut world = World::witnessed(&[6_500; 3]);
+    world.at(1_200);
+    for node in world.greeted() {
+        world
+            .core
+            .answered(node, Err(Fault::Error("NOPERM this user".into())));
+    }
+    let error = world
+        .bootstrap(Mode::Forced)
+        .try_recv()
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let told = error.report().unwrap().nodes()[2].to_string();
+    assert!(
+        told.contains("n2: refused:") && told.contains("NOPERM"),
+        "{told}"
+    );
+}
+
+#[test]
+fn whom_no_majority_answers_is_told_when_enough_nodes_will_have_been_dialled() {
+    let mut world = World::new(3);
+    let pause = |world: &mut World| {
+        let error = world.try_lock().try_recv().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+        error.retry_after().unwrap().as_millis()
+    };
+    for node in [1, 2] {
+        world.core.disconnected(node, &Disconnected("died".into()));
+    }
+    let first = pause(&mut world);
+    assert!(
+        (75..=100).contains(&first),
+        "the first back-off: {first} ms"
+    );
+    for round in 1..=10 {
+        world.at(round * 10_000);
+        assert_eq!(world.greeted(), [0]);
+        world.meet(0);
+        for node in [1, 2] {
+            let no = DialError::Unreachable("no".into());
+            world.core.dial_failed(node, &no);
+        }
+    }
+    let last = pause(&mut world);
+    assert!((2_550..=5_050).contains(&last), "the longest: {last} ms");
+    world.at(102_000);
+    let less = pause(&mut world);
+    assert_eq!(less + 2_000, last, "it is a time, not a guess");
+
+    // Nobody knows when one that is being dialled, or owes an answer, will be there.
+    world.at(106_000);
+    assert_eq!(pause(&mut world), 550);
+}
+
+/// When a caller is to try again is for callers: a wish that waits goes by how long its attempts take.
+#[test]
+fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
+    let mut world = World::new(1);
+    let mut answer = world.ask(|wish| wish.patience = Patience::Wait(None));
+    assert_eq!(world.sent(), [(0, 'A')]);
+    world.core.answered(0, Ok(held()));
+    let (mut now, mut rests) = (0, Vec::new());
+    for _ in 0..20 {
+        let from = now;
+        loop {
+            now += 1;
+            world.at(now);
+            let sent = world.sent();
+            if sent.contains(&(0, 'R')) {
+                world.core.answered(0, Ok(Said::Released(false)));
+            }
+            if sent.contains(&(0, 'A')) {
+                break;
+            }
+        }
+        rests.push(now - from);
+        now += 80;
+        world.at(now);
+        let busy = Fault::Error("BUSY a script".into());
+        world.core.answered(0, Err(busy));
+    }
+    assert!(is_open(&mut answer));
+    let outage = &rests[1..];
+    assert!(outage.iter().all(|ms| (82..=101).contains(ms)), "{rests:?}");
+}
+
+#[test]
+fn no_random_bits_are_no_wrong_setting_either() {
+    let mut world = World::new(3);
+    world.core.chance = Chance::Dry;
+    let error = world.try_lock().try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::System(_)), "{error}");
+    assert!(world.sent().is_empty(), "nobody was asked");
+    assert_eq!((left(&world), error.retry_after()), (0, None));
+    world.core.chance = Chance::seeded(2);
+    world.try_lock();
+    assert_eq!(world.sent().len(), 3, "and it goes on");
+}
+
 #[test]
 fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     let mut world = World::witnessed(&[0, TERMS.quarantine(), 0]);
@@ -645,8 +767,10 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
     world.core.answered(0, Ok(Said::Admitted(true)));
     world.core.answered(1, Ok(Said::Admitted(false)));
-    let why = answer.try_recv().unwrap().unwrap_err().to_string();
-    assert!(why.contains("changed meanwhile"), "{why}");
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let why = "2 of 3 nodes answered and all are needed (1 whose memory changed)";
+    assert_eq!(error.to_string(), format!("\"bootstrap\": {why}"));
 }
 
 /// Otherwise the first node that learns the greater terms teaches them to nodes that then fall back

@@ -94,6 +94,8 @@ pub enum Reply {
         remaining: Option<Duration>,
         /// The counter.
         counter: u64,
+        /// The entry of whoever holds; none where what stands there is not one.
+        holder: Option<Arc<str>>,
     },
     /// Raised; the counter is now this.
     Raised(u64),

@@ -273,6 +273,15 @@ impl Session {
         self.late_at(settings)
     }
 
+    /// When a node that does not vote is next dialled or met, if that is planned.
+    pub(crate) fn next_try(&self) -> Option<Tick> {
+        match &self.link {
+            Link::Down { dial_at, .. } => Some(*dial_at),
+            Link::Met(_) if self.stalled.is_none() => self.next_hello,
+            Link::Dialing { .. } | Link::Greeting | Link::Met(_) => None,
+        }
+    }
+
     /// Whether a RELEASE is still to be confirmed.
     pub(crate) fn is_idle(&self) -> bool {
         self.duties.is_empty()
@@ -895,9 +904,14 @@ fn credible(reply: Reply) -> Answer {
         Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => Err(Fault::Error(
             format!("its counter for this name is damaged: {counter} is not below 2^53"),
         )),
-        Reply::Held { remaining, counter } if damaged(counter) => Ok(Reply::Held {
+        Reply::Held {
+            remaining,
+            counter,
+            holder,
+        } if damaged(counter) => Ok(Reply::Held {
             remaining,
             counter: 0,
+            holder,
         }),
         Reply::Inspected { holder, counter } if damaged(counter) => {
             Ok(Reply::Inspected { holder, counter: 0 })

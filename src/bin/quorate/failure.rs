@@ -114,15 +114,28 @@ impl Failure {
             return;
         }
         if json {
-            let said = |node: &Node| json!({"node": node.node, "reason": node.reason});
-            let nodes: Vec<Value> = self.nodes.iter().map(said).collect();
-            let mut object = json!({"error": self.kind, "message": self.text, "exit": self.code, "nodes": nodes});
+            let mut object = json!({"error": self.kind, "message": self.text, "exit": self.code, "nodes": self.nodes_json()});
             if let Some(object) = object.as_object_mut() {
                 object.extend(self.details.clone());
             }
             output::to_stderr(&object.to_string());
             return;
         }
+        self.tell_people();
+    }
+
+    /// The same where it changes nothing for the command: `warning` is the word for programs.
+    pub(crate) fn warn(&self, json: bool, warning: &str) {
+        if json {
+            let nodes = self.nodes_json();
+            let object = json!({"warning": warning, "message": self.text, "nodes": nodes});
+            output::to_stderr(&object.to_string());
+            return;
+        }
+        self.tell_people();
+    }
+
+    fn tell_people(&self) {
         output::complain(&self.text);
         // A quarantine is a line, not one for every node.
         let quarantined = self.kind == QUARANTINED;
@@ -134,6 +147,11 @@ impl Failure {
             output::complain(&format!("  {}: {}", node.node, node.reason));
         }
     }
+
+    fn nodes_json(&self) -> Vec<Value> {
+        let said = |node: &Node| json!({"node": node.node, "reason": node.reason});
+        self.nodes.iter().map(said).collect()
+    }
 }
 
 impl From<Error> for Failure {
@@ -144,7 +162,8 @@ impl From<Error> for Failure {
         };
         match &error {
             Error::Held(report) => {
-                let text = format!("{:?} is held by somebody else", report.subject());
+                let holder = report.holder().unwrap_or("somebody else");
+                let text = format!("{:?} is held by {holder}", report.subject());
                 with(HELD, "held", report, text)
             }
             Error::NoQuorum(report) => {
@@ -183,6 +202,7 @@ impl From<Error> for Failure {
                 Self::new(LOST, "lost", format!("the lock was lost: {}", lost.reason))
             }
             Error::Invalid(why) => Self::new(USAGE, "invalid", why.clone()),
+            Error::System(why) => Self::new(UNAVAILABLE, "system", why.clone()),
             other => Self::new(UNAVAILABLE, "closed", other.to_string()),
         }
     }

@@ -354,17 +354,18 @@ impl Store {
             _ => 0,
         };
         let token = self.larger(counter.saturating_add(1), floor);
-        let holder = self.live(name, time).map(|lock| lock.left(time));
+        let holder = self.live(name, time);
         if token <= MAX_TOKEN {
             // SET is refused before the server looks whether the key is there.
             self.may_write()?;
         } else if holder.is_none() {
             return Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()));
         }
-        if let Some(remaining) = holder {
+        if let Some(lock) = holder {
             return Ok(Reply::Held {
-                remaining: Some(remaining),
+                remaining: Some(lock.left(time)),
                 counter,
+                holder: Some(lock.entry.text()),
             });
         }
         self.hold(name, entry, ttl, time);
@@ -678,6 +679,7 @@ mod tests {
         let held = |ms| Reply::Held {
             remaining: Some(Duration::from_millis(ms)),
             counter: 1,
+            holder: Some(entry(1).text()),
         };
         assert_eq!(ask(store, &acquire(2, 10, 0), T), held(10));
         assert_eq!(ask(store, &acquire(2, 10, 0), T + 10_000), held(0));

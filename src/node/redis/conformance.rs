@@ -537,13 +537,14 @@ fn evict(n: &str) -> Command {
     Command::Evict { name: name(n) }
 }
 
-/// Remaining time and counter of a refusal.
-fn held(reply: Reply) -> (Duration, u64) {
+/// Remaining time and counter of a refusal, and who is named.
+fn held(reply: Reply) -> (Duration, u64, Option<Arc<str>>) {
     match reply {
         Reply::Held {
             remaining: Some(remaining),
             counter,
-        } => (remaining, counter),
+            holder,
+        } => (remaining, counter, holder),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! Replies of a server (RESP3) as answers.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
 
@@ -61,9 +61,10 @@ fn reply(command: &Command, frame: &OwnedFrame, secret: &Secret) -> Option<Reply
         Command::Handshake(_) => Reply::Met(Box::new(meeting(frame, secret)?)),
         Command::Acquire { .. } => match items(frame) {
             None => Reply::Granted(count(frame)?),
-            Some([left, counter]) => Reply::Held {
+            Some([left, counter, holder]) => Reply::Held {
                 remaining: ttl(left)?,
                 counter: count(counter)?,
+                holder: our_entry(holder),
             },
             Some(_) => return None,
         },
@@ -156,6 +157,16 @@ fn text(frame: &OwnedFrame) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// An entry as clients write it: it is short and plain, and came from a client that knows no node's
+/// password. Whatever else stands in a lock's key names nobody.
+fn our_entry(frame: &OwnedFrame) -> Option<Arc<str>> {
+    let OwnedFrame::BlobString { data, .. } = frame else {
+        return None;
+    };
+    let entry = str::from_utf8(data).ok().filter(|text| is_entry(text));
+    entry.map(Arc::from)
 }
 
 fn integer(frame: &OwnedFrame) -> Option<i64> {
@@ -252,20 +263,41 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_a_grant_and_two_are_a_refusal() {
+    fn one_number_is_a_grant_and_three_answers_are_a_refusal() {
         let granted = |c| Ok(Reply::Granted(c));
-        let held = |remaining, counter| Ok(Reply::Held { remaining, counter });
+        let held = |remaining, counter| {
+            Ok(Reply::Held {
+                remaining,
+                counter,
+                holder: None,
+            })
+        };
         assert_eq!(
             decoded(&acquire(), ":9007199254740991\r\n"),
             granted((1 << 53) - 1)
         );
         let left = Some(Duration::from_millis(5));
-        assert_eq!(decoded(&acquire(), "*2\r\n:5\r\n:7\r\n"), held(left, 7));
-        assert_eq!(
-            decoded(&acquire(), "*2\r\n:0\r\n:7\r\n"),
-            held(Some(Duration::ZERO), 7)
-        );
-        assert_eq!(decoded(&acquire(), "*2\r\n:-1\r\n:7\r\n"), held(None, 7));
+        let refused = |left| decoded(&acquire(), &format!("*3\r\n:{left}\r\n:7\r\n_\r\n"));
+        assert_eq!(refused(5), held(left, 7));
+        assert_eq!(refused(0), held(Some(Duration::ZERO), 7));
+        assert_eq!(refused(-1), held(None, 7));
+    }
+
+    #[test]
+    fn a_refusal_names_the_holder_and_nothing_else_that_stands_there() {
+        let holder = |entry: &str| {
+            let reply = format!("*3\r\n:5\r\n:7\r\n${}\r\n{entry}\r\n", entry.len());
+            match decoded(&acquire(), &reply) {
+                Ok(Reply::Held { holder, .. }) => holder,
+                other => panic!("{other:?}"),
+            }
+        };
+        let ours = Entry::new(7, &Label::new("web-3:77").unwrap());
+        assert_eq!(holder(ours.as_str()).as_deref(), Some(ours.as_str()));
+        let longer = format!("{}\x1b", ours.as_str());
+        for other in ["", "rslock's 20 bytes", "@web", &longer] {
+            assert_eq!(holder(other), None, "{other:?}");
+        }
     }
 
     #[test]
@@ -275,7 +307,8 @@ mod tests {
             "+OK\r\n",
             ":-1\r\n",
             "*1\r\n:1\r\n",
-            "*2\r\n:-2\r\n:1\r\n",
+            "*2\r\n:5\r\n:1\r\n",
+            "*3\r\n:-2\r\n:1\r\n_\r\n",
             "$1\r\n5\r\n",
         ] {
             match decoded(&acquire(), reply) {

@@ -638,6 +638,7 @@ fn a_damaged_counter_is_taken_from_no_reply() {
     let held = |counter| Reply::Held {
         remaining: None,
         counter,
+        holder: Some("x".into()),
     };
     let inspected = |counter| Reply::Inspected {
         holder: holder.clone(),

@@ -188,10 +188,11 @@ async fn release(args: &Args, lease: Lease, ttl: Duration, code: u8) -> Result<u
         )),
         Err(error) => {
             let text = format!(
-                "the command is done, but too few nodes confirmed that {name:?} is free; it is at the latest in {}: {error}",
+                "the command is done, but too few nodes confirmed that {name:?} is free; it is at the latest in {}",
                 output::seconds(ttl)
             );
-            warn(args, "not_released", &text);
+            let unconfirmed = Failure::from(error).saying(text);
+            unconfirmed.warn(args.json, "not_released");
             Ok(code)
         }
     }

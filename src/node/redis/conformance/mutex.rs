@@ -7,9 +7,10 @@ use super::*;
 fn a_lock_is_granted_once_and_its_counter_grows() {
     everywhere(|peer| {
         assert_eq!(peer.say(&acquire("a", 1, secs(10), 0)), Reply::Granted(1));
-        let (left, c) = held(peer.say(&acquire("a", 2, secs(5), 100)));
+        let (left, c, who) = held(peer.say(&acquire("a", 2, secs(5), 100)));
         assert!(about(left, secs(10)), "{left:?}");
         assert_eq!(c, 1, "the counter is raised only under one's own lock");
+        assert_eq!(who.as_deref(), Some(entry(1).as_str()));
         assert_eq!(peer.say(&acquire("b", 2, secs(10), 40)), Reply::Granted(40));
         assert_eq!(peer.say(&release("a", 2)), Reply::Released(false));
         assert_eq!(peer.say(&release("a", 1)), Reply::Released(true));
@@ -202,7 +203,8 @@ fn an_exhausted_counter_grants_nothing() {
             peer.say(&acquire("a", 2, secs(10), 0)),
             Reply::Granted(MAX_TOKEN)
         );
-        assert_eq!(held(peer.say(&acquire("a", 3, secs(10), 0))).1, MAX_TOKEN);
+        let (_, c, who) = held(peer.say(&acquire("a", 3, secs(10), 0)));
+        assert_eq!((c, who), (MAX_TOKEN, Some(entry(2).text())));
         peer.say(&release("a", 2));
         assert_eq!(peer.error(&acquire("a", 3, secs(10), 0)), "EXHAUSTED");
         assert_eq!(remaining(peer, "a"), None, "written before it was refused");

@@ -272,12 +272,14 @@ fn alike(a: &Answer, b: &Answer) -> bool {
             Ok(Reply::Held {
                 remaining: r1,
                 counter: c1,
+                holder: h1,
             }),
             Ok(Reply::Held {
                 remaining: r2,
                 counter: c2,
+                holder: h2,
             }),
-        ) => near(*r1, *r2) && c1 == c2,
+        ) => near(*r1, *r2) && c1 == c2 && h1 == h2,
         (
             Ok(Reply::Inspected {
                 holder: Some((h1, r1)),

@@ -10,6 +10,7 @@ fn a_key_of_another_kind_is_left_alone() {
         let forever = Reply::Held {
             remaining: None,
             counter: 0,
+            holder: None,
         };
         assert_eq!(real.say(&acquire("a", 1, secs(10), 5)), forever);
         assert_eq!(real.say(&release("a", 1)), Reply::Released(false));
@@ -30,8 +31,20 @@ fn a_key_of_another_kind_is_left_alone() {
         let forever = Reply::Held {
             remaining: None,
             counter: 1,
+            holder: Some(entry(1).text()),
         };
         assert_eq!(real.say(&acquire("b", 2, secs(10), 0)), forever);
+
+        // Text that no client of ours wrote names nobody.
+        for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
+            real.ok(&["SET", "quorate:@mutex:c", foreign]);
+            let refused = Reply::Held {
+                remaining: None,
+                counter: 0,
+                holder: None,
+            };
+            assert_eq!(real.say(&acquire("c", 1, secs(10), 0)), refused);
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 -- ACQUIRE (protocol §3): takes the lock if it is free.
 -- KEYS     lock, open, time, c0, c1
 -- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, guard
--- RETURNS  the counter, where granted; {PTTL, counter}, where another holds
+-- RETURNS  the counter, where granted; {PTTL, counter, entry or nil}, where another holds
 local seen = redis.call('MGET', KEYS[2], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
@@ -22,17 +22,17 @@ if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
 end
 -- The floor is capped, never ignored: ignored, one token was given out twice after a restart.
 local token = math.max(c + 1, math.min(floor, now + ahead))
-if token > 9007199254740991 then
-  local left = redis.call('PTTL', KEYS[1])
-  if left ~= -2 then
-    return { left, c }
-  end
-  return redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
-end
 local begun = read[2] and tonumber(read[2])
+local exhausted = token > 9007199254740991
 -- The first write. It fails where the server is full or a replica; nothing after it fails.
-if not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
-  return { redis.call('PTTL', KEYS[1]), c }
+if exhausted or not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
+  local left = redis.call('PTTL', KEYS[1])
+  if exhausted and left == -2 then
+    return redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
+  end
+  -- A key of another kind has no text. No entry is longer than 97 bytes: more is not worth sending.
+  local holder = redis.pcall('GET', KEYS[1])
+  return { left, c, type(holder) == 'string' and string.sub(holder, 1, 98) }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
 local written = token == floor and ARGV[5] or string.format('%.0f', token)

@@ -1,0 +1,419 @@
+//! What a report comes to in one line, for [`Error`](crate::Error)'s own text. That text may reach end
+//! users and metrics, so it names no address: neither a node's, nor one that stands in a reason.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::{LONGEST, NodeReport, Report, Silence, Vote, cut};
+
+/// How many reasons of one kind are told; the others are counted.
+const MOST_REASONS: usize = 2;
+/// How many characters of one reason are told.
+const LONGEST_REASON: usize = 2 * LONGEST;
+
+/// How many nodes gave what was asked: none of them is silent, and none says that it has no such lock.
+pub(crate) fn answered(report: &Report) -> usize {
+    let gave = |node: &&NodeReport| !matches!(node.vote, Vote::None(_) | Vote::NotOurs);
+    report.nodes().iter().filter(gave).count()
+}
+
+/// ` (2 unreachable, 1 stalled, 1 refused: its ACL withholds HMGET)`; nothing where all nodes gave what
+/// was asked.
+pub(crate) struct Missing<'a>(pub(crate) &'a Report);
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Parts { f, any: false };
+        parts.count(self.0, "stalled", |s| matches!(s, Silence::Stalled))?;
+        parts.count(self.0, "without an answer in time", |s| {
+            matches!(s, Silence::TimedOut)
+        })?;
+        parts.count(self.0, "whose connection was lost", |s| {
+            matches!(s, Silence::ConnectionLost)
+        })?;
+        parts.count(self.0, "quarantined", |s| {
+            matches!(s, Silence::Quarantined(_))
+        })?;
+        parts.count(self.0, "whose scripts were flushed", |s| {
+            matches!(s, Silence::ScriptsFlushed)
+        })?;
+        parts.count(self.0, "whose memory changed", |s| {
+            matches!(s, Silence::NotAdmitted)
+        })?;
+        let nodes = self.0.nodes().iter();
+        let not_ours = nodes.filter(|node| node.vote == Vote::NotOurs).count();
+        parts.put(not_ours, "where the lock is not ours", None)?;
+        // With a reason, so behind the others.
+        parts.unreachable(self.0)?;
+        parts.reasons(self.0, "refused", |silence| match silence {
+            Silence::Refused(why) => Some(why),
+            _ => None,
+        })?;
+        parts.reasons(self.0, "with an error", |silence| match silence {
+            Silence::Failed(why) => Some(why),
+            _ => None,
+        })?;
+        parts.end()
+    }
+}
+
+struct Parts<'a, 'f> {
+    f: &'a mut fmt::Formatter<'f>,
+    any: bool,
+}
+
+impl Parts<'_, '_> {
+    fn count(&mut self, report: &Report, what: &str, is: impl Fn(&Silence) -> bool) -> fmt::Result {
+        let nodes = report.nodes().iter();
+        let count = nodes.filter(|node| silence(node).is_some_and(&is)).count();
+        self.put(count, what, None)
+    }
+
+    /// What each node that cannot be reached says of it is mostly about the network between: it is told
+    /// only where all say the same.
+    fn unreachable(&mut self, report: &Report) -> fmt::Result {
+        let reasons = counted(report, |silence| match silence {
+            Silence::Unreachable(why) => Some(why),
+            _ => None,
+        });
+        match reasons.as_slice() {
+            [(why, count)] => self.put(*count, "unreachable", Some(why)),
+            many => self.put(many.iter().map(|(_, n)| n).sum(), "unreachable", None),
+        }
+    }
+
+    fn reasons(
+        &mut self,
+        report: &Report,
+        what: &str,
+        reason: impl Fn(&Silence) -> Option<&String>,
+    ) -> fmt::Result {
+        let reasons = counted(report, reason);
+        let (told, others) = reasons.split_at(reasons.len().min(MOST_REASONS));
+        for (why, count) in told {
+            self.put(*count, what, Some(why))?;
+        }
+        let others = others.iter().map(|(_, count)| count).sum();
+        self.put(others, what, Some("other reasons"))
+    }
+
+    fn put(&mut self, count: usize, what: &str, why: Option<&str>) -> fmt::Result {
+        if count == 0 {
+            return Ok(());
+        }
+        let before = match (self.any, why) {
+            (false, _) => " (",
+            (true, None) => ", ",
+            (true, Some(_)) => "; ",
+        };
+        self.any = true;
+        write!(self.f, "{before}{count} {what}")?;
+        match why {
+            Some(why) => write!(self.f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+
+    fn end(self) -> fmt::Result {
+        match self.any {
+            true => self.f.write_str(")"),
+            false => Ok(()),
+        }
+    }
+}
+
+fn silence(node: &NodeReport) -> Option<&Silence> {
+    match &node.vote {
+        Vote::None(silence) => Some(silence),
+        _ => None,
+    }
+}
+
+/// The reasons of one kind without addresses, and how many nodes gave each; the most frequent first.
+fn counted(report: &Report, reason: impl Fn(&Silence) -> Option<&String>) -> Vec<(String, usize)> {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for node in report.nodes() {
+        let Some(why) = silence(node).and_then(&reason) else {
+            continue;
+        };
+        let why = without_addresses(why, node, report.nodes());
+        match reasons.iter_mut().find(|(other, _)| *other == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons
+}
+
+/// A node's reason with `another node` or an ellipsis for every address in it.
+fn without_addresses(why: &str, of: &NodeReport, nodes: &[NodeReport]) -> String {
+    let mut text = String::with_capacity(why.len());
+    let mut rest = why;
+    while !rest.is_empty() {
+        let start = rest.find(in_address).unwrap_or(rest.len());
+        let (between, behind) = rest.split_at(start);
+        text.push_str(between);
+        // `\n` and the like, which is how a character that moves is told: the letter is no part of the word.
+        let escape = between.ends_with('\\') && behind.starts_with(['n', 'r', 't', '0']);
+        let (letter, behind) = behind.split_at(usize::from(escape));
+        text.push_str(letter);
+        let end = behind.find(|c| !in_address(c)).unwrap_or(behind.len());
+        let (word, behind) = behind.split_at(end);
+        // Without the full stop or colon of the sentence, too.
+        let bare = word.trim_end_matches(['.', ':']);
+        let address = [bare, word]
+            .into_iter()
+            .find(|word| is_address(word, nodes));
+        match address {
+            Some(address) => {
+                let other = *of.node != *address && nodes.iter().any(|n| *n.node == *address);
+                text.push_str(if other { "another node" } else { "…" });
+                text.push_str(word.get(address.len()..).unwrap_or_default());
+            }
+            None => text.push_str(word),
+        }
+        rest = behind;
+    }
+    cut(text, LONGEST_REASON)
+}
+
+fn in_address(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '_' | ':' | '-' | '[' | ']' | '/' | '@' | '%')
+}
+
+/// A node's name or host, an IP address, a host with a port, a URL, or a path.
+fn is_address(word: &str, nodes: &[NodeReport]) -> bool {
+    if word.is_empty() {
+        return false;
+    }
+    let is_node = |node: &NodeReport| {
+        let host = node.node.rsplit_once(':').map(|(host, _)| host);
+        *node.node == *word || host == Some(word)
+    };
+    if nodes.iter().any(is_node) {
+        return true;
+    }
+    if let Some((_, behind)) = word.split_once("://") {
+        return !behind.is_empty();
+    }
+    (word.starts_with('/') && word.len() > 1) || word.split(['/', '@', '%']).any(is_endpoint)
+}
+
+fn is_endpoint(word: &str) -> bool {
+    let bare = word.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    word.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok() && port.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Error, FencingToken};
+
+    fn report(votes: Vec<Vote>) -> Report {
+        let nodes = votes.into_iter().zip(1..).map(|(vote, n)| NodeReport {
+            node: format!("10.0.0.{n}:6379").into(),
+            vote,
+            holder: None,
+        });
+        Report::new("a", 3, nodes.collect(), None)
+    }
+
+    fn missing(silences: Vec<Silence>) -> String {
+        Missing(&report(silences.into_iter().map(Vote::None).collect())).to_string()
+    }
+
+    fn refused(why: &str) -> Silence {
+        Silence::Refused(why.to_owned())
+    }
+
+    #[test]
+    fn what_has_no_reason_is_counted() {
+        assert_eq!(missing(vec![]), "");
+        let said = missing(vec![
+            Silence::Quarantined(Duration::ZERO),
+            Silence::Stalled,
+            Silence::TimedOut,
+            Silence::Stalled,
+            Silence::ConnectionLost,
+            Silence::ScriptsFlushed,
+            Silence::NotAdmitted,
+        ]);
+        assert_eq!(
+            said,
+            " (2 stalled, 1 without an answer in time, 1 whose connection was lost, 1 quarantined, \
+             1 whose scripts were flushed, 1 whose memory changed)"
+        );
+        let votes = [Vote::NotOurs, Vote::Confirmed, Vote::NotWaitedFor];
+        let report = report(votes.to_vec());
+        let not_ours = " (1 where the lock is not ours)";
+        assert_eq!(Missing(&report).to_string(), not_ours);
+        assert_eq!(answered(&report), 2);
+    }
+
+    #[test]
+    fn a_reason_is_told_once_behind_the_others() {
+        let acl = || refused("its ACL withholds HMGET");
+        assert_eq!(
+            missing(vec![acl(), Silence::Stalled, acl(), acl()]),
+            " (1 stalled; 3 refused: its ACL withholds HMGET)"
+        );
+        let said = missing(vec![
+            refused("a"),
+            acl(),
+            acl(),
+            refused("b"),
+            refused("c"),
+            Silence::Failed("OOM command not allowed".into()),
+        ]);
+        assert_eq!(
+            said,
+            " (2 refused: its ACL withholds HMGET; 1 refused: a; 2 refused: other reasons; \
+             1 with an error: OOM command not allowed)"
+        );
+    }
+
+    #[test]
+    fn why_a_node_is_not_reached_is_told_where_all_say_the_same() {
+        let no_connection = |n| {
+            let why =
+                format!("no connection to 10.0.0.{n}:6379: Connection refused (os error 111)");
+            Silence::Unreachable(why)
+        };
+        assert_eq!(
+            missing(vec![no_connection(1), no_connection(2)]),
+            " (2 unreachable: no connection to …: Connection refused (os error 111))"
+        );
+        let closed = Silence::Unreachable("closed".into());
+        assert_eq!(missing(vec![no_connection(1), closed]), " (2 unreachable)");
+    }
+
+    #[test]
+    fn an_address_in_a_reason_is_left_out() {
+        for (why, told) in [
+            (
+                "it is the same server as 10.0.0.1:6379: give every master one address",
+                "it is the same server as another node: give every master one address",
+            ),
+            (
+                "not counted while 10.0.0.1:6379 votes for another fleet: what 10.0.0.1:6379 itself \
+                 is refused for says what to do",
+                "not counted while another node votes for another fleet: what another node itself \
+                 is refused for says what to do",
+            ),
+            ("MOVED 12 10.9.9.9:7000", "MOVED 12 …"),
+            (
+                "try 10.0.0.3, or ::1, or [fe80::1%eth0]:6379.",
+                "try …, or …, or ….",
+            ),
+            ("ask db-1.internal:6379 (redis://u@h:1/0)", "ask … (…)"),
+            ("no such file: /run/redis.sock", "no such file: …"),
+            (r"two lines\n10.0.0.9\r\n", r"two lines\n…\r\n"),
+            ("not valid for \"10.0.0.1\"", "not valid for \"…\""),
+            (
+                "its version is 6.2.14: DEL quorate:boot there; use redis://, max_ttl is 3.0 s",
+                "its version is 6.2.14: DEL quorate:boot there; use redis://, max_ttl is 3.0 s",
+            ),
+        ] {
+            let own = Vote::None(refused(why));
+            let report = report(vec![Vote::Confirmed, own]);
+            let told = format!(" (1 refused: {told})");
+            assert_eq!(Missing(&report).to_string(), told);
+        }
+        // The host of a node, wherever a certificate names it.
+        let node = |node: &str, vote| NodeReport {
+            node: node.into(),
+            vote,
+            holder: None,
+        };
+        let why = refused("its certificate is not valid for name db-1");
+        let nodes = vec![
+            node("db-1:6379", Vote::None(why)),
+            node("/run/s", Vote::Confirmed),
+        ];
+        let told = Missing(&Report::new("a", 2, nodes, None)).to_string();
+        assert_eq!(
+            told,
+            " (1 refused: its certificate is not valid for name …)"
+        );
+    }
+
+    fn silences() -> impl Strategy<Value = Silence> {
+        let reason = prop_oneof![
+            any::<String>(),
+            prop::collection::vec(
+                prop_oneof![
+                    "10\\.[1-9][0-9]?\\.0\\.[1-9]",
+                    "10\\.[1-9][0-9]?\\.0\\.[1-9]:6379",
+                    "\\[2001:db8::[1-9]\\]:6379",
+                    "2001:db8::[1-9]",
+                    "[ ,;:.()'\"=]{1,3}",
+                    "\n",
+                    "[a-z]{1,9} ",
+                ],
+                0..20,
+            )
+            .prop_map(|parts| parts.join(" ")),
+        ];
+        (reason, 0..7).prop_map(|(why, kind)| match kind {
+            0 => Silence::Unreachable(why),
+            1 => Silence::Refused(why),
+            2 => Silence::Failed(why),
+            3 => Silence::Stalled,
+            4 => Silence::Quarantined(Duration::from_millis(7)),
+            5 => Silence::NotAdmitted,
+            _ => Silence::TimedOut,
+        })
+    }
+
+    fn votes() -> impl Strategy<Value = Vote> {
+        prop_oneof![
+            4 => silences().prop_map(Vote::None),
+            1 => Just(Vote::Granted(FencingToken::from_counter(7))),
+            1 => Just(Vote::Held(Some(Duration::from_secs(1)))),
+            1 => Just(Vote::NotOurs),
+            1 => Just(Vote::Confirmed),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_error_is_one_line_of_bounded_length_without_addresses(
+            votes in prop::collection::vec(votes(), 1..9),
+            subject in "\\PC{1,30}\n?",
+            needed in 1..6usize,
+        ) {
+            let nodes: Vec<NodeReport> = votes.into_iter().zip(1..).map(|(vote, n)| NodeReport {
+                node: format!("2001:db8::{n}:6379").into(),
+                vote,
+                holder: Some(Arc::from("web")),
+            }).collect();
+            let report = Report::new(subject.clone(), needed, nodes, Some(Duration::from_secs(1)));
+            for error in [
+                Error::Held(report.clone()),
+                Error::NoQuorum(report.clone()),
+                Error::TooSlow(report.clone()),
+                Error::Quarantined(report.clone()),
+            ] {
+                for text in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
+                    prop_assert!(!text.contains(char::is_control), "{text:?}");
+                    prop_assert!(text.chars().count() < 8 * subject.len() + 3_000, "{text}");
+                    prop_assert!(!text.contains("2001:db8"), "{text}");
+                    let dots = text.split("10.").skip(1);
+                    prop_assert!(!dots.clone().any(|at| at.contains(".0.")), "{text}");
+                }
+            }
+        }
+    }
+}
