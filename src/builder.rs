@@ -6,6 +6,7 @@ use crate::{
     Error, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
     engine::{Engine, Status, core::Core, driver::Driver},
+    logs,
     name::check_word,
     node::{
         Node,
@@ -248,8 +249,8 @@ impl Builder {
         let ids = fleet.iter().map(|node| node.id().into()).collect();
         let settings = settings_of(ids, list_word(&addresses))?;
         if settings.total() % 2 == 0 {
-            tracing::warn!(
-                nodes = settings.total(),
+            logs::warn!(
+                masters = settings.total(),
                 "an even number of masters survives no more failures than one fewer would"
             );
         }
@@ -394,7 +395,12 @@ fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: 
                 let driver = Driver::new(core, events, fleet, alarm, clock);
                 drop(runtime.spawn(driver));
             }
-            Err(error) => tracing::error!(%error, "no timer could be made: the quorum is closed"),
+            Err(error) => {
+                logs::error!(
+                    reason = error.to_string(),
+                    "no timer could be made: the quorum is closed"
+                );
+            }
         }
     }
     Quorum::new(engine, limits)

@@ -39,6 +39,7 @@ mod engine;
 mod error;
 pub mod fence;
 mod lease;
+mod logs;
 mod mutex;
 mod name;
 mod node;

@@ -13,6 +13,7 @@ use super::{
     admin::Admin,
     asking::Asking,
     holding::{Extending, Holding, Releasing},
+    journal::Journal,
     timers::{Key, Timers},
     turns::Turns,
 };
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(super) timers: Timers,
     engine: WeakEngine,
     pub(super) admin: Admin,
+    pub(super) journal: Journal,
     /// What was asked while nodes were being met, and how long it may wait.
     early: VecDeque<(Tick, Early)>,
     /// Nodes that are being met would make a majority.
@@ -94,6 +96,7 @@ impl Core {
             timers: Timers::default(),
             engine: engine.downgrade(),
             admin: Admin::default(),
+            journal: Journal::default(),
             early: VecDeque::new(),
             is_coming_up: true,
         }
@@ -440,7 +443,7 @@ impl Core {
         for session in &mut self.sessions {
             changed |= session.take_changed();
         }
-        if changed {
+        if changed || self.journal.is_due(now) {
             self.publish(now);
         }
         self.admin_due(now);
@@ -537,7 +540,7 @@ impl Core {
                 used: session.witness().is_some_and(|witness| witness.record.used),
             })
             .collect();
-        self.admin.trace_changes(&nodes);
+        self.journal.nodes(now, &nodes);
         self.engine.status.publish(now, nodes);
     }
 }
