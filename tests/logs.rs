@@ -142,10 +142,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
 
 impl Log {
     fn keep(&self, line: Line) {
-        // Tokio and others have targets of their own, and would take this one's name nowhere.
-        if !line.target.starts_with("tokio") {
-            self.lines().push(line);
-        }
+        self.lines().push(line);
     }
 }
 
@@ -356,6 +353,54 @@ async fn a_node_that_flaps_does_not_flood() {
         log.states(&flapping),
         [(Level::WARN, "unreachable".to_owned())]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_quarantine_is_said_of_ten_calls_a_minute() {
+    let (log, _guard) = Log::start();
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    let leases = take(&quorum, 15).await;
+    assert_eq!(leases.len(), 15, "each waited until it was over");
+    let warned = log.of("waiting for a quarantine to end");
+    assert_eq!((warned.len(), names(&warned).len()), (10, 10));
+    for line in &warned {
+        assert_eq!(line.level, Level::WARN);
+        assert!((20_000..=60_000).contains(&line.number("votes_in_ms")));
+        assert!(line.get("reason").contains("bootstrap --new"), "{line:?}");
+        assert!(line.get("nodes").contains("quarantined"), "{line:?}");
+    }
+    let others = log.of("one more waits for a quarantine to end");
+    assert_eq!((others.len(), others[0].level), (5, Level::DEBUG));
+    assert!(names(&others).is_disjoint(&names(&warned)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_held_for_long_is_told_once() {
+    let (log, _guard) = Log::start();
+    let (_nodes, quorum) = voting(3).await;
+    let lease = quorum.mutex("a").ttl(s(1)).lock().await.unwrap();
+    tokio::time::sleep(s(200)).await;
+    let told = log.of("a lease has been held for 60 ttl");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN));
+    assert_eq!(told[0].get("name"), "a");
+    assert!((60_000..62_000).contains(&told[0].number("held_for_ms")));
+    assert!(lease.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_tells_that_its_release_was_not_confirmed() {
+    let (log, _guard) = Log::start();
+    let (nodes, quorum) = voting(3).await;
+    let done = quorum.mutex("a").run(async move |_| {
+        nodes.iter().for_each(MemoryNode::stop);
+        7
+    });
+    assert_eq!(done.await.unwrap(), 7);
+    let told = log.of("a release was not confirmed");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN));
+    assert_eq!(told[0].get("name"), "a");
+    assert!(told[0].get("nodes").contains("memory:"), "{told:?}");
 }
 
 /// On real servers, for what a master in this process cannot be.

@@ -199,9 +199,6 @@ pub(crate) fn colours() -> bool {
 /// it came to.
 pub(crate) fn start_log(args: &Args) {
     use tracing::level_filters::LevelFilter;
-    use tracing_subscriber::{
-        filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
-    };
     let level = match args.verbose {
         0 => LevelFilter::OFF,
         1 => LevelFilter::INFO,
@@ -211,10 +208,7 @@ pub(crate) fn start_log(args: &Args) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(|| Stderr);
-    let log = log.with_ansi(false).event_format(Line).finish();
-    // What the library stands on, such as TLS, has logs too.
-    let ours = Targets::new().with_target("quorate", level);
-    let _ = log.with(ours).try_init();
+    let _ = log.with_ansi(false).event_format(Line).try_init();
 }
 
 /// `quorate: a node does not vote node=10.0.0.1:6379 state=stalled ..`
