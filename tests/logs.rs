@@ -555,6 +555,10 @@ fn the_page_lists_every_event_and_span_as_the_code_has_it() {
         }
         code.extend(logged(&text));
     }
+    let macros = fs::read_to_string(root.join("logs.rs")).unwrap();
+    let all = macros.matches("::tracing::").count();
+    let ours = macros.matches("!(target: $crate::logs::TARGET, ").count();
+    assert_eq!((all, ours), (5, 5));
     let page = fs::read_to_string(root.join("docs/logs.md")).unwrap();
     let page = listed(&page);
     assert!(code.len() > 15, "{code:#?}");
@@ -573,7 +577,7 @@ fn the_test_reads_code_and_page() {
         "it fails, again".to_owned(),
         BTreeSet::from(fields),
     );
-    assert_eq!(logged(code), [entry.clone()]);
+    assert_eq!(logged(code), std::slice::from_ref(&entry));
     let page = "| level | message | fields | when |\n| --- | --- | --- | --- |\n| WARN | it fails, again | `name`, `node`, `mode`, `reason` | `x` |\n";
     assert_eq!(listed(page), BTreeSet::from([entry]));
     assert_eq!(logged("logs::span!(\"evict\", name = n)")[0].0, "span");

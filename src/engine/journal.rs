@@ -13,8 +13,7 @@ use crate::{
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Changes of one node within a minute; a node with more of them flaps. A restart is four, and a node
-/// that fails twice a minute is not told apart from one that flaps.
+/// Changes of one node within a minute. With more it flaps: a restart is four.
 const CHANGES: usize = 6;
 /// Leases within a minute whose failing renewal is warned about. One line then stands for the others:
 /// where a majority is away, the same is true of all leases.
@@ -25,8 +24,6 @@ const WAITS: usize = 10;
 /// What was written, and when.
 pub(super) struct Journal {
     nodes: Vec<Told>,
-    /// When a node that flaps is to be looked at again.
-    flaps_until: Option<Tick>,
     renewals: Budget,
     more_renewals: Budget,
     waits: Budget,
@@ -36,7 +33,6 @@ impl Default for Journal {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
-            flaps_until: None,
             renewals: Budget::new(RENEWALS),
             more_renewals: Budget::new(1),
             waits: Budget::new(WAITS),
@@ -45,13 +41,8 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Whether [`nodes`](Self::nodes) has something to do though no node changed. Nobody is woken for it:
-    /// every node is asked or dialled within seconds.
-    pub(super) fn is_due(&self, now: Tick) -> bool {
-        self.flaps_until.is_some_and(|at| at <= now)
-    }
-
-    /// Tells operators what changed.
+    /// Tells operators what changed. It is called though nothing did, which ends the minutes of a node that
+    /// flaps: every node is met or dialled again within seconds.
     pub(super) fn nodes(&mut self, now: Tick, nodes: &[NodeStatus]) {
         if self.nodes.is_empty() {
             self.nodes = nodes.iter().map(Told::new).collect();
@@ -62,8 +53,6 @@ impl Journal {
                 write(status, &line, health.voting, health.needed);
             }
         }
-        let flapping = self.nodes.iter().filter_map(|told| told.flaps.as_ref());
-        self.flaps_until = flapping.map(|flaps| flaps.until).min();
     }
 
     /// A renewal of this lease failed, which has so much validity left: for the `first` time in this outage
@@ -314,7 +303,7 @@ mod tests {
     fn a_node_that_flaps_is_one_line_a_minute_until_a_steady_minute_is_over() {
         let mut told = Told::new(&up());
         let turn = |told: &mut Told, s: u64| {
-            let status = if s % 2 == 0 { down() } else { up() };
+            let status = if s.is_multiple_of(2) { down() } else { up() };
             told.look(at(s), &status)
         };
         for s in 0..6 {
@@ -340,19 +329,6 @@ mod tests {
             assert_eq!(told.look(at(s), &down()), Some(Line::Change));
             assert_eq!(told.look(at(s + 1), &up()), Some(Line::Change));
         }
-    }
-
-    #[test]
-    fn a_journal_is_due_while_a_node_flaps() {
-        let mut journal = Journal::default();
-        for s in 0..7 {
-            let nodes = [if s % 2 == 0 { down() } else { up() }, up()];
-            assert!(!journal.is_due(at(s)));
-            journal.nodes(at(s), &nodes);
-        }
-        assert!(!journal.is_due(at(65)) && journal.is_due(at(66)));
-        journal.nodes(at(66), &[down(), up()]);
-        assert!(!journal.is_due(at(6666)), "it was steady");
     }
 
     #[test]
