@@ -322,11 +322,13 @@ async fn a_node_that_flaps_does_not_flood() {
     tokio::time::sleep(s(60)).await;
     log.clear();
     let began = tokio::time::Instant::now();
-    for _ in 0..150 {
+    while began.elapsed() < s(280) {
         nodes[2].stop();
         tokio::time::sleep(s(1)).await;
         nodes[2].start();
-        tokio::time::sleep(s(1)).await;
+        while quorum.health().voting < 3 {
+            tokio::time::sleep(ms(10)).await;
+        }
     }
     let read = log.read();
     assert_eq!(read.len(), 7 + 4, "six, and one a minute: {read:#?}");
@@ -335,10 +337,14 @@ async fn a_node_that_flaps_does_not_flood() {
     let sums = log.of("a node flaps");
     assert!(sums.iter().all(|line| line.level == Level::WARN));
     assert_eq!((sums.len(), sums[0].number("changes")), (5, 7));
-    assert!(sums[1..].iter().all(|line| line.number("changes") > 10));
+    let changes: Vec<u64> = sums[1..]
+        .iter()
+        .map(|line| line.number("changes"))
+        .collect();
+    assert!(changes.iter().all(|n| *n >= 20), "{changes:?}");
     assert!(sums.iter().all(|line| line.get("node") == flapping));
     let minor = log.of("a node that flaps changed");
-    assert!(minor.len() > 50 && minor.iter().all(|line| line.level == Level::DEBUG));
+    assert!(minor.len() > 100 && minor.iter().all(|line| line.level == Level::DEBUG));
 
     // Steady again: once it is said for how long it was not, and once what it is.
     log.clear();
