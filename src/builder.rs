@@ -10,6 +10,7 @@ use crate::{
         core::Core,
         driver::{Driver, Task},
     },
+    logs,
     name::check_word,
     node::{
         Node,
@@ -253,8 +254,8 @@ impl Builder {
         let ids = fleet.iter().map(|node| node.id().into()).collect();
         let settings = settings_of(ids, list_word(&addresses))?;
         if settings.total() % 2 == 0 {
-            tracing::warn!(
-                nodes = settings.total(),
+            logs::warn!(
+                masters = settings.total(),
                 "an even number of masters survives no more failures than one fewer would"
             );
         }
@@ -399,7 +400,12 @@ fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: 
                 let driver = Driver::new(core, events, fleet, alarm, clock);
                 drop(runtime.spawn(Task::new(driver, engine.remains())));
             }
-            Err(error) => tracing::error!(%error, "no timer could be made: the quorum is closed"),
+            Err(error) => {
+                logs::error!(
+                    reason = error.to_string(),
+                    "no timer could be made: the quorum is closed"
+                );
+            }
         }
     }
     Quorum::new(engine, limits)

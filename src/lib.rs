@@ -43,6 +43,7 @@ mod engine;
 mod error;
 pub mod fence;
 mod lease;
+mod logs;
 mod mutex;
 mod name;
 mod node;

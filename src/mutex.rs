@@ -10,8 +10,9 @@ use std::{
 use tracing::Instrument;
 
 use crate::{
-    Error, Lease, LeaseWatch, Renewal,
+    Error, Lease, LeaseWatch, Renewal, Report,
     engine::{Engine, Patience, Wish},
+    logs,
     name::Name,
 };
 
@@ -201,7 +202,7 @@ impl Mutex {
                 seen: mutex.seen,
                 reply,
             };
-            let span = tracing::debug_span!("acquire", name = mutex.name, ?patience);
+            let span = logs::span!("acquire", name = mutex.name, wait_ms = wait_ms(patience));
             mutex.engine.acquire(wish).instrument(span).await
         }
     }
@@ -239,6 +240,14 @@ impl Mutex {
     }
 }
 
+/// For how long it waits at most; none if there is no limit.
+fn wait_ms(patience: Patience) -> Option<u64> {
+    match patience {
+        Patience::Try => Some(0),
+        Patience::Wait(limit) => limit.map(logs::ms),
+    }
+}
+
 async fn run<F, W, T>(lease: Lease, work: F) -> Result<T, Error>
 where
     F: FnOnce(LeaseWatch) -> W,
@@ -247,9 +256,12 @@ where
     let done = lease.guard(work(lease.watch())).await;
     match lease.release().await {
         Ok(()) | Err(Error::Lost(_)) => {}
-        Err(error) => {
-            tracing::warn!(%error, "a release was not confirmed; it goes on in the background")
-        }
+        Err(error) => logs::warn!(
+            name = error.report().map(Report::subject),
+            reason = error.to_string(),
+            nodes = error.report().map(Report::to_string),
+            "a release was not confirmed"
+        ),
     }
     Ok(done?)
 }

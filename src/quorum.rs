@@ -8,6 +8,7 @@ use crate::{
     Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus,
     builder::{self, Limits},
     engine::{Engine, Event},
+    logs,
     name::Name,
     node::admission::Mode,
 };
@@ -84,7 +85,7 @@ impl Quorum {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
-            let span = tracing::debug_span!("inspect", %name);
+            let span = logs::span!("inspect", name = name.as_str());
             engine
                 .call(|reply| Event::Inspect { name, reply })
                 .instrument(span)
@@ -111,7 +112,7 @@ impl Quorum {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
             let name = Name::new(&name)?;
-            let span = tracing::debug_span!("evict", %name);
+            let span = logs::span!("evict", name = name.as_str());
             engine
                 .call(|reply| Event::Evict { name, reply })
                 .instrument(span)
@@ -294,7 +295,7 @@ impl Quorum {
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.connect_timeout);
         async move {
-            let span = tracing::debug_span!("bootstrap", ?mode);
+            let span = logs::span!("bootstrap", ?mode);
             engine
                 .call(|reply| Event::Bootstrap {
                     within,

@@ -11,7 +11,7 @@ use std::{
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "error", "name", "owner", "report", "rules", "settings", "token",
+        "clock", "error", "logs", "name", "owner", "report", "rules", "settings", "token",
     ],
     &["node"],
     &["ballot"],

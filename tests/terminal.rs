@@ -333,7 +333,7 @@ fn its_own_lines_do_not_stop_it() {
     let command = terminal.pid("pid");
     terminal.expect("quorate: debug acquired");
     fleet[2].kill9();
-    terminal.expect("quorate: info a node's state changed");
+    terminal.expect("quorate: a node does not vote");
     ticks_on(&terminal, "log");
     assert!(!command.parent().is_stopped() && !command.is_stopped());
     terminal.line("jobs");

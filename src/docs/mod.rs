@@ -9,6 +9,7 @@
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
 //! | [`operations`] | first start, states of nodes, changing the fleet, rights, settings of the servers |
 //! | [`numbers`] | how fast it is, and how that was measured |
+//! | [`logs`] | every event with its level and fields, how to switch them on, how much an outage writes |
 //! | [`testing`] | how it is tested, and how to torture your own servers |
 //! | [`protocol`] | what stands on a node and what client and node say to each other |
 //! | [`architecture`] | the rooms of this crate, and the way of a request through them |
@@ -24,6 +25,9 @@ pub mod fencing {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}
+
+#[doc = include_str!("logs.md")]
+pub mod logs {}
 
 #[doc = include_str!("migration.md")]
 pub mod migration {}

@@ -17,6 +17,7 @@ use crate::{
     },
     clock::Tick,
     lease::{hold::Hold, shared::Shared},
+    logs,
     node::{Batch, Command, Reply, status::NodeState},
     owner::Entry,
     rules::Rule,
@@ -457,7 +458,7 @@ impl Core {
             margin(wish.ttl),
             hold.valid_until(),
         ));
-        tracing::debug!(name = %wish.name, token, "acquired");
+        logs::debug!(name = wish.name.as_str(), token, "acquired");
         // The ticket of the winning attempt is the lease's id: that is how late grants find it.
         let lease = Lease::new(Arc::clone(&shared), engine, ticket);
         let holding = Holding {
@@ -569,7 +570,8 @@ impl Core {
         }
         if matches!(error, Error::Quarantined(_)) && !acquisition.warned {
             acquisition.warned = true;
-            tracing::warn!(%error, "waiting for a quarantine to end");
+            let name = &acquisition.wish.name;
+            self.journal.waits_out_a_quarantine(now, name, &error);
         }
         let past = Past {
             took,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, NodeReport, Report, Vote,
     clock::Tick,
-    node::status::{Health, NodeState, NodeStatus},
+    node::status::{Health, NodeState},
 };
 
 /// A caller of `connect` waits for all nodes this long at most once a majority is there or cannot be:
@@ -32,7 +32,6 @@ pub(super) struct Admin {
     voting: Vec<Voting>,
     pub(super) bootstrap: Option<Bootstrap>,
     shutdowns: Vec<Shutdown>,
-    traced: Vec<NodeState>,
 }
 
 struct Ready {
@@ -94,21 +93,6 @@ impl Admin {
             .into_iter()
             .flatten()
             .min()
-    }
-
-    /// Tells operators what changed: a state at INFO, a quarantine at WARN.
-    pub(super) fn trace_changes(&mut self, nodes: &[NodeStatus]) {
-        self.traced.resize(nodes.len(), NodeState::Connecting);
-        for (node, traced) in nodes.iter().zip(&mut self.traced) {
-            if mem::discriminant(&node.state) == mem::discriminant(traced) {
-                continue;
-            }
-            match &node.state {
-                NodeState::Quarantined(_) => tracing::warn!(%node, "a node is quarantined"),
-                _ => tracing::info!(%node, "a node's state changed"),
-            }
-            *traced = node.state.clone();
-        }
     }
 }
 

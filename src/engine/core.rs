@@ -13,6 +13,7 @@ use super::{
     admin::Admin,
     asking::Asking,
     holding::{Extending, Holding, Releasing},
+    journal::Journal,
     timers::{Key, Timers},
     turns::Turns,
 };
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(super) timers: Timers,
     engine: WeakEngine,
     pub(super) admin: Admin,
+    pub(super) journal: Journal,
     /// What was asked while nodes were being met, and how long it may wait.
     early: VecDeque<(Tick, Early)>,
     /// Nodes that are being met would make a majority.
@@ -101,6 +103,7 @@ impl Core {
             timers: Timers::default(),
             engine: engine.downgrade(),
             admin: Admin::default(),
+            journal: Journal::default(),
             early: VecDeque::new(),
             is_coming_up: true,
             ended: false,
@@ -587,7 +590,7 @@ impl Core {
                 used: session.witness().is_some_and(|witness| witness.record.used),
             })
             .collect();
-        self.admin.trace_changes(&nodes);
+        self.journal.nodes(now, &nodes);
         self.engine.status.publish(now, nodes);
     }
 

@@ -15,6 +15,7 @@ use crate::{
         hold::{Due, Hold},
         shared::Shared,
     },
+    logs,
     node::{Batch, Command, Reply},
     owner::Entry,
     rules::Rule,
@@ -98,9 +99,10 @@ impl Core {
         };
         let shared = &holding.shared;
         if holding.hold.warn_once(now) {
-            tracing::warn!(
-                name = %shared.name, held_for = ?shared.held_for(),
-                "a lease has been held for 60 ttl: if its work may hang, max_hold (--max-hold) bounds it"
+            logs::warn!(
+                name = shared.name.as_str(),
+                held_for_ms = logs::ms(shared.held_for()),
+                "a lease has been held for 60 ttl"
             );
         }
         shared.set_reason_at_end(holding.hold.reason_at_end());
@@ -125,10 +127,16 @@ impl Core {
         let Some(holding) = self.leases.get_mut(&id) else {
             return;
         };
-        holding.shared.lose(reason);
+        let shared = &holding.shared;
+        shared.lose(reason);
         let told = std::mem::replace(&mut holding.told, true);
         if reason != LossReason::Released && !told {
-            tracing::warn!(name = %holding.shared.name, %reason, "a lease is lost");
+            logs::warn!(
+                name = shared.name.as_str(),
+                reason = reason.to_string(),
+                held_for_ms = logs::ms(shared.held_for()),
+                "a lease is lost"
+            );
         }
     }
 
@@ -208,6 +216,7 @@ impl Core {
             extend::Verdict::Failed => Some(self.try_again(now, self.needed)),
             _ => None,
         };
+        let held = self.leases.len();
         let Some(holding) = self.leases.get_mut(&lease) else {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(Lost {
@@ -247,14 +256,10 @@ impl Core {
                         .report(name, self.needed, &self.settings.nodes, again);
                 let error = Error::NoQuorum(report);
                 if automatic {
-                    let left = holding.shared.validity();
-                    // Once an outage for each lease: it is tried some 15 times before the lease is lost.
-                    match holding.hold.renewal_failed(now) {
-                        true => {
-                            tracing::warn!(%error, ?left, "a renewal failed, it is tried again")
-                        }
-                        false => tracing::debug!(%error, ?left, "a renewal failed again"),
-                    }
+                    // It is tried some 15 times before the lease is lost.
+                    let first = holding.hold.renewal_failed(now);
+                    let lease = (&holding.shared.name, holding.shared.validity());
+                    self.journal.renewal_failed(now, lease, first, &error, held);
                 }
                 answer = Err(error);
             }
@@ -272,7 +277,7 @@ impl Core {
             }
             return;
         };
-        tracing::debug!(name = %holding.shared.name, "released");
+        logs::debug!(name = holding.shared.name.as_str(), "released");
         let ticket = self.new_ticket();
         let wanted = reply.is_some().then_some(ticket);
         let until = now.plus(holding.node_ttl());

@@ -12,6 +12,7 @@ pub(crate) mod bootstrap;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod holding;
+mod journal;
 mod remains;
 mod status;
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub use watch::LeaseWatch;
 use tracing::Instrument;
 
 use self::shared::Shared;
-use crate::{Error, FencingToken, LossReason, Lost, engine::Engine};
+use crate::{Error, FencingToken, LossReason, Lost, engine::Engine, logs};
 
 /// A lock that is held, until it is released, dropped or lost.
 ///
@@ -96,7 +96,7 @@ impl Lease {
             if let Some(lost) = shared.lost_now() {
                 return Err(lost.into());
             }
-            let span = tracing::debug_span!("extend", name = %shared.name);
+            let span = logs::span!("extend", name = shared.name.as_str());
             engine.extend(id.unwrap_or_default()).instrument(span).await
         }
     }
@@ -157,7 +157,7 @@ impl Lease {
     pub fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let id = self.id.take();
         let lost = self.shared.lost_now();
-        let span = tracing::debug_span!("release", name = %self.shared.name);
+        let span = logs::span!("release", name = self.shared.name.as_str());
         let engine = self.engine.clone();
         self.shared.lose(LossReason::Released);
         // Sent here, not at the first poll: a future that is dropped unpolled has released too.

@@ -211,7 +211,7 @@ pub(crate) fn start_log(args: &Args) {
     let _ = log.with_ansi(false).event_format(Line).try_init();
 }
 
-/// `quorate: a node is quarantined node=..`
+/// `quorate: a node does not vote node=10.0.0.1:6379 state=stalled ..`
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line

@@ -1,0 +1,341 @@
+//! What is logged of nodes, of failing renewals and of waiting for a quarantine: every change once, and
+//! never a flood. What is too much at INFO and WARN is still there at DEBUG.
+
+use std::{collections::VecDeque, mem, time::Duration};
+
+use super::status::health;
+use crate::{
+    Error, Report,
+    clock::Tick,
+    logs,
+    name::Name,
+    node::status::{NodeState, NodeStatus},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Changes of one node within a minute. With more it flaps: a restart is four.
+const CHANGES: usize = 6;
+/// Leases within a minute whose failing renewal is warned about. One line then stands for the others:
+/// where a majority is away, the same is true of all leases.
+const RENEWALS: usize = 10;
+/// Wishes within a minute that say that they wait for a quarantine.
+const WAITS: usize = 10;
+
+/// What was written, and when.
+pub(super) struct Journal {
+    nodes: Vec<Told>,
+    renewals: Budget,
+    more_renewals: Budget,
+    waits: Budget,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            renewals: Budget::new(RENEWALS),
+            more_renewals: Budget::new(1),
+            waits: Budget::new(WAITS),
+        }
+    }
+}
+
+impl Journal {
+    /// Tells operators what changed. It is called though nothing did, which ends the minutes of a node that
+    /// flaps: every node is met or dialled again within seconds.
+    pub(super) fn nodes(&mut self, now: Tick, nodes: &[NodeStatus]) {
+        if self.nodes.is_empty() {
+            self.nodes = nodes.iter().map(Told::new).collect();
+        }
+        let health = health(nodes.iter().map(|node| &node.state));
+        for (status, told) in nodes.iter().zip(&mut self.nodes) {
+            if let Some(line) = told.look(now, status) {
+                write(status, &line, health.voting, health.needed);
+            }
+        }
+    }
+
+    /// A renewal of this lease failed, which has so much validity left: for the `first` time in this outage
+    /// or again. So many leases are held.
+    pub(super) fn renewal_failed(
+        &mut self,
+        now: Tick,
+        (name, left): (&Name, Duration),
+        first: bool,
+        error: &Error,
+        leases: usize,
+    ) {
+        if first && self.renewals.pass(now) {
+            logs::warn!(
+                name = name.as_str(),
+                left_ms = logs::ms(left),
+                reason = error.to_string(),
+                nodes = error.report().map(Report::to_string),
+                "a renewal failed, it is tried again"
+            );
+            return;
+        }
+        if first && self.more_renewals.pass(now) {
+            logs::warn!(leases, "more renewals fail");
+        }
+        logs::debug!(
+            name = name.as_str(),
+            left_ms = logs::ms(left),
+            reason = error.to_string(),
+            "a renewal failed"
+        );
+    }
+
+    /// A wish waits, and too few nodes may vote yet.
+    pub(super) fn waits_out_a_quarantine(&mut self, now: Tick, name: &Name, error: &Error) {
+        if self.waits.pass(now) {
+            logs::warn!(
+                name = name.as_str(),
+                votes_in_ms = error.retry_after().map(logs::ms),
+                reason = error.to_string(),
+                nodes = error.report().map(Report::to_string),
+                "waiting for a quarantine to end"
+            );
+        } else {
+            logs::debug!(
+                name = name.as_str(),
+                votes_in_ms = error.retry_after().map(logs::ms),
+                "one more waits for a quarantine to end"
+            );
+        }
+    }
+}
+
+/// What was written of one node.
+struct Told {
+    status: NodeStatus,
+    budget: Budget,
+    flaps: Option<Flaps>,
+}
+
+/// Of a node that flaps, the sum is written once a minute until a minute without a change is over.
+struct Flaps {
+    until: Tick,
+    changes: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Change,
+    /// One among too many.
+    Minor,
+    /// So many changes within the last minute.
+    Flaps(usize),
+}
+
+impl Told {
+    /// Every node begins as one that is being met.
+    fn new(status: &NodeStatus) -> Self {
+        let status = NodeStatus {
+            state: NodeState::Connecting,
+            note: None,
+            ..status.clone()
+        };
+        Self {
+            status,
+            budget: Budget::new(CHANGES),
+            flaps: None,
+        }
+    }
+
+    fn look(&mut self, now: Tick, status: &NodeStatus) -> Option<Line> {
+        let news = status.is_news(&self.status);
+        if news {
+            self.status = status.clone();
+        }
+        let Some(flaps) = &mut self.flaps else {
+            return news.then(|| self.change(now));
+        };
+        flaps.changes += usize::from(news);
+        if now < flaps.until {
+            return news.then_some(Line::Minor);
+        }
+        match mem::take(&mut flaps.changes) {
+            0 => {
+                self.flaps = None;
+                Some(self.change(now))
+            }
+            changes => {
+                flaps.until = now.plus(MINUTE);
+                Some(Line::Flaps(changes))
+            }
+        }
+    }
+
+    fn change(&mut self, now: Tick) -> Line {
+        if self.budget.pass(now) {
+            return Line::Change;
+        }
+        self.flaps = Some(Flaps {
+            until: now.plus(MINUTE),
+            changes: 0,
+        });
+        Line::Flaps(CHANGES + 1)
+    }
+}
+
+fn write(status: &NodeStatus, line: &Line, voting: usize, needed: usize) {
+    let node = &*status.node;
+    let note = status.note.as_deref();
+    let votes_in_ms = match &status.state {
+        NodeState::Quarantined(left) => Some(logs::ms(*left)),
+        _ => None,
+    };
+    let (state, reason) = words(&status.state);
+    match (line, &status.state) {
+        (Line::Change, NodeState::Voting) => {
+            logs::info!(%node, %state, note, voting, needed, "a node votes");
+        }
+        (Line::Change, NodeState::Connecting) => {
+            logs::info!(%node, %state, note, voting, needed, "a node is being met");
+        }
+        (Line::Change, _) => {
+            logs::warn!(%node, %state, reason, votes_in_ms, note, voting, needed, "a node does not vote");
+        }
+        (Line::Flaps(changes), _) => {
+            logs::warn!(%node, %state, reason, votes_in_ms, note, changes, voting, needed, "a node flaps");
+        }
+        (Line::Minor, _) => {
+            logs::debug!(%node, %state, reason, votes_in_ms, note, voting, needed, "a node that flaps changed");
+        }
+    }
+}
+
+/// One word for programs, and why it does not vote.
+fn words(state: &NodeState) -> (&'static str, Option<&str>) {
+    match state {
+        NodeState::Connecting => ("connecting", None),
+        NodeState::Voting => ("voting", None),
+        NodeState::Quarantined(_) => (
+            "quarantined",
+            Some("it is new, or it restarted, was flushed or was a replica"),
+        ),
+        NodeState::Stalled(_) => (
+            "stalled",
+            Some("a request has been unanswered for longer than the node timeout"),
+        ),
+        NodeState::Refused(why) => ("refused", Some(why)),
+        NodeState::Unreachable(_, why) => ("unreachable", Some(why)),
+    }
+}
+
+/// So many lines at most within any minute.
+struct Budget {
+    most: usize,
+    written: VecDeque<Tick>,
+}
+
+impl Budget {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            written: VecDeque::new(),
+        }
+    }
+
+    fn pass(&mut self, now: Tick) -> bool {
+        while self
+            .written
+            .front()
+            .is_some_and(|at| now.since(*at) >= MINUTE)
+        {
+            self.written.pop_front();
+        }
+        let passes = self.written.len() < self.most;
+        if passes {
+            self.written.push_back(now);
+        }
+        passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn at(s: u64) -> Tick {
+        Tick::from_nanos(s * 1_000_000_000)
+    }
+
+    fn node(state: NodeState) -> NodeStatus {
+        NodeStatus {
+            node: Arc::from("10.0.0.1:6379"),
+            state,
+            note: None,
+            used: false,
+        }
+    }
+
+    fn down() -> NodeStatus {
+        node(NodeState::Unreachable(Duration::ZERO, "refused".into()))
+    }
+
+    fn up() -> NodeStatus {
+        node(NodeState::Voting)
+    }
+
+    #[test]
+    fn a_change_is_told_once_and_the_text_of_a_refusal_is_one() {
+        let refused = |why: &str| node(NodeState::Refused(why.into()));
+        let mut told = Told::new(&up());
+        assert_eq!(told.look(at(0), &node(NodeState::Connecting)), None);
+        assert_eq!(told.look(at(0), &refused("a")), Some(Line::Change));
+        assert_eq!(told.look(at(1), &refused("a")), None);
+        assert_eq!(told.look(at(1), &refused("b")), Some(Line::Change));
+        assert_eq!(told.look(at(2), &down()), Some(Line::Change));
+        let longer = node(NodeState::Unreachable(MINUTE, "another reason".into()));
+        assert_eq!(told.look(at(3), &longer), None);
+        let noted = NodeStatus {
+            note: Some("it does not permit CLIENT KILL".into()),
+            ..longer
+        };
+        assert_eq!(told.look(at(3), &noted), Some(Line::Change));
+    }
+
+    #[test]
+    fn a_node_that_flaps_is_one_line_a_minute_until_a_steady_minute_is_over() {
+        let mut told = Told::new(&up());
+        let turn = |told: &mut Told, s: u64| {
+            let status = if s.is_multiple_of(2) { down() } else { up() };
+            told.look(at(s), &status)
+        };
+        for s in 0..6 {
+            assert_eq!(turn(&mut told, s), Some(Line::Change));
+        }
+        assert_eq!(turn(&mut told, 6), Some(Line::Flaps(7)));
+        for s in 7..66 {
+            assert_eq!(turn(&mut told, s), Some(Line::Minor));
+        }
+        assert_eq!(turn(&mut told, 66), Some(Line::Flaps(60)));
+        assert_eq!(turn(&mut told, 67), Some(Line::Minor), "the last");
+        assert_eq!(told.look(at(125), &up()), None);
+        assert_eq!(told.look(at(126), &up()), Some(Line::Flaps(1)));
+        assert_eq!(told.look(at(185), &up()), None);
+        assert_eq!(told.look(at(186), &up()), Some(Line::Change), "at the end");
+        assert_eq!(told.look(at(187), &down()), Some(Line::Change));
+    }
+
+    #[test]
+    fn a_node_that_fails_now_and_then_does_not_flap() {
+        let mut told = Told::new(&up());
+        for s in (10..6000).step_by(20) {
+            assert_eq!(told.look(at(s), &down()), Some(Line::Change));
+            assert_eq!(told.look(at(s + 1), &up()), Some(Line::Change));
+        }
+    }
+
+    #[test]
+    fn a_budget_is_of_any_minute() {
+        let mut budget = Budget::new(2);
+        assert!(budget.pass(at(0)) && budget.pass(at(59)) && !budget.pass(at(59)));
+        assert!(budget.pass(at(60)), "the first is a minute old");
+        assert!(!budget.pass(at(118)) && budget.pass(at(119)));
+    }
+}

@@ -1,0 +1,39 @@
+//! How this library logs: every event and every span has the target `quorate`, wherever its code stands.
+//! What there is to read is in `src/docs/logs.md`.
+//!
+//! Texts are given as strings, not by their `Display`: then a subscriber quotes and escapes them, and no
+//! lock's name and no server's answer can begin a line of its own.
+
+use std::time::Duration;
+
+/// Of every event and span.
+pub(crate) const TARGET: &str = "quorate";
+
+macro_rules! error {
+    ($($what:tt)*) => { ::tracing::error!(target: $crate::logs::TARGET, $($what)*) };
+}
+
+// The attribute `warn` would be as near.
+macro_rules! warning {
+    ($($what:tt)*) => { ::tracing::warn!(target: $crate::logs::TARGET, $($what)*) };
+}
+
+macro_rules! info {
+    ($($what:tt)*) => { ::tracing::info!(target: $crate::logs::TARGET, $($what)*) };
+}
+
+macro_rules! debug {
+    ($($what:tt)*) => { ::tracing::debug!(target: $crate::logs::TARGET, $($what)*) };
+}
+
+/// Of one operation, at DEBUG.
+macro_rules! span {
+    ($($what:tt)*) => { ::tracing::debug_span!(target: $crate::logs::TARGET, $($what)*) };
+}
+
+pub(crate) use {debug, error, info, span, warning as warn};
+
+/// A field that ends in `_ms`.
+pub(crate) fn ms(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
