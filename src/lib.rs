@@ -34,8 +34,10 @@
 mod ballot;
 mod builder;
 mod clock;
+mod columns;
 pub mod docs;
 mod engine;
+mod env;
 mod error;
 pub mod fence;
 mod lease;
@@ -75,6 +77,13 @@ pub use crate::{
     },
     owner::Entry,
 };
+
+/// What the command takes from the library. Outside semver.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli {
+    pub use crate::{columns::*, env::*};
+}
 
 /// The README's examples are compiled.
 #[cfg(doctest)]
