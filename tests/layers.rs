@@ -11,13 +11,13 @@ use std::{
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "error", "name", "owner", "report", "rules", "settings", "token",
+        "clock", "columns", "error", "name", "owner", "report", "rules", "settings", "token",
     ],
     &["node"],
     &["ballot"],
     &["engine", "lease"],
     &["mutex"],
-    &["builder", "quorum"],
+    &["builder", "env", "quorum"],
 ];
 /// What stands beside the stairs, and what it may name.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];
