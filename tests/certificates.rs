@@ -98,7 +98,7 @@ async fn what_is_no_certificate_is_invalid() {
     let bad = |inside: &str| {
         format!("-----BEGIN CERTIFICATE-----\n{inside}\n-----END CERTIFICATE-----\n")
     };
-    let none = "ca_certificates: there is no certificate in it: PEM is needed";
+    let none = "ca_certificates: there is no certificate in it: give the PEM itself";
     let unreadable = "ca_certificates: a certificate in it cannot be read";
     let broken = "ca_certificates: it is not valid PEM";
     for (pem, says) in [

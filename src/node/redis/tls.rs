@@ -36,9 +36,8 @@ impl Authorities {
         }
         match roots.is_empty() {
             false => Ok(Self(Arc::new(roots))),
-            true => Err(
-                "there is no certificate in it: PEM is needed, as in `-----BEGIN CERTIFICATE-----`",
-            ),
+            true => Err("there is no certificate in it: give the PEM itself \
+                 (`-----BEGIN CERTIFICATE-----`), not the path of a file"),
         }
     }
 }
