@@ -79,7 +79,7 @@ impl Builder {
     ///
     /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. A variable that is empty counts
     /// as not set, and what is not set has its default. What is set on the builder afterwards replaces what the
-    /// environment said; masters are added to those that it names.
+    /// environment said; masters are added to those that it names. The file is read here, while the thread waits.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), quorate::Error> {

@@ -592,8 +592,8 @@ async fn the_guard_of_a_watch_ends_with_the_lease_and_does_not_keep_it() {
     sleep(ms(60_000)).await;
     assert!(lease.is_valid() && !dropped.load(SeqCst), "it is renewed");
     drop(lease);
-    let lost = guarded.await.unwrap().unwrap_err();
-    assert_eq!(lost.reason, LossReason::Released);
+    let lost = timeout(ms(1_000), guarded).await.expect("at once").unwrap();
+    assert_eq!(lost.unwrap_err().reason, LossReason::Released);
     assert!(dropped.load(SeqCst));
     assert!(
         watch.guard(async {}).await.is_err(),

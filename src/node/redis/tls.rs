@@ -212,8 +212,8 @@ pub(super) fn advice(error: &io::Error) -> Option<String> {
     let error = rustls_error(error)?;
     Some(match error {
         _ if unknown_issuer => "nobody whom this machine trusts vouches for its TLS certificate: \
-             give its CA's certificate to Builder::ca_certificates, \
-             or name its file in the environment variable SSL_CERT_FILE \
+             name its CA's file in the environment variable SSL_CERT_FILE, \
+             or, in a program, give the file's text to Builder::ca_certificates \
              (in tests, #insecure in the URL trusts anybody)"
             .into(),
         InvalidCertificate(_) => {
