@@ -2,6 +2,8 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
+#[cfg(feature = "tls-rustls")]
+use crate::node::redis::Authorities;
 use crate::{
     Error, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
@@ -44,6 +46,8 @@ const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder {
     nodes: Vec<Result<Given, Error>>,
+    #[cfg(feature = "tls-rustls")]
+    authorities: Option<Result<Authorities, Error>>,
     node_timeout: Duration,
     connect_timeout: Duration,
     dial_timeout: Duration,
@@ -76,6 +80,8 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Self {
             nodes: Vec::new(),
+            #[cfg(feature = "tls-rustls")]
+            authorities: None,
             node_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(5),
             dial_timeout: Duration::from_secs(3),
@@ -112,6 +118,33 @@ impl Builder {
     #[cfg(feature = "unstable-node")]
     pub fn custom_node(mut self, node: impl Node + 'static) -> Self {
         self.nodes.push(Ok(Given::Custom(Arc::new(node))));
+        self
+    }
+
+    /// Trusts the certificate authorities in `pem` for the `rediss://` nodes of this quorum, **in place of** the
+    /// system's, of `SSL_CERT_FILE` and of `SSL_CERT_DIR`, which are not looked at then. So a private CA is
+    /// trusted by these connections alone, and nobody else is. (The `redis` crate's `TlsCertificates::root_cert` does
+    /// the same.) Default: the system's.
+    ///
+    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key that stands among them is left out.
+    /// Called again, the last one counts. To trust the system's too, put its certificates in. It concerns TLS
+    /// only: a node of `redis://` stays in the clear, and one of `rediss://…#insecure` trusts anybody. A bad one
+    /// makes [`connect`](Self::connect) fail with `Invalid`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let quorum = quorate::Quorum::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.1.1", "rediss://10.0.2.1"])
+    ///     .ca_certificates(std::fs::read("/etc/redis/ca.crt")?)
+    ///     .connect()
+    ///     .await?;
+    /// # drop(quorum); Ok(()) }
+    /// ```
+    #[cfg(feature = "tls-rustls")]
+    pub fn ca_certificates(mut self, pem: impl AsRef<[u8]>) -> Self {
+        let authorities = Authorities::of(pem.as_ref());
+        self.authorities =
+            Some(authorities.map_err(|why| Error::Invalid(format!("ca_certificates: {why}"))));
         self
     }
 
@@ -218,6 +251,9 @@ impl Builder {
     /// `Invalid`.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         let settings_of = self.check()?;
+        self.check_nodes()?;
+        #[cfg(feature = "tls-rustls")]
+        let authorities = self.authorities.clone().transpose()?;
         let Self {
             nodes,
             dial_timeout,
@@ -230,12 +266,15 @@ impl Builder {
         let mut embedded = true;
         let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
         let mut addresses = Vec::with_capacity(nodes.len());
-        let total = nodes.len();
-        for (i, given) in nodes.into_iter().enumerate() {
-            let given = given.map_err(|error| in_the_list(error, i + 1, total))?;
-            fleet.push(match given {
-                Given::Target(Target::Server(address)) => {
+        for given in nodes {
+            fleet.push(match given? {
+                #[allow(unused_mut)] // without TLS
+                Given::Target(Target::Server(mut address)) => {
                     embedded = false;
+                    #[cfg(feature = "tls-rustls")]
+                    if let Some(authorities) = &authorities {
+                        address.trust(authorities);
+                    }
                     addresses.push(address.with_database());
                     Arc::new(RedisNode::new(address, Arc::clone(&keys), dial_timeout))
                 }
@@ -268,6 +307,28 @@ impl Builder {
         Ok(start(settings, fleet, embedded, limits))
     }
 
+    /// Whether each node can be understood.
+    pub(crate) fn check_nodes(&self) -> Result<(), Error> {
+        let bad = |given: &Result<Given, Error>| given.as_ref().err().cloned();
+        let found = self.nodes.iter().map(bad).enumerate();
+        match found.filter_map(|(i, error)| Some((i, error?))).next() {
+            None => Ok(()),
+            Some((i, error)) => Err(in_the_list(error, i + 1, self.nodes.len())),
+        }
+    }
+
+    /// What was set.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> String {
+        let id = |given: &Result<Given, Error>| match given {
+            Ok(Given::Target(Target::Server(address))) => address.id().into(),
+            _ => panic!("not the address of a server"),
+        };
+        let settings_of = self.check().unwrap();
+        let settings = settings_of(self.nodes.iter().map(id).collect(), "list".into()).unwrap();
+        format!("{settings:?} connect_timeout: {:?}", self.connect_timeout)
+    }
+
     /// Checks what can be checked without the nodes' names.
     #[allow(clippy::type_complexity)] // what is returned is called once, in here
     fn check(
@@ -281,30 +342,11 @@ impl Builder {
         if let Some(word) = &self.fleet {
             check_word("fleet name", word)?;
         }
-        if self.max_ttl > LONGEST || self.max_ttl < SHORTEST_MAX_TTL {
-            return invalid(format!(
-                "max_ttl {:?} is not between {SHORTEST_MAX_TTL:?} and 24 h",
-                self.max_ttl
-            ));
-        }
-        if self.margin > LONGEST {
-            return invalid(format!(
-                "restart_margin {:?} is longer than 24 h",
-                self.margin
-            ));
-        }
-        for (what, d) in [
-            ("node_timeout", self.node_timeout),
-            ("connect_timeout", self.connect_timeout),
-            ("dial_timeout", self.dial_timeout),
-        ] {
-            if d.is_zero() {
-                return invalid(format!("{what} is zero: no node can answer in no time"));
-            }
-            if d > LONGEST_TIMEOUT {
-                return invalid(format!("{what} {d:?} is longer than an hour"));
-            }
-        }
+        check_max_ttl(self.max_ttl)?;
+        check_margin(self.margin)?;
+        check_timeout("node_timeout", self.node_timeout)?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        check_timeout("dial_timeout", self.dial_timeout)?;
         let label = match &self.label {
             Some(label) => Label::new(label)?,
             None => Label::of_this_process(),
@@ -336,6 +378,38 @@ impl Builder {
             })
         })
     }
+}
+
+pub(crate) fn check_max_ttl(d: Duration) -> Result<(), Error> {
+    match (SHORTEST_MAX_TTL..=LONGEST).contains(&d) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "max_ttl {d:?} is not between {SHORTEST_MAX_TTL:?} and 24 h"
+        ))),
+    }
+}
+
+pub(crate) fn check_margin(d: Duration) -> Result<(), Error> {
+    match d <= LONGEST {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "restart_margin {d:?} is longer than 24 h"
+        ))),
+    }
+}
+
+pub(crate) fn check_timeout(what: &str, d: Duration) -> Result<(), Error> {
+    if d.is_zero() {
+        return Err(Error::Invalid(format!(
+            "{what} is zero: no node can answer in no time"
+        )));
+    }
+    if d > LONGEST_TIMEOUT {
+        return Err(Error::Invalid(format!(
+            "{what} {d:?} is longer than an hour"
+        )));
+    }
+    Ok(())
 }
 
 /// Of a bad URL little is shown, as it may hold a password: so it is counted.

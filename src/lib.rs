@@ -38,8 +38,10 @@
 mod ballot;
 mod builder;
 mod clock;
+mod columns;
 pub mod docs;
 mod engine;
+mod env;
 mod error;
 pub mod fence;
 mod lease;
@@ -80,6 +82,13 @@ pub use crate::{
     },
     owner::Entry,
 };
+
+/// What the command takes from the library. Outside semver.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli {
+    pub use crate::{columns::*, env::*};
+}
 
 /// The README's examples are compiled.
 #[cfg(doctest)]

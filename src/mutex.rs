@@ -131,7 +131,8 @@ impl Mutex {
         self.acquire(Patience::Try)
     }
 
-    /// Locks, runs the work under [`Lease::guard`], and waits for the release.
+    /// Locks, runs the work under [`Lease::guard`], and waits for the release. The work gets a
+    /// [`LeaseWatch`]: with [`Renewal::heartbeat`] it calls [`beat`](LeaseWatch::beat) on it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {

@@ -26,6 +26,18 @@ impl FencingToken {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
+
+    /// The token as a signed number, for columns such as SQL's `BIGINT`. A token is below 2^53, so it is
+    /// never negative and loses nothing, and the order stays the same.
+    ///
+    /// ```
+    /// let token = quorate::FencingToken::try_from(42)?;
+    /// assert_eq!(token.as_i64(), 42);
+    /// # Ok::<(), quorate::NotAToken>(())
+    /// ```
+    pub const fn as_i64(self) -> i64 {
+        self.0.cast_signed()
+    }
 }
 
 /// The number is 2^53 or greater, or the text is not a number: not a fencing token.
@@ -101,6 +113,14 @@ mod tests {
     fn numbers_from_2_to_the_53_on_are_refused() {
         assert!(FencingToken::try_from((1 << 53) - 1).is_ok());
         assert!(FencingToken::try_from(1 << 53).is_err());
+    }
+
+    #[test]
+    fn a_signed_number_is_the_same_number() {
+        for number in [0, 1, FencingToken::MAX] {
+            let token = FencingToken::try_from(number).unwrap();
+            assert_eq!(u64::try_from(token.as_i64()), Ok(number));
+        }
     }
 
     #[test]

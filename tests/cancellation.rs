@@ -670,6 +670,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     value::<MemoryNode>();
 
     spawnable(builder.connect());
+    spawnable(Quorum::from_env());
     spawnable(quorum.ready());
     spawnable(quorum.voting(Duration::ZERO));
     spawnable(async move { changes.next().await });
@@ -687,6 +688,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     sendable(lease.lost());
     sendable(lease.guard(async {}));
     sendable(watch.lost());
+    sendable(watch.guard(async {}));
     spawnable(async move { watch.lost().await });
     spawnable(lease.release());
 }

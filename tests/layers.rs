@@ -11,13 +11,14 @@ use std::{
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "error", "logs", "name", "owner", "report", "rules", "settings", "token",
+        "clock", "columns", "error", "logs", "name", "owner", "report", "rules", "settings",
+        "token",
     ],
     &["node"],
     &["ballot"],
     &["engine", "lease"],
     &["mutex"],
-    &["builder", "quorum"],
+    &["builder", "env", "quorum"],
 ];
 /// What stands beside the stairs, and what it may name.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];

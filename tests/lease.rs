@@ -234,6 +234,35 @@ async fn a_heartbeat_has_to_go_on() {
     assert!(!lease.is_valid(), "a late beat revives nothing");
 }
 
+/// The work that `run` runs has a watch only.
+#[tokio::test(start_paused = true)]
+async fn the_watch_keeps_a_heartbeat_going() {
+    let quorum = Quorum::in_memory(3);
+    let mutex = quorum
+        .mutex("a")
+        .renewal(Renewal::auto().heartbeat(ms(500)));
+    let run = mutex.run(|watch| async move {
+        assert_eq!(watch.name(), "a");
+        for _ in 0..20 {
+            sleep(ms(400)).await;
+            watch.beat();
+        }
+        watch.is_valid()
+    });
+    assert!(run.await.unwrap(), "beaten often enough");
+    let start = tokio::time::Instant::now();
+    let run = mutex.run(|watch| async move {
+        watch.beat();
+        sleep(ms(9_000)).await;
+    });
+    let Err(Error::Lost(lost)) = run.await else {
+        panic!("not beaten, and not lost")
+    };
+    assert_eq!(lost.reason, LossReason::NoHeartbeat);
+    assert_took(start.elapsed(), ms(450), ms(550));
+    assert!(mutex.try_lock().await.unwrap().is_some(), "released");
+}
+
 // ---- extension -----------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -502,15 +531,16 @@ async fn an_abandoned_lease_is_left_to_its_ttl() {
 
 // ---- guard and watch -----------------------------------------------------------------------
 
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_drops_the_work_when_the_lease_is_lost() {
-    struct Dropped(Arc<AtomicBool>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.store(true, SeqCst);
-        }
-    }
-
     let (_fleet, ours, other) = two_clients(3, Kind::Redis).await;
     let lease = ours.mutex("a").ttl(ms(900)).lock().await.unwrap();
     assert_eq!(lease.guard(async { 7 }).await.unwrap(), 7);
@@ -540,6 +570,37 @@ async fn a_guard_drops_the_work_when_the_lease_is_lost() {
         matches!(run, Err(Error::Lost(l)) if l.reason == LossReason::Expired),
         "{run:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_of_a_watch_ends_with_the_lease_and_does_not_keep_it() {
+    let quorum = Quorum::in_memory(3);
+    let mutex = quorum.mutex("a");
+    let lease = mutex.lock().await.unwrap();
+    let watch = lease.watch();
+    assert_eq!(watch.guard(async { 7 }).await.unwrap(), 7);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let work = Dropped(Arc::clone(&dropped));
+    let guarding = watch.clone();
+    let guarded = tokio::spawn(async move {
+        let work = async move {
+            std::future::pending::<()>().await;
+            drop(work);
+        };
+        guarding.guard(work).await
+    });
+    sleep(ms(60_000)).await;
+    assert!(lease.is_valid() && !dropped.load(SeqCst), "it is renewed");
+    drop(lease);
+    let lost = timeout(ms(1_000), guarded).await.expect("at once").unwrap();
+    assert_eq!(lost.unwrap_err().reason, LossReason::Released);
+    assert!(dropped.load(SeqCst));
+    assert!(
+        watch.guard(async {}).await.is_err(),
+        "nothing begins on a lease that is over"
+    );
+    sleep(ms(10)).await;
+    assert!(mutex.try_lock().await.unwrap().is_some());
 }
 
 /// On a runtime that is kept busy nobody announces the loss in time; the guard looks by itself.

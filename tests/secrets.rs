@@ -352,7 +352,7 @@ async fn seen(quorum: &Quorum, name: &str) -> String {
     let nodes = quorum.nodes();
     let node = &nodes[0];
     format!(
-        "{seen} {inspection:?} {inspection:#?} {quorum:?} {quorum:#?} {node} {nodes:?} {nodes:#?}"
+        "{seen} {inspection} {inspection:?} {inspection:#?} {quorum:?} {quorum:#?} {node} {nodes:?} {nodes:#?}"
     )
 }
 

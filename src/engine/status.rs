@@ -209,6 +209,7 @@ mod tests {
             young(7),
             NodeState::Connecting,
         ];
+        assert!(!health(&nodes).is_ready());
         let Health {
             voting,
             needed,
@@ -219,5 +220,6 @@ mod tests {
         assert_eq!(votes_in, Some(Duration::from_secs(7)));
         let well = health(&[NodeState::Voting, NodeState::Voting, young(1)]);
         assert_eq!((well.spare, well.votes_in), (0, None));
+        assert!(well.is_ready(), "as many as are needed");
     }
 }

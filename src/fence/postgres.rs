@@ -170,7 +170,7 @@ RETURNING token";
         resource: &str,
         token: FencingToken,
     ) -> Result<(), Error> {
-        let number = i64::try_from(token.as_u64()).unwrap_or(i64::MAX);
+        let number = token.as_i64();
         let newest: i64 = transaction
             .query_typed_one(
                 NEWEST_SQL,

@@ -5,7 +5,7 @@ mod renewal;
 pub(crate) mod shared;
 mod watch;
 
-use std::{fmt, future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 pub use renewal::Renewal;
 pub use watch::LeaseWatch;
@@ -129,19 +129,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping it drops `future`; the lease stays as it was.
     pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
-        let mut future = pin!(future);
-        let mut lost = pin!(self.shared.lost());
-        std::future::poll_fn(|cx| {
-            // Looking at the clock makes a loss that nobody announced yet final.
-            if let Some(lost) = self.shared.lost_now() {
-                return Poll::Ready(Err(lost));
-            }
-            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(Lost { reason }));
-            }
-            future.as_mut().poll(cx).map(Ok)
-        })
-        .await
+        self.shared.guard(future).await
     }
 
     /// Frees the lock and waits until a majority confirms.

@@ -51,8 +51,9 @@ impl Renewal {
         self
     }
 
-    /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) is called at
-    /// least this often, at least 100 ms. Default: not needed.
+    /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) or
+    /// [`LeaseWatch::beat`](crate::LeaseWatch::beat) is called at least this often, at least 100 ms. Default: not
+    /// needed.
     pub const fn heartbeat(mut self, d: Duration) -> Self {
         self.heartbeat = Some(d);
         self

@@ -2,10 +2,13 @@
 //! good, and that loss is final.
 
 use std::{
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -128,6 +131,23 @@ impl Shared {
             }
             notified.await;
         }
+    }
+
+    /// The future while the lease is good. The clock is looked at before every poll too.
+    pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
+        let mut future = pin!(future);
+        let mut lost = pin!(self.lost());
+        poll_fn(|cx| {
+            // Looking at the clock makes a loss that nobody announced yet final.
+            if let Some(lost) = self.lost_now() {
+                return Poll::Ready(Err(lost));
+            }
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(Lost { reason }));
+            }
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
     }
 
     pub(crate) fn held_for(&self) -> Duration {

@@ -1,18 +1,50 @@
 //! A lease as others see it.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use super::shared::Shared;
-use crate::{FencingToken, LossReason};
+use crate::{FencingToken, LossReason, Lost};
 
 /// A view of a [`Lease`](crate::Lease) that other tasks may keep. It does not keep the lease: a
 /// lease that is released or dropped is lost (`Released`) for its watches.
+///
+/// [`Mutex::run`](crate::Mutex::run) hands one to the work. With [`Renewal::heartbeat`](crate::Renewal::heartbeat)
+/// the work says by it that it goes on:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+/// use std::time::Duration;
+/// use quorate::{Quorum, Renewal};
+///
+/// let quorum = Quorum::in_memory(3);
+/// let import = quorum
+///     .mutex("import")
+///     .renewal(Renewal::auto().heartbeat(Duration::from_secs(30)));
+/// let rows = import
+///     .run(|watch| async move {
+///         let mut rows = 0;
+///         for _page in 0..3 {
+///             // … import a page
+///             rows += 100;
+///             watch.beat();
+///         }
+///         rows
+///     })
+///     .await?;
+/// assert_eq!(rows, 300);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LeaseWatch(Arc<Shared>);
 
 impl LeaseWatch {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self(shared)
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.0.name.as_str()
     }
 
     /// The fencing token.
@@ -30,11 +62,30 @@ impl LeaseWatch {
         !self.validity().is_zero()
     }
 
+    /// Tells a lease with [`Renewal::heartbeat`](crate::Renewal::heartbeat) that the work goes on, as
+    /// [`Lease::beat`](crate::Lease::beat) does. Costs an atomic store. Does nothing once the lease is over.
+    pub fn beat(&self) {
+        self.0.beat();
+    }
+
     /// Waits until the lease is over.
     ///
     /// # Cancel safety
     /// May be dropped and called again.
     pub async fn lost(&self) -> LossReason {
         self.0.lost().await
+    }
+
+    /// Runs `future` while the lease is good, and drops it when the lease is over, as
+    /// [`Lease::guard`](crate::Lease::guard) does. It does not keep the lease: when that is released or
+    /// dropped, `future` is dropped too. Tasks that the future spawned are not ended.
+    ///
+    /// # Errors
+    /// `Lost`, with the reason: `Released` where the holder gave the lease up.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops `future`; the lease stays as it was.
+    pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
+        self.0.guard(future).await
     }
 }

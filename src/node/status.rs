@@ -89,6 +89,17 @@ impl fmt::Display for NodeStatus {
 }
 
 /// Whether locks can be taken, for a probe.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+/// let quorum = quorate::Quorum::in_memory(3);
+/// quorum.ready().await?;
+/// let health = quorum.health();
+/// assert!(health.is_ready());
+/// assert_eq!(health.spare, 1, "one of the three may fail");
+/// # Ok(()) }
+/// ```
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     /// How many nodes vote.
@@ -99,4 +110,12 @@ pub struct Health {
     pub spare: usize,
     /// When quarantined nodes will make up the majority, if too few vote now and that will.
     pub votes_in: Option<Duration>,
+}
+
+impl Health {
+    /// Whether a majority votes, so that locks can be taken: what a readiness probe asks. A probe that
+    /// decides whether a process is restarted should not ask it: a restart mends no node.
+    pub fn is_ready(&self) -> bool {
+        self.voting >= self.needed
+    }
 }

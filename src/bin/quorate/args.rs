@@ -7,8 +7,9 @@ mod torture;
 use std::{ffi::OsString, time::Duration};
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use quorate::cli::duration;
 
-pub(crate) use self::fleet::{Fleet, NODES, NODES_FILE};
+pub(crate) use self::fleet::Fleet;
 pub(crate) use self::torture::{Judge, Load, Look, Names, Torture, TortureStep};
 
 use crate::failure::{Failure, USAGE};
@@ -199,28 +200,6 @@ fn without_secrets(text: &str) -> String {
     clean
 }
 
-/// `700ms`, `3s`, `10m`, `24h`: a whole number and its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let wrong = || {
-        "it is not a valid duration: write a whole number and its unit, as in 700ms, 3s, 10m, 24h"
-            .to_owned()
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    number
-        .checked_mul(milliseconds)
-        .map(Duration::from_millis)
-        .ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,31 +310,6 @@ mod tests {
             ("a required argument: <NAME>", "a required argument: <NAME>"),
         ] {
             assert_eq!(without_secrets(text), shown);
-        }
-    }
-
-    #[test]
-    fn durations_are_a_whole_number_and_a_unit() {
-        assert_eq!(duration("700ms"), Ok(Duration::from_millis(700)));
-        assert_eq!(duration("3s"), Ok(Duration::from_secs(3)));
-        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
-        assert_eq!(duration("24h"), Ok(Duration::from_secs(86_400)));
-        for wrong in [
-            "",
-            "3",
-            "s",
-            "3 s",
-            " 3s",
-            "3S",
-            "-3s",
-            "+3s",
-            "1.5s",
-            "3s4",
-            "3d",
-            "99999999999999999999s",
-            "9999999999999999999h",
-        ] {
-            assert!(duration(wrong).is_err(), "{wrong:?}");
         }
     }
 }

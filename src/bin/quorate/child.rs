@@ -20,11 +20,14 @@ use nix::{
     },
     unistd::{Pid, getpgid, getpgrp, getpid, getppid},
 };
-use quorate::FencingToken;
+use quorate::{
+    FencingToken,
+    cli::{NODES, NODES_FILE},
+};
 use tokio::time;
 
 use crate::{
-    args::{Args, Lock, NODES, NODES_FILE},
+    args::{Args, Lock},
     failure::{CANNOT_RUN, Failure, NOT_FOUND, SOFTWARE},
     job::{self, ourselves},
     output,

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     args::{self, Args},
     failure::Failure,
-    inspect, output, survey,
+    output, survey,
 };
 
 pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Result<u8, Failure> {
@@ -16,7 +16,7 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
     let holder = seen.holder();
     if !evict.yes {
         if !args.json {
-            output::say(&inspect::as_text(&seen, quorum.health().needed));
+            output::say(&seen.to_string());
         }
         return Err(Failure::usage(refusal(&evict.name, holder)));
     }

@@ -76,7 +76,7 @@ impl Failure {
     }
 
     pub(crate) fn held(name: &str, holder: Option<&Holder>, advice: &str) -> Self {
-        let by = holder.map_or_else(|| "somebody else".to_owned(), survey::holder_text);
+        let by = holder.map_or_else(|| "somebody else".to_owned(), ToString::to_string);
         Self::new(HELD, "held", format!("{name:?} is held by {by}; {advice}"))
             .with("name", name.into())
             .with("holder", survey::holder_json(holder))

@@ -161,7 +161,7 @@ async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum) {
     let health = quorum.health();
     let what = match seen.as_ref().and_then(Inspection::holder) {
         Some(holder) => format!("held by {}", holder.label),
-        None if health.voting >= health.needed => "which changes hands".to_owned(),
+        None if health.is_ready() => "which changes hands".to_owned(),
         None => match health.votes_in {
             Some(left) => quarantined(left, quorum),
             None => format!(

@@ -83,10 +83,10 @@ async fn until_vote(args: &Args, quorum: &Quorum, wait: Wait) {
 }
 
 fn vote(quorum: &Quorum, wait: Wait) -> bool {
-    let Health { voting, needed, .. } = quorum.health();
+    let health = quorum.health();
     match wait {
-        Wait::Majority => voting >= needed,
-        Wait::All => voting == quorum.nodes().len(),
+        Wait::Majority => health.is_ready(),
+        Wait::All => health.voting == quorum.nodes().len(),
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
         votes_in,
         ..
     } = health;
-    if voting >= needed {
+    if health.is_ready() {
         return match spare {
             0 => format!(
                 "{voting} of {total} vote and {needed} are needed: locks can be taken, and no more may fail"

@@ -107,15 +107,3 @@ pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
         })
     })
 }
-
-/// `web-3:77, for 8.2 s more unless it is renewed`
-pub(crate) fn holder_text(holder: &Holder) -> String {
-    match holder.remaining {
-        Some(left) => format!(
-            "{}, for {} more unless it is renewed",
-            holder.label,
-            output::seconds(left)
-        ),
-        None => format!("{}, without an end", holder.label),
-    }
-}

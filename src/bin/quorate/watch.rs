@@ -40,7 +40,7 @@ async fn follow(args: &Args, quorum: &Quorum) -> Result<u8, Failure> {
             true => changed.iter().map(|node| as_json(node, health)).collect(),
             false => changed.iter().map(as_text).collect(),
         };
-        let able = health.voting >= health.needed;
+        let able = health.is_ready();
         if was_able.replace(able) != Some(able) && !args.json {
             lines.push(nodes::verdict(health, &quorum.nodes()));
         }

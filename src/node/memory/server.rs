@@ -3,12 +3,17 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
+    future::Future as _,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
+
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::store::{Identity, Store};
 use crate::{
@@ -37,7 +42,12 @@ use crate::{
 /// quorum.bootstrap_forced().await?; // nobody else has ever used them
 /// nodes[0].stop();
 /// let lease = quorum.mutex("a").lock().await?; // two of three are enough
-/// # drop(lease); Ok(()) }
+/// lease.release().await?;
+///
+/// nodes[0].restart_empty(); // it has forgotten all, and is in quarantine
+/// nodes[1].delay(std::time::Duration::from_secs(1)); // longer than the node timeout
+/// assert!(quorum.mutex("a").try_lock().await.is_err(), "only one votes");
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct MemoryNode {
@@ -45,10 +55,15 @@ pub struct MemoryNode {
     server: Arc<Mutex<Server>>,
 }
 
+/// For ever, and yet an instant that can be reckoned.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
 struct Server {
     store: Store,
     clock: TokioClock,
     up: bool,
+    /// Answers come so much later.
+    delay: Duration,
     connections: u64,
     /// Counts stops: a connection of an earlier life is over.
     life: u64,
@@ -60,17 +75,18 @@ impl MemoryNode {
     /// A new, empty master.
     pub fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Relaxed) + 1;
+        let id = format!("memory:{}", LAST.fetch_add(1, Relaxed) + 1);
         let server = Server {
-            store: Store::new(Identity::master(format!("memory{number}")), Rules::ALL),
+            store: Store::new(Identity::master(run_of(&id)), Rules::ALL),
             clock: TokioClock::new(),
             up: true,
+            delay: Duration::ZERO,
             connections: 0,
             life: 0,
             waiting: BTreeMap::new(),
         };
         Self {
-            id: format!("memory:{number}").into(),
+            id: id.into(),
             server: Arc::new(Mutex::new(server)),
         }
     }
@@ -80,15 +96,51 @@ impl MemoryNode {
     pub fn stop(&self) {
         let mut server = self.lock();
         server.up = false;
-        server.life += 1;
-        for waker in std::mem::take(&mut server.waiting).into_values() {
-            waker.wake();
-        }
+        server.break_connections();
     }
 
     /// Answers again.
     pub fn start(&self) {
         self.lock().up = true;
+    }
+
+    /// Restarts at once, without its memory: connections break, and locks and counters are gone. A stopped one
+    /// answers again. As a real server that restarted it is another run of which nobody knows what it has
+    /// granted, so it answers and does not vote ([`NodeState::Quarantined`](crate::NodeState::Quarantined)) until
+    /// its quarantine is over, 35.3 s by default, by the clocks of the clients that watch it. A test that does
+    /// not want to wait for that advances tokio's clock, or calls
+    /// [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) if no lease is left.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// # use quorate::{MemoryNode, Quorum};
+    /// let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    /// let quorum = Quorum::builder().nodes(&nodes).connect().await?;
+    /// quorum.bootstrap_forced().await?;
+    /// quorum.mutex("a").lock().await?.release().await?;
+    /// for node in &nodes {
+    ///     node.restart_empty(); // a power cut
+    /// }
+    /// quorum.bootstrap_forced().await?; // nobody holds a lock
+    /// assert!(quorum.mutex("a").try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn restart_empty(&self) {
+        let mut server = self.lock();
+        server.break_connections();
+        server.up = true;
+        let run = format!("{}r{}", run_of(&self.id), server.life);
+        server.store.restart(run);
+    }
+
+    /// From now on each answer comes `d` later, by tokio's clock; zero, as at first, ends it. What is asked takes
+    /// effect at once all the same. Answers already on their way keep their time, and none overtakes another.
+    ///
+    /// With more than the node timeout its votes come too late, and while a request is unanswered it is
+    /// [`NodeState::Stalled`](crate::NodeState::Stalled). With more than four node timeouts and more than 2 s
+    /// it is dialled anew again and again.
+    pub fn delay(&self, d: Duration) {
+        self.lock().delay = d.min(LONGEST_DELAY);
     }
 
     pub(crate) fn id(&self) -> &Arc<str> {
@@ -99,7 +151,7 @@ impl MemoryNode {
     pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
-        let nonce = self.id.replace(':', "");
+        let nonce = run_of(&self.id);
         admit(&mut server.store, masters, list, terms, nonce, time);
     }
 
@@ -120,8 +172,23 @@ impl MemoryNode {
             client_id: server.connections,
             life: server.life,
             answers: VecDeque::new(),
+            sleep: None,
         }))
     }
+}
+
+impl Server {
+    fn break_connections(&mut self) {
+        self.life += 1;
+        for waker in std::mem::take(&mut self.waiting).into_values() {
+            waker.wake();
+        }
+    }
+}
+
+/// The first run of a node.
+fn run_of(id: &str) -> String {
+    id.replace(':', "")
 }
 
 /// A handshake and an ADMIT, as a forced bootstrap sends them.
@@ -188,7 +255,10 @@ struct MemoryConnection {
     node: MemoryNode,
     client_id: u64,
     life: u64,
-    answers: VecDeque<Answer>,
+    /// With the instant from which one may be read, if it comes late.
+    answers: VecDeque<(Option<Instant>, Answer)>,
+    /// Until the first answer may be read.
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection for MemoryConnection {
@@ -206,9 +276,10 @@ impl Connection for MemoryConnection {
             return;
         }
         let time = server.clock.wall_us();
+        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
         for command in batch.commands() {
             let answer = server.store.apply(command, guard.as_str(), time);
-            self.answers.push_back(answer);
+            self.answers.push_back((due, answer));
         }
     }
 
@@ -221,7 +292,18 @@ impl Connection for MemoryConnection {
         if server.life != self.life {
             return Poll::Ready(Err(Disconnected("the in-process node was stopped".into())));
         }
-        if let Some(answer) = self.answers.pop_front() {
+        if let Some((due, _)) = self.answers.front() {
+            if let Some(due) = *due
+                && due > Instant::now()
+            {
+                // Woken earlier where the connection breaks.
+                server.waiting.insert(self.client_id, cx.waker().clone());
+                let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
+                ready!(sleep.as_mut().poll(cx));
+            }
+            self.sleep = None;
+        }
+        if let Some((_, answer)) = self.answers.pop_front() {
             return Poll::Ready(Ok(answer));
         }
         server.waiting.insert(self.client_id, cx.waker().clone());
@@ -236,5 +318,130 @@ impl Connection for MemoryConnection {
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
         self.node.lock().waiting.remove(&self.client_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::{Error, NodeState, Quorum};
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Three that vote.
+    async fn three() -> ([MemoryNode; 3], Quorum) {
+        let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+        let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        (nodes, quorum)
+    }
+
+    /// How long one attempt takes, and what comes of it.
+    async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
+        let start = Instant::now();
+        let lease = quorum.mutex("a").try_lock().await;
+        let took = start.elapsed();
+        let got = match lease {
+            Ok(lease) => lease.expect("nobody holds it").release().await,
+            Err(error) => Err(error),
+        };
+        (took, got)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
+        let (nodes, quorum) = three().await;
+        let lease = quorum.mutex("a").lock().await.unwrap();
+        nodes[0].stop();
+        nodes[0].restart_empty();
+        sleep(ms(1000)).await;
+        let state = &quorum.nodes()[0].state;
+        let NodeState::Quarantined(left) = state else {
+            panic!("{state}")
+        };
+        assert!(*left > ms(30_000) && *left < ms(35_300), "{left:?}");
+        assert!(lease.is_valid(), "two of three are enough");
+        sleep(*left + ms(6000)).await;
+        assert_eq!(quorum.health().voting, 3);
+        // It has forgotten the lock, and learnt it at a renewal from nobody: only the two keep it.
+        let seen = quorum.inspect("a").await.unwrap();
+        let holders = seen.nodes.iter().filter(|node| node.holder.is_some());
+        assert_eq!(holders.count(), 2, "{seen}");
+        // Without a majority that remembers, nobody votes.
+        nodes[1].restart_empty();
+        nodes[2].restart_empty();
+        lease.lost().await;
+        let lost = quorum.mutex("b").try_lock().await;
+        assert!(matches!(lost, Err(Error::Quarantined(_))), "{lost:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_come_late_by_tokios_clock() {
+        let (nodes, quorum) = three().await;
+        let (took, got) = attempt(&quorum).await;
+        assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
+        nodes[0].delay(ms(300));
+        let (took, got) = attempt(&quorum).await;
+        assert!(
+            took < ms(5) && got.is_ok(),
+            "a majority is there: {took:?} {got:?}"
+        );
+        nodes[1].delay(ms(200));
+        let (took, got) = attempt(&quorum).await;
+        assert!(
+            took >= ms(200) && took < ms(210) && got.is_ok(),
+            "{took:?} {got:?}"
+        );
+        nodes[1].delay(Duration::MAX);
+        nodes[0].delay(ms(700));
+        let (took, got) = attempt(&quorum).await;
+        assert!(took >= ms(500) && took < ms(510), "{took:?}");
+        assert!(matches!(got, Err(Error::NoQuorum(_))), "{got:?}");
+        assert!(
+            matches!(quorum.nodes()[1].state, NodeState::Stalled(_)),
+            "{quorum:?}"
+        );
+        for node in &nodes {
+            node.delay(Duration::ZERO);
+        }
+        // What was on its way keeps its time, and the one that was to answer never is dialled anew.
+        sleep(ms(10_000)).await;
+        assert_eq!(quorum.health().voting, 3, "{quorum:?}");
+        let (took, got) = attempt(&quorum).await;
+        assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
+        use std::future::poll_fn;
+        let node = MemoryNode::new();
+        let mut connection = node.connect().unwrap();
+        let mut ask = |command, delay| {
+            node.delay(delay);
+            connection.send(Batch::one(command), Arc::default());
+        };
+        let start = Instant::now();
+        ask(Command::Survey, ms(300));
+        ask(Command::LoadScripts, Duration::ZERO);
+        let mut answers = Vec::new();
+        for _ in 0..2 {
+            answers.push(poll_fn(|cx| connection.poll_answer(cx)).await);
+        }
+        assert_eq!(
+            answers,
+            [Ok(Ok(Reply::Surveyed(false))), Ok(Ok(Reply::Loaded))]
+        );
+        assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
+        node.delay(ms(60_000));
+        connection.send(Batch::one(Command::Survey), Arc::default());
+        let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
+        sleep(ms(10)).await;
+        node.restart_empty();
+        let broken = timeout(ms(10), waits).await.expect("at once").unwrap();
+        assert!(matches!(broken, Err(Disconnected(_))), "{broken:?}");
     }
 }

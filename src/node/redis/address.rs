@@ -6,7 +6,7 @@ use std::{fmt, path::PathBuf};
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 #[cfg(feature = "tls-rustls")]
-use super::tls::Tls;
+use super::tls::{Authorities, Tls};
 use crate::{Error, MemoryNode, report::said};
 
 /// Whatever names a server: a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for
@@ -14,11 +14,12 @@ use crate::{Error, MemoryNode, report::said};
 ///
 /// The address, the credentials and the database are taken; the connection is always quorate's
 /// own, because the restart rule needs it. Of TLS, only what a URL can say is taken: certificates
-/// inside of a [`redis::Client`] are refused, as they cannot be read out.
+/// inside of a [`redis::Client`] are refused, as they cannot be read out. Give those of its CA to
+/// `Builder::ca_certificates`; client certificates are not supported.
 ///
-/// TLS trusts the certificates of the system, or those that the environment variables
-/// `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR` (directories) name. A variable that leads to no
-/// certificate is said to be wrong in the node's state. `rediss://host:port/#insecure` trusts anybody
+/// TLS trusts the certificates given to `Builder::ca_certificates` (feature `tls-rustls`); without them those of
+/// the system, or those that the environment variables `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR` (directories)
+/// name. A variable that leads to no certificate is said to be wrong in the node's state. `rediss://host:port/#insecure` trusts anybody
 /// and is for tests.
 ///
 /// A password needs its `@ : / # ? %` percent-encoded (`@` is `%40`). A URL that could be read in two
@@ -211,7 +212,8 @@ impl Address {
             } => {
                 return Err(
                     "its own TLS certificates cannot be read out of a redis::Client: \
-                     pass a rediss:// URL, and name the CA's file in the environment variable \
+                     pass a rediss:// URL, and give its CA's certificate to \
+                     Builder::ca_certificates, or name the CA's file in the environment variable \
                      SSL_CERT_FILE"
                         .into(),
                 );
@@ -250,6 +252,14 @@ impl Address {
             db,
             login,
         })
+    }
+
+    /// Trusts these alone, where it speaks TLS and does not trust anybody.
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) fn trust(&mut self, authorities: &Authorities) {
+        if let Endpoint::Tls { tls, .. } = &mut self.endpoint {
+            tls.trust(authorities);
+        }
     }
 
     /// host:port/db, or path/db: what clients have to agree on. With the database, so that SWAPDB

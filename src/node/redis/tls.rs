@@ -11,13 +11,36 @@ use rustls::{
     SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
 };
 use rustls_native_certs::{CertificateResult, load_certs_from_paths};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{node::DialError, report::said};
+
+/// The certificates of certificate authorities: at least one.
+#[derive(Clone)]
+pub(crate) struct Authorities(Arc<RootCertStore>);
+
+impl Authorities {
+    /// Reads PEM. A certificate that cannot be used is an error also beside others: it was given for a reason. Of
+    /// the text nothing is shown, as a key may stand in it.
+    pub(crate) fn of(pem: &[u8]) -> Result<Self, &'static str> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|_| "it is not valid PEM")?;
+            roots
+                .add(certificate)
+                .map_err(|_| "a certificate in it cannot be read")?;
+        }
+        match roots.is_empty() {
+            false => Ok(Self(Arc::new(roots))),
+            true => Err("there is no certificate in it: give the PEM itself \
+                 (`-----BEGIN CERTIFICATE-----`), not the path of a file"),
+        }
+    }
+}
 
 /// Whom to expect at the other end.
 #[derive(Clone)]
@@ -31,9 +54,8 @@ pub(super) enum Trust {
     /// Those for whom the system's certificates vouch, or those in `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR`.
     System,
-    /// Those for whom the certificates in this file vouch.
-    #[cfg(test)]
-    Only(std::path::PathBuf),
+    /// Those for whom one of these vouches.
+    Only(Authorities),
     /// Anybody.
     Anybody,
 }
@@ -52,12 +74,23 @@ impl Tls {
         })
     }
 
+    /// Trusts these alone, unless it trusts anybody.
+    pub(super) fn trust(&mut self, authorities: &Authorities) {
+        if !matches!(self.trust, Trust::Anybody) {
+            self.trust = Trust::Only(authorities.clone());
+        }
+    }
+
     pub(super) async fn wrap(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
         let config = self.trust.config().await.map_err(DialError::Refused)?;
         TlsConnector::from(Arc::new(config))
             .connect(self.name.clone(), tcp)
             .await
             .map_err(|error| {
+                let unknown = matches!(self.trust, Trust::Only(_)) && is_unknown_issuer(&error);
+                if unknown {
+                    return DialError::Refused(UNKNOWN_TO_AUTHORITIES.into());
+                }
                 advice(&error).map(DialError::Refused).unwrap_or_else(|| {
                     DialError::Unreachable(format!(
                         "it breaks off the TLS handshake ({}); \
@@ -78,11 +111,9 @@ impl Trust {
         let roots = match self {
             Self::System => tokio::task::spawn_blocking(system_roots)
                 .await
-                .map_err(|error| error.to_string())??,
-            #[cfg(test)]
-            Self::Only(path) => {
-                named_roots(Some(path.into()), None)?.unwrap_or_else(RootCertStore::empty)
-            }
+                .map_err(|error| error.to_string())??
+                .into(),
+            Self::Only(Authorities(roots)) => Arc::clone(roots),
             Self::Anybody => {
                 let verifier = Arc::new(TrustAnybody(provider));
                 return Ok(builder
@@ -156,18 +187,35 @@ fn take(found: CertificateResult, roots: &mut RootCertStore) -> Result<(), Strin
     }
 }
 
+const UNKNOWN_TO_AUTHORITIES: &str = "none of the certificates in ca_certificates vouches for its TLS certificate: \
+     give that of the CA which signed it";
+
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Nobody who is trusted signed it. A bad signature: the CA that is trusted has the same name, but another key.
+fn is_unknown_issuer(error: &io::Error) -> bool {
+    use CertificateError::{BadSignature, UnknownIssuer};
+    matches!(
+        rustls_error(error),
+        Some(rustls::Error::InvalidCertificate(
+            UnknownIssuer | BadSignature
+        ))
+    )
+}
+
 /// What is wrong and what to do, where TLS itself failed and not the connection under it.
 pub(super) fn advice(error: &io::Error) -> Option<String> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let unknown_issuer = is_unknown_issuer(error);
+    let error = rustls_error(error)?;
     Some(match error {
-        // A bad signature: the CA that is trusted has the same name, but another key.
-        InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "nobody whom this machine trusts vouches for its TLS certificate: \
-             name its CA's file in the environment variable SSL_CERT_FILE \
+        _ if unknown_issuer => "nobody whom this machine trusts vouches for its TLS certificate: \
+             name its CA's file in the environment variable SSL_CERT_FILE, \
+             or, in a program, give the file's text to Builder::ca_certificates \
              (in tests, #insecure in the URL trusts anybody)"
-                .into()
-        }
+            .into(),
         InvalidCertificate(_) => {
             format!(
                 "its TLS certificate is not accepted: {} \

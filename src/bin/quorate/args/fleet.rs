@@ -1,27 +1,16 @@
 //! Which servers, and what all their clients agree on: from the command line, the environment, or a file.
 
-use std::{env::VarError, fs::File, io::Read, time::Duration};
+use std::time::Duration;
 
-use quorate::{Builder, Quorum};
+use quorate::{
+    Builder, Error, Quorum,
+    cli::{
+        ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT, NODES,
+        RESTART_MARGIN, SET_NODES, Variables, duration,
+    },
+};
 
-use super::duration;
 use crate::failure::Failure;
-
-/// The servers, with their passwords: what a command under the lock does not inherit.
-pub(crate) const NODES: &str = "QUORATE_NODES";
-/// A file with the servers.
-pub(crate) const NODES_FILE: &str = "QUORATE_NODES_FILE";
-const KEY_PREFIX: &str = "QUORATE_KEY_PREFIX";
-const FLEET: &str = "QUORATE_FLEET";
-const MAX_TTL: &str = "QUORATE_MAX_TTL";
-const RESTART_MARGIN: &str = "QUORATE_RESTART_MARGIN";
-const CONNECT_TIMEOUT: &str = "QUORATE_CONNECT_TIMEOUT";
-const NODE_TIMEOUT: &str = "QUORATE_NODE_TIMEOUT";
-const LABEL: &str = "QUORATE_LABEL";
-const ALLOW_EVICTION: &str = "QUORATE_ALLOW_EVICTION";
-
-/// More is not read of a file with servers.
-const LONGEST_FILE: u64 = 1 << 20;
 
 /// Which servers, and what all their clients agree on.
 #[derive(Debug, clap::Args)]
@@ -73,27 +62,33 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Takes from the environment what was not said on the command line.
+    /// Takes from the environment what was not said on the command line, the servers apart.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
-        word(&mut self.key_prefix, KEY_PREFIX)?;
-        word(&mut self.fleet, FLEET)?;
-        word(&mut self.label, LABEL)?;
-        time(&mut self.max_ttl, MAX_TTL)?;
-        time(&mut self.restart_margin, RESTART_MARGIN)?;
-        time(&mut self.connect_timeout, CONNECT_TIMEOUT)?;
-        time(&mut self.node_timeout, NODE_TIMEOUT)?;
-        if !self.allow_eviction
-            && let Some(word) = set(ALLOW_EVICTION)?
-        {
-            self.allow_eviction = match word.as_str() {
-                "1" | "true" => true,
-                "0" | "false" => false,
-                _ => {
-                    return Err(Failure::usage(format!(
-                        "{ALLOW_EVICTION} is neither 1 nor 0"
-                    )));
-                }
-            };
+        self.fill_from(&Variables::of_this_process()).map_err(usage)
+    }
+
+    fn fill_from(&mut self, variables: &Variables) -> Result<(), Error> {
+        for (field, variable) in [
+            (&mut self.key_prefix, KEY_PREFIX),
+            (&mut self.fleet, FLEET),
+            (&mut self.label, LABEL),
+        ] {
+            if field.is_none() {
+                *field = variables.word(variable)?;
+            }
+        }
+        for (field, variable) in [
+            (&mut self.max_ttl, MAX_TTL),
+            (&mut self.restart_margin, RESTART_MARGIN),
+            (&mut self.connect_timeout, CONNECT_TIMEOUT),
+            (&mut self.node_timeout, NODE_TIMEOUT),
+        ] {
+            if field.is_none() {
+                *field = variables.duration(variable)?;
+            }
+        }
+        if !self.allow_eviction {
+            self.allow_eviction = variables.flag(ALLOW_EVICTION)?.unwrap_or(false);
         }
         Ok(())
     }
@@ -163,23 +158,14 @@ impl Fleet {
         if !self.nodes.is_empty() {
             return Ok(self.nodes.clone());
         }
-        let (listed, file) = (set(NODES)?, set(NODES_FILE)?);
-        let (nodes, wanted) = match (listed, file) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::usage(format!(
-                    "{NODES} and {NODES_FILE} are both set: set one of them"
-                )));
-            }
-            (Some(list), None) => (urls(&list), None),
-            (None, Some(path)) => (from_file(&path)?, Some(path)),
-            (None, None) => (Vec::new(), None),
-        };
-        match (nodes.is_empty(), wanted) {
-            (false, _) => Ok(nodes),
-            (true, Some(path)) => Err(Failure::usage(format!(
-                "the file {path:?}, which {NODES_FILE} names, names no server: write one URL on each line"
+        let variables = Variables::of_this_process();
+        match variables.nodes().map_err(usage)? {
+            (_, None) => Err(Failure::usage(format!(
+                "no servers are named: give --node URL for each of them, or {SET_NODES}. `quorate demo` \
+                 needs none{}",
+                variables.hint()
             ))),
-            (true, None) => Err(Failure::usage(no_servers())),
+            (nodes, Some(_)) => Ok(nodes),
         }
     }
 
@@ -206,73 +192,6 @@ impl Fleet {
     }
 }
 
-fn no_servers() -> String {
-    // What `quorate lock` hands to its command.
-    let hint = match std::env::var_os("QUORATE_TOKEN") {
-        Some(_) => format!(
-            ". A command that `quorate lock` runs finds {NODES} only with `quorate lock --keep-env`"
-        ),
-        None => String::new(),
-    };
-    format!(
-        "no servers are named: give --node URL for each of them, or set {NODES} (separated by \
-         commas), as in {NODES}=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1. `quorate demo` \
-         needs none{hint}"
-    )
-}
-
-fn word(field: &mut Option<String>, variable: &str) -> Result<(), Failure> {
-    if field.is_none() {
-        *field = set(variable)?;
-    }
-    Ok(())
-}
-
-fn time(field: &mut Option<Duration>, variable: &str) -> Result<(), Failure> {
-    if field.is_none() {
-        let said = set(variable)?.map(|text| duration(&text));
-        *field = said
-            .transpose()
-            .map_err(|why| Failure::usage(format!("{variable}: {why}")))?;
-    }
-    Ok(())
-}
-
-/// What a variable says; nothing if it is empty.
-fn set(variable: &str) -> Result<Option<String>, Failure> {
-    match std::env::var(variable) {
-        Ok(text) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
-        Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => {
-            Err(Failure::usage(format!("{variable} is not valid UTF-8")))
-        }
-    }
-}
-
-fn from_file(path: &str) -> Result<Vec<String>, Failure> {
-    if path.contains("://") || path.contains('@') {
-        return Err(Failure::usage(format!(
-            "{NODES_FILE} is the name of a file, and looks like a URL: URLs are for {NODES}"
-        )));
-    }
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text));
-    read.map_err(|error| {
-        Failure::usage(format!(
-            "the file {path:?}, which {NODES_FILE} names, cannot be read: {error}"
-        ))
-    })?;
-    // Some editors begin a file with a mark of the encoding.
-    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    Ok(lines
-        .filter(|line| !line.starts_with('#'))
-        .flat_map(urls)
-        .collect())
-}
-
-fn urls(list: &str) -> Vec<String> {
-    let urls = list.split(',').map(str::trim);
-    urls.filter(|url| !url.is_empty())
-        .map(str::to_owned)
-        .collect()
+fn usage(error: Error) -> Failure {
+    Failure::usage(error.to_string())
 }
