@@ -263,6 +263,14 @@ mod tokio_clock {
     }
 }
 
+/// How long this thread has computed: for tests of what something costs, beside which others run.
+#[cfg(test)]
+pub(crate) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap(), nanos.unwrap())
+}
+
 /// A clock that a simulation sets by hand.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Debug, Default)]

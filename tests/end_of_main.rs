@@ -205,7 +205,7 @@ fn nobody_waits_for_a_node_that_hangs() {
         let took = start.elapsed();
         fleet[0].sigcont();
         fleet[1].sigcont();
-        assert!(took < Duration::from_millis(200), "{took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
         nothing_is_left(&fleet, what);
     }
 }

@@ -323,9 +323,10 @@ mod tests {
         let text = format!("{}x", "sesame".repeat(1 << 18));
         assert_eq!(hidden(&text, "sesame"), "***");
         let long: String = (0..1 << 18).map(|n| format!("{n:x}")).collect();
-        let start = std::time::Instant::now();
+        let start = crate::clock::cpu_time();
         assert_eq!(hidden(&"x".repeat(1 << 22), &long), "x".repeat(ENOUGH));
-        assert!(start.elapsed() < std::time::Duration::from_secs(10));
+        let took = crate::clock::cpu_time() - start;
+        assert!(took < std::time::Duration::from_secs(10), "{took:?}");
     }
 
     /// The ways a letter is written: as it is, in capitals, escaped once or twice, with something

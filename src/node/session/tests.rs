@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    clock::cpu_time,
     node::admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms, Vouch},
     owner::Label,
     rules::Rules,
@@ -887,15 +888,7 @@ fn releases_end_at_little_cost() {
             session.release(step, &name(), &entry(ticket), until, None);
         });
     }
-    // Of this thread: other tests may run beside it.
-    let cpu = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(
-            time.tv_sec.try_into().unwrap(),
-            time.tv_nsec.try_into().unwrap(),
-        )
-    };
-    let start = cpu();
+    let start = cpu_time();
     for _ in 1..MANY {
         world.now = world.now.plus(MS);
         let seen = world.now;
@@ -907,7 +900,7 @@ fn releases_end_at_little_cost() {
     let seen = world.now;
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
-    let took = cpu() - start;
+    let took = cpu_time() - start;
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
