@@ -116,6 +116,34 @@ fn new_servers_are_quarantined_until_somebody_says_that_they_are_new() {
         .says("bootstrap needs every server");
 }
 
+/// As where somebody deleted the records to get rid of a quarantine.
+#[test]
+fn servers_that_have_given_out_a_lock_are_not_admitted_as_new() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    run(&urls, &["lock", "invoice:42", "--", "true"]).is(0);
+    for server in fleet.iter() {
+        server.cmd(&["DEL", "quorate:boot", "quorate:open"]);
+    }
+    for server in [&fleet[0], &fleet[2]] {
+        server.cmd(&["DEL", "quorate:c0"]);
+    }
+    let which = format!(
+        "127.0.0.1:{} holds counters, so it has given out locks (\"invoice:42\" is one of them), and \
+         these masters are not new: they vote by themselves in ",
+        fleet[1].port()
+    );
+    run(&urls, &["bootstrap", "--new"]).is(69).says(&which);
+    let error = run(&urls, &["bootstrap", "--new", "--json"])
+        .is(69)
+        .json_error();
+    assert_eq!(error["error"], "refused");
+    assert!(
+        error["message"].as_str().unwrap().contains(&which),
+        "{error}"
+    );
+}
+
 #[test]
 fn bootstrap_raises_the_fleets_longest_ttl() {
     let fleet = fleet(3);

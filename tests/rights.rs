@@ -172,6 +172,56 @@ async fn a_bootstrap_needs_exists() {
     cycle(&quorum).await;
 }
 
+/// The documented line does not have HRANDFIELD: a refusal then says how the locks are found.
+async fn a_bootstrap_names_a_lock_where_it_may(kind: Kind) {
+    let server = Server::start(kind);
+    let url = user(&server, "locker", &[]);
+    server.cmd(&["HSET", "quorate:c0", "_", "1", "@mutex:invoice:42", "7"]);
+    let quorum = builder()
+        .max_ttl(ms(30_000))
+        .node(&url)
+        .connect()
+        .await
+        .unwrap();
+    let refused = async || {
+        let error = quorum.bootstrap().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        error.to_string()
+    };
+    let port = server.port();
+    let why = refused().await;
+    let which = format!(
+        "{port} holds counters, so it has given out locks (HKEYS quorate:c0 there names them)"
+    );
+    assert!(why.contains(&which), "{why}");
+    // It is no right that is missed.
+    let node = &quorum.nodes()[0];
+    assert!(matches!(node.state, NodeState::Quarantined(_)), "{node:?}");
+    assert_eq!(node.note, None);
+
+    user(&server, "locker", &["+hrandfield"]);
+    let why = refused().await;
+    let which =
+        format!("{port} holds counters, so it has given out locks (\"invoice:42\" is one of them)");
+    assert!(why.contains(&which), "{why}");
+
+    // Nothing is refused that is not used.
+    user(&server, "locker", &[]);
+    server.cmd(&["DEL", "quorate:c0"]);
+    quorum.bootstrap().await.unwrap();
+    cycle(&quorum).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bootstrap_names_a_lock_where_it_may_on_redis() {
+    a_bootstrap_names_a_lock_where_it_may(Kind::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bootstrap_names_a_lock_where_it_may_on_valkey() {
+    a_bootstrap_names_a_lock_where_it_may(Kind::Valkey).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_needs_its_own_right() {
     for kind in Kind::ALL {

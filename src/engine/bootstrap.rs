@@ -17,7 +17,7 @@ use crate::{
         session::LAST_BACKOFF,
         status::NodeState,
     },
-    report::seconds,
+    report::{said, seconds},
     rules::{Rule, Rules},
 };
 
@@ -321,19 +321,27 @@ impl Core {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
-        let used = |heard: &Heard| matches!(heard, Heard::Said(Reply::Surveyed(true)));
-        let first = answers.iter().position(used);
-        if let Some(node) = first.and_then(|node| self.settings.nodes.get(node)) {
+        let nodes = self.settings.nodes.iter();
+        let used = nodes
+            .zip(answers.iter())
+            .find_map(|(node, heard)| match heard {
+                Heard::Said(Reply::Surveyed { used: true, lock }) => Some((node, lock)),
+                _ => None,
+            });
+        if let Some((node, lock)) = used {
             let witnesses = self.sessions().iter().filter_map(|s| s.witness());
             let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
-            // Reading the names would need one more right, of every client.
+            let which = match lock {
+                Some(name) => format!("\"{}\" is one of them", said(name)),
+                // It does not know HRANDFIELD, or its ACL withholds it: only this text needs it.
+                None => format!("HKEYS {}:c0 there names them", self.settings.prefix),
+            };
             return Err(Error::Invalid(format!(
-                "{node} holds counters, so it has given out locks (HKEYS {prefix}:c0 there names them), \
-                 and these masters are not new: {wait}",
-                prefix = self.settings.prefix
+                "{node} holds counters, so it has given out locks ({which}), and these masters are not \
+                 new: {wait}"
             )));
         }
-        if answers.count(|r| matches!(r, Reply::Surveyed(_))) < self.settings.total() {
+        if answers.count(|r| matches!(r, Reply::Surveyed { .. })) < self.settings.total() {
             return self
                 .polled_all(now, ticket)
                 .map(|()| Some(Stage::Surveying(ticket)));

@@ -594,6 +594,12 @@ proptest! {
     }
 }
 
+/// No counters.
+const UNUSED: Said = Said::Surveyed {
+    used: false,
+    lock: None,
+};
+
 fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
     let admit = |(node, command): &_| match command {
         Command::Admit(admit) => (*node, admit.mode, admit.witnessed),
@@ -618,7 +624,7 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
             (2, Command::Survey)
         ]
     ));
-    world.all_say(&[const { Said::Surveyed(false) }; 3]);
+    world.all_say(&[UNUSED; 3]);
     let admitted = admits(&world.until_sent());
     let whole = 27 * 3600 * 1000;
     assert_eq!(admitted, [0, 1, 2].map(|node| (node, Mode::New, whole)));
@@ -630,14 +636,36 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
 }
 
 #[test]
-fn a_bootstrap_of_masters_with_counters_names_the_node_and_the_wait() {
-    let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
-    let mut answer = world.bootstrap(Mode::New);
-    world.until_sent();
-    world.core.answered(1, Ok(Said::Surveyed(true)));
-    let why = answer.try_recv().unwrap().unwrap_err().to_string();
-    assert!(why.contains("n1 holds counters"), "{why}");
+fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
+    let refused = |lock: Option<&str>| {
+        let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
+        let mut answer = world.bootstrap(Mode::New);
+        world.until_sent();
+        let lock = lock.map(|name| Name::new(name).unwrap());
+        world.core.answered(0, Ok(UNUSED));
+        world
+            .core
+            .answered(1, Ok(Said::Surveyed { used: true, lock }));
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        error.to_string()
+    };
+    let why = refused(Some("invoice:42"));
+    let which = "n1 holds counters, so it has given out locks (\"invoice:42\" is one of them), and";
+    assert!(why.contains(which), "{why}");
+    assert!(!why.contains("HKEYS"), "{why}");
     assert!(why.contains("28.8 s"), "the longest: {why}");
+
+    let why = refused(None);
+    let which =
+        "n1 holds counters, so it has given out locks (HKEYS quorate:c0 there names them), and";
+    assert!(why.contains(which), "{why}");
+
+    // A name is anybody's text.
+    let long = "b".repeat(400);
+    let why = refused(Some(&format!("a\x1b[2J\n{long}")));
+    assert!(why.contains(r#"("a\u{1b}[2J\nbbb"#), "{why}");
+    assert!(why.contains("bbb…\" is one") && why.len() < 700, "{why}");
 }
 
 /// It is the node's, not the caller's: another try may do.

@@ -68,7 +68,7 @@ pub enum Command {
         /// The lock.
         name: Name,
     },
-    /// Was any token given out? Asked before a bootstrap. No guard.
+    /// Was any token given out, and for which lock? Asked before a bootstrap. No guard.
     Survey,
     /// Bootstraps: lets the memory of this run and record vote from now on. No guard.
     Admit(Admit),
@@ -114,8 +114,13 @@ pub enum Reply {
     },
     /// To an eviction: whether anybody held it.
     Evicted(bool),
-    /// To a survey: whether counters stand there, as every grant leaves one.
-    Surveyed(bool),
+    /// To a survey.
+    Surveyed {
+        /// Whether counters stand there, as every grant leaves one.
+        used: bool,
+        /// One of the locks that they count; none where the node does not name one.
+        lock: Option<Name>,
+    },
     /// To an admission: whether it was still that run and record.
     Admitted(bool),
     /// To a disconnect: whether there was such a connection.

@@ -143,7 +143,16 @@ impl Store {
                 counter: self.counter(name, time),
             }),
             Command::Evict { name } => self.evict(name, time),
-            Command::Survey => Ok(Reply::Surveyed(!self.keys.counters.is_empty())),
+            Command::Survey => Ok(Reply::Surveyed {
+                used: !self.keys.counters.is_empty(),
+                // A server names any of them. The first: a seed replays what is told too.
+                lock: self
+                    .keys
+                    .counters
+                    .values()
+                    .find_map(|generation| generation.counters.keys().min())
+                    .cloned(),
+            }),
             Command::Admit(admit) => self.admit(admit),
             Command::Disconnect { .. } => Ok(Reply::Disconnected(false)),
             Command::LoadScripts => Ok(Reply::Loaded),

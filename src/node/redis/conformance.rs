@@ -19,8 +19,10 @@ use std::{
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
 use super::{
+    decode,
     encode::{self, Keys},
     scripts,
+    secret::Secret,
 };
 use crate::{
     name::Name,
@@ -335,14 +337,8 @@ impl Real {
     }
 
     fn answer(&mut self, command: &Command) -> Answer {
-        let mut last = Err(Fault::Error("no reply".into()));
-        for i in 0..encode::answers(command) {
-            let next = super::answer(command, self.read());
-            if i == 0 || last.is_ok() {
-                last = next;
-            }
-        }
-        last
+        let replies: Vec<_> = (0..encode::answers(command)).map(|_| self.read()).collect();
+        decode::answer(command, &replies, &Secret::new(""))
     }
 
     fn batch(&mut self, commands: Vec<Command>) -> Vec<Answer> {
@@ -527,6 +523,11 @@ fn release(n: &str, owner: u128) -> Command {
         name: name(n),
         entry: entry(owner),
     }
+}
+
+fn surveyed(used: bool, lock: Option<&str>) -> Reply {
+    let lock = lock.map(name);
+    Reply::Surveyed { used, lock }
 }
 
 fn inspect(n: &str) -> Command {

@@ -6,8 +6,9 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     pin::Pin,
+    slice,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -53,9 +54,8 @@ pub(super) struct RedisConnection<S> {
     unflushed: bool,
     /// How many commands of the queue's first batch are answered.
     answered: usize,
-    /// How many replies to the next command have come, and the first error among them.
-    replies: usize,
-    error: Option<OwnedFrame>,
+    /// The replies to the next command, where it has several and not all have come.
+    replies: Vec<OwnedFrame>,
     inbox: Inbox,
     over: Option<Disconnected>,
 }
@@ -119,8 +119,7 @@ impl<S> RedisConnection<S> {
             out: Vec::new(),
             unflushed: false,
             answered: 0,
-            replies: 0,
-            error: None,
+            replies: Vec::new(),
             inbox,
             over: None,
         }
@@ -162,19 +161,17 @@ impl<S> RedisConnection<S> {
         if self.sent == 0 && (self.offset == 0 || last_command) {
             return Err(frame);
         }
-        let is_error = matches!(
-            frame,
-            OwnedFrame::SimpleError { .. } | OwnedFrame::BlobError { .. }
-        );
-        self.replies += 1;
-        if self.replies < encode::answers(command) {
-            if is_error && self.error.is_none() {
-                self.error = Some(frame);
+        let answer = match encode::answers(command) {
+            1 => decode::answer(command, slice::from_ref(&frame), &self.secret),
+            several => {
+                self.replies.push(frame);
+                if self.replies.len() < several {
+                    return Ok(None);
+                }
+                let replies = mem::take(&mut self.replies);
+                decode::answer(command, &replies, &self.secret)
             }
-            return Ok(None);
-        }
-        let answer = decode::answer(command, self.error.take().unwrap_or(frame), &self.secret);
-        self.replies = 0;
+        };
         self.answered += 1;
         if last_command {
             self.answered = 0;
@@ -300,7 +297,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
     use super::*;
-    use crate::node::{Command, Fault};
+    use crate::node::{Command, Fault, Reply};
 
     fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(capacity);
@@ -312,8 +309,9 @@ mod tests {
         RedisConnection::new(stream, 7, None, keys, Secret::new("sesame"), Inbox::new())
     }
 
-    fn surveys(commands: usize) -> Arc<Batch> {
-        Batch::new(vec![Command::Survey; commands])
+    /// Commands of one reply each.
+    fn kills(commands: usize) -> Arc<Batch> {
+        Batch::new(vec![Command::Disconnect { client: 1 }; commands])
     }
 
     fn guard() -> Arc<Guard> {
@@ -358,7 +356,7 @@ mod tests {
         for cut in 0..=replies.len() {
             let (mut c, mut server) = fake(4096);
             for batch in [1, 2, 1] {
-                c.send(surveys(batch), guard());
+                c.send(kills(batch), guard());
             }
             flushed(&mut c).await;
             let (one, two) = replies.split_at(cut);
@@ -384,7 +382,11 @@ mod tests {
     async fn one_batch_leaves_with_the_guard_of_each_node() {
         let name = crate::name::Name::new("a").unwrap();
         let inspect = Command::Inspect { name };
-        let batch = Batch::new(vec![inspect.clone(), Command::Survey, inspect]);
+        let batch = Batch::new(vec![
+            inspect.clone(),
+            Command::Disconnect { client: 1 },
+            inspect,
+        ]);
         let (mut c, mut server) = fake(4096);
         for guard in ["one", "another", "one"] {
             c.send(Arc::clone(&batch), Guard::new(guard.into()));
@@ -395,16 +397,16 @@ mod tests {
         server.read_to_string(&mut read).await.unwrap();
         let order: Vec<&str> = read
             .split("\r\n")
-            .filter(|line| matches!(*line, "one" | "another" | "EXISTS"))
+            .filter(|line| matches!(*line, "one" | "another" | "KILL"))
             .collect();
-        let around = |guard| [guard, "EXISTS", guard];
+        let around = |guard| [guard, "KILL", guard];
         assert_eq!(order, ["one", "another", "one"].map(around).concat());
     }
 
     #[tokio::test]
     async fn a_waiting_task_is_woken_by_an_answer_and_by_room() {
         let (mut c, mut server) = fake(4);
-        let batch = surveys(3);
+        let batch = kills(3);
         let expected = bytes(&batch);
         c.send(Arc::clone(&batch), guard());
         // One task polls both, as the engine does.
@@ -445,7 +447,7 @@ mod tests {
         for broken in 0..=scripts {
             let (mut c, mut server) = fake(1 << 20);
             c.send(Arc::clone(&load), guard());
-            c.send(surveys(1), guard());
+            c.send(kills(1), guard());
             flushed(&mut c).await;
             for script in 0..scripts {
                 let reply = if script == broken { "-ERR 1\r\n" } else { &sha };
@@ -454,22 +456,53 @@ mod tests {
             server.write_all(b"-ERR 2\r\n").await.unwrap();
             let loaded = answer(&mut c).await.unwrap();
             match broken == scripts {
-                true => assert_eq!(loaded, Ok(crate::node::Reply::Loaded)),
+                true => assert_eq!(loaded, Ok(Reply::Loaded)),
                 false => assert_eq!(loaded, fault(1)),
             }
             assert_eq!(answer(&mut c).await, Ok(fault(2)));
         }
     }
 
+    /// Each command takes its own replies, errors among them or not.
+    #[tokio::test]
+    async fn a_survey_takes_three_replies() {
+        let (mut c, mut server) = fake(4096);
+        c.send(Batch::new(vec![Command::Survey; 3]), guard());
+        c.send(kills(1), guard());
+        flushed(&mut c).await;
+        let named = "*2\r\n$1\r\n_\r\n$8\r\n@mutex:a\r\n";
+        let replies = [
+            ":1\r\n",
+            named,
+            "*0\r\n", // of the first
+            ":2\r\n",
+            "-ERR 0\r\n",
+            "-ERR 0\r\n", // of the second
+            "-ERR 1\r\n",
+            named,
+            named, // of the third
+            "-ERR 2\r\n",
+        ];
+        server.write_all(replies.concat().as_bytes()).await.unwrap();
+        let surveyed = |lock: Option<&str>| {
+            let lock = lock.map(|name| crate::name::Name::new(name).unwrap());
+            Ok(Ok(Reply::Surveyed { used: true, lock }))
+        };
+        assert_eq!(answer(&mut c).await, surveyed(Some("a")));
+        assert_eq!(answer(&mut c).await, surveyed(None));
+        assert_eq!(answer(&mut c).await, Ok(fault(1)));
+        assert_eq!(answer(&mut c).await, Ok(fault(2)));
+    }
+
     #[tokio::test]
     async fn only_what_has_not_begun_to_leave_is_withdrawn() {
         let (mut c, mut server) = fake(4);
-        let (first, second) = (surveys(2), surveys(1));
+        let (first, second) = (kills(2), kills(1));
         c.send(Arc::clone(&first), guard());
         assert_eq!(c.withdraw(), 2, "nothing has left");
         c.send(Arc::clone(&second), guard());
         c.send(Arc::clone(&first), guard());
-        c.send(surveys(3), guard());
+        c.send(kills(3), guard());
         assert!(
             poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await,
             "the socket is full"
@@ -520,7 +553,7 @@ mod tests {
             ),
         ] {
             let (mut c, mut server) = fake(4096);
-            c.send(surveys(2), guard());
+            c.send(kills(2), guard());
             flushed(&mut c).await;
             server.write_all(said.as_bytes()).await.unwrap();
             drop(server);
@@ -540,7 +573,7 @@ mod tests {
             );
             assert_eq!(answer(&mut c).await, Err(over.clone()));
             assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
-            c.send(surveys(1), guard());
+            c.send(kills(1), guard());
             assert_eq!(c.withdraw(), 1);
             assert_eq!(answer(&mut c).await, Err(over));
         }
@@ -549,12 +582,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_answered_before_it_was_asked() {
         let (mut c, mut server) = fake(4);
-        c.send(surveys(1), guard());
+        c.send(kills(1), guard());
         server.write_all(b":1\r\n").await.unwrap();
         assert!(answer(&mut c).await.is_err(), "not a byte has left");
 
         let (mut c, mut server) = fake(4);
-        c.send(surveys(2), guard());
+        c.send(kills(2), guard());
         assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
         tokio::spawn(async move { server.write_all(b"-ERR 0\r\n:1\r\n").await });
         assert_eq!(
@@ -569,7 +602,7 @@ mod tests {
     async fn a_broken_pipe_ends_it() {
         let (mut c, server) = fake(4096);
         drop(server);
-        c.send(surveys(1), guard());
+        c.send(kills(1), guard());
         let over = poll_fn(|cx| c.poll_flush(cx))
             .await
             .expect_err("nobody reads");
@@ -617,7 +650,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_batches_leave_in_one_call_and_in_order() {
-        let batches: Vec<_> = (1..=16).map(surveys).collect();
+        let batches: Vec<_> = (1..=16).map(kills).collect();
         let expected: Vec<u8> = batches.iter().flat_map(bytes).collect();
         assert!(expected.len() < CHUNK);
         for width in [usize::MAX, 1, 7, 64, 1000] {

@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
+use redis_protocol::resp3::types::{FrameKind, OwnedFrame, Resp3Frame as _};
 
 use super::{
+    encode,
     rights::{self, Denial},
     secret::Secret,
 };
 use crate::{
+    name::Name,
     node::{
         admission::{Meeting, Server, Stored},
         command::{Answer, Command, Fault, Reply},
@@ -17,15 +19,25 @@ use crate::{
     report::said,
 };
 
-/// What the server's reply says. `LoadScripts` has many replies: the first error, or else the last.
-/// Whatever of it is text for people is told without the secret.
-pub(super) fn answer(command: &Command, frame: OwnedFrame, secret: &Secret) -> Answer {
-    if let Some(text) = error(&frame) {
+/// What the server's replies say: mostly one. Whatever of it is text for people is told without the
+/// secret.
+pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
+    let decides = match command {
+        // The others only name a lock. An error there, as for a missing right, means that none is named.
+        Command::Survey => replies.first(),
+        // Of many, the first error, or else the last.
+        _ => {
+            let failed = replies.iter().find(|frame| error(frame).is_some());
+            failed.or(replies.last())
+        }
+    };
+    if let Some(text) = decides.and_then(error) {
         return Err(fault(&text, secret));
     }
-    reply(command, &frame, secret).ok_or_else(|| {
+    let reply = decides.and_then(|frame| reply(command, frame, replies, secret));
+    reply.ok_or_else(|| {
         // Not what is in it: that may be what was sent.
-        let kind = frame.kind();
+        let kind = decides.map_or(FrameKind::Null, OwnedFrame::kind);
         Fault::Error(format!("not an answer to {}: {kind:?}", name(command)))
     })
 }
@@ -56,7 +68,13 @@ fn fault(text: &str, secret: &Secret) -> Fault {
     }
 }
 
-fn reply(command: &Command, frame: &OwnedFrame, secret: &Secret) -> Option<Reply> {
+/// `frame` is the one of `all` that decides.
+fn reply(
+    command: &Command,
+    frame: &OwnedFrame,
+    all: &[OwnedFrame],
+    secret: &Secret,
+) -> Option<Reply> {
     Some(match command {
         Command::Handshake(_) => Reply::Met(Box::new(meeting(frame, secret)?)),
         Command::Acquire { .. } => match items(frame) {
@@ -103,7 +121,10 @@ fn reply(command: &Command, frame: &OwnedFrame, secret: &Secret) -> Option<Reply
             }
         }
         Command::Evict { .. } => Reply::Evicted(yes(frame)?),
-        Command::Survey => Reply::Surveyed(count(frame)? > 0),
+        Command::Survey => Reply::Surveyed {
+            used: count(frame)? > 0,
+            lock: all.iter().find_map(|fields| counted(fields, secret)),
+        },
         Command::Admit(_) => Reply::Admitted(yes(frame)?),
         Command::Disconnect { .. } => Reply::Disconnected(count(frame)? > 0),
         Command::LoadScripts => text(frame).map(|_| Reply::Loaded)?,
@@ -169,6 +190,18 @@ fn our_entry(frame: &OwnedFrame) -> Option<Arc<str>> {
     entry.map(Arc::from)
 }
 
+/// A lock that has a counter among these fields. One whose name tells of the secret is left out: with
+/// something hidden in it, it would name another lock.
+fn counted(fields: &OwnedFrame, secret: &Secret) -> Option<Name> {
+    items(fields)?.iter().find_map(|field| {
+        let OwnedFrame::BlobString { data, .. } = field else {
+            return None;
+        };
+        let plain = |name: &Name| secret.hidden(name.as_str()) == name.as_str();
+        encode::counted(data).filter(plain)
+    })
+}
+
 fn integer(frame: &OwnedFrame) -> Option<i64> {
     match frame {
         OwnedFrame::Number { data, .. } => Some(*data),
@@ -215,16 +248,13 @@ fn name(command: &Command) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        name::Name,
-        owner::{Entry, Label},
-    };
+    use crate::owner::{Entry, Label};
 
     fn decoded(command: &Command, reply: &str) -> Answer {
         let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
             .unwrap()
             .unwrap();
-        answer(command, frame, &Secret::new(""))
+        answer(command, &[frame], &Secret::new(""))
     }
 
     fn acquire() -> Command {
@@ -329,7 +359,7 @@ mod tests {
             let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
                 .unwrap()
                 .unwrap();
-            match answer(&inspect, frame, &Secret::new("acme-web3")) {
+            match answer(&inspect, &[frame], &Secret::new("acme-web3")) {
                 Ok(Reply::Inspected {
                     holder: Some((entry, _)),
                     ..
@@ -344,10 +374,68 @@ mod tests {
         assert!(longer.ends_with("@***.*** and"), "{longer}");
     }
 
+    /// What a survey finds by these replies, where the password is `sesame`.
+    fn surveyed(replies: [&str; 3]) -> Answer {
+        let frames = replies.map(|reply| {
+            let decoded = redis_protocol::resp3::decode::complete::decode(reply.as_bytes());
+            decoded.unwrap().unwrap().0
+        });
+        answer(&Command::Survey, &frames, &Secret::new("sesame"))
+    }
+
+    /// As HRANDFIELD names them.
+    fn fields(fields: &[&str]) -> String {
+        let bulk = fields.iter().map(|f| format!("${}\r\n{f}\r\n", f.len()));
+        format!("*{}\r\n{}", fields.len(), bulk.collect::<String>())
+    }
+
     #[test]
     fn a_survey_counts_the_hashes_of_counters() {
         for (reply, used) in [(":0\r\n", false), (":1\r\n", true), (":2\r\n", true)] {
-            assert_eq!(decoded(&Command::Survey, reply), Ok(Reply::Surveyed(used)));
+            let lock = None;
+            let replies = [reply, "*0\r\n", "*0\r\n"];
+            assert_eq!(surveyed(replies), Ok(Reply::Surveyed { used, lock }));
         }
+    }
+
+    #[test]
+    fn a_survey_names_a_lock_where_the_server_does() {
+        let denied = "-NOPERM User u has no permissions to run the 'hrandfield' command\r\n";
+        let (one, begun) = (fields(&["_", "@mutex:a"]), fields(&["_"]));
+        for (current, previous, name) in [
+            (&*one, "*0\r\n", Some("a")),
+            (&fields(&["@mutex:a:b", "_"]), "*0\r\n", Some("a:b")),
+            // Only the previous ones have a name.
+            (&begun, &one, Some("a")),
+            ("*0\r\n", &one, Some("a")),
+            ("-WRONGTYPE no hash\r\n", &one, Some("a")),
+            (&one, denied, Some("a")),
+            // None is known, and that is all.
+            (&begun, &begun, None),
+            (denied, denied, None),
+            ("-ERR unknown command 'HRANDFIELD'\r\n", denied, None),
+            ("+OK\r\n", "_\r\n", None),
+            (&fields(&["", "x"]), "*1\r\n:1\r\n", None),
+            // It tells of the password; the other one does not.
+            (&fields(&["@mutex:sesame", "_"]), "*0\r\n", None),
+            (&fields(&["@mutex:sesame", "@mutex:a"]), "*0\r\n", Some("a")),
+        ] {
+            let lock = name.map(|name| Name::new(name).unwrap());
+            let found = Ok(Reply::Surveyed { used: true, lock });
+            assert_eq!(
+                surveyed([":1\r\n", current, previous]),
+                found,
+                "{current} {previous}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_survey_without_exists_is_an_error_whatever_is_named() {
+        let named = fields(&["_", "@mutex:a"]);
+        let withheld = "NOPERM User u has no permissions to run the 'exists' command";
+        let denied = surveyed([&format!("-{withheld}\r\n"), &named, &named]);
+        assert_eq!(denied, Err(Fault::Withheld(withheld.into())));
+        assert!(surveyed(["+OK\r\n", &named, &named]).is_err());
     }
 }

@@ -507,7 +507,10 @@ mod tests {
             );
             assert_eq!(
                 ask(&mut *connection, Command::Survey).await,
-                Ok(Reply::Surveyed(false))
+                Ok(Reply::Surveyed {
+                    used: false,
+                    lock: None
+                })
             );
 
             let other = connected(&server.unix_url()).await;
@@ -846,7 +849,13 @@ mod tests {
             ] {
                 let mut connection = dialled(&trusting(&url, &files.ca, name)).await.unwrap();
                 let answer = ask(&mut *connection, Command::Survey).await;
-                assert_eq!(answer, Ok(Reply::Surveyed(false)));
+                assert_eq!(
+                    answer,
+                    Ok(Reply::Surveyed {
+                        used: false,
+                        lock: None
+                    })
+                );
             }
             let insecure = format!("{}/#insecure", server.url());
             let mut connection = connected(&insecure).await;
@@ -860,7 +869,13 @@ mod tests {
                 }
                 while answers < 5_000 {
                     let answer = ready!(connection.poll_answer(cx)).unwrap();
-                    assert_eq!(answer, Ok(Reply::Surveyed(false)));
+                    assert_eq!(
+                        answer,
+                        Ok(Reply::Surveyed {
+                            used: false,
+                            lock: None
+                        })
+                    );
                     answers += 1;
                 }
                 Poll::Ready(())

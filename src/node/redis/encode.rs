@@ -16,6 +16,12 @@ use crate::{
 /// an `@`, so the keys of two deployments differ even where one's prefix begins with the other's.
 const MUTEX: &[u8] = b"@mutex:";
 
+/// The lock of a counter. Not every field of their hash is one: `_` is the time of its beginning.
+pub(super) fn counted(field: &[u8]) -> Option<Name> {
+    let name = str::from_utf8(field.strip_prefix(MUTEX)?).ok()?;
+    Name::new(name).ok()
+}
+
 /// The keys of a deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
@@ -69,6 +75,7 @@ impl Keys {
 pub(crate) fn answers(command: &Command) -> usize {
     match command {
         Command::LoadScripts => scripts::ALL.len(),
+        Command::Survey => 3,
         _ => 1,
     }
 }
@@ -200,6 +207,14 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
             wire.put(Text("EXISTS"));
             wire.put(current);
             wire.put(previous);
+            // For people: at most one of two fields is `_`. Nothing depends on what it says, so no user
+            // needs a right to it.
+            for counters in [current, previous] {
+                wire.array(3);
+                wire.put(Text("HRANDFIELD"));
+                wire.put(counters);
+                wire.put(Number(2));
+            }
         }
         Command::Admit(Admit {
             masters,
@@ -340,29 +355,32 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    fn words(command: Command) -> Vec<String> {
+    /// The words of each of its commands.
+    fn all_words(command: Command) -> Vec<Vec<String>> {
         let text = text(command);
-        let mut lines = text.split("\r\n");
-        let count = lines
-            .next()
-            .unwrap()
-            .strip_prefix('*')
-            .unwrap()
-            .parse()
-            .unwrap();
-        let mut words = Vec::new();
-        for _ in 0..count {
-            let length: usize = lines
-                .next()
-                .unwrap()
-                .strip_prefix('$')
-                .unwrap()
-                .parse()
-                .unwrap();
-            words.push(lines.next().unwrap().to_owned());
-            assert_eq!(words.last().unwrap().len(), length);
+        let mut lines = text.strip_suffix("\r\n").unwrap().split("\r\n");
+        let mut all = Vec::new();
+        while let Some(line) = lines.next() {
+            let count = line.strip_prefix('*').unwrap().parse().unwrap();
+            let mut words = Vec::new();
+            for _ in 0..count {
+                let length: usize = lines
+                    .next()
+                    .unwrap()
+                    .strip_prefix('$')
+                    .unwrap()
+                    .parse()
+                    .unwrap();
+                words.push(lines.next().unwrap().to_owned());
+                assert_eq!(words.last().unwrap().len(), length);
+            }
+            all.push(words);
         }
-        assert_eq!(lines.collect::<Vec<_>>(), [""]);
+        all
+    }
+
+    fn words(command: Command) -> Vec<String> {
+        let [words] = all_words(command).try_into().unwrap();
         words
     }
 
@@ -400,7 +418,39 @@ mod tests {
             words(Command::Disconnect { client: 10 }),
             ["CLIENT", "KILL", "ID", "10"]
         );
-        assert_eq!(words(Command::Survey), ["EXISTS", "q:c0", "q:c1"]);
+    }
+
+    #[test]
+    fn a_survey_asks_for_counters_and_for_the_name_of_one() {
+        let asked = all_words(Command::Survey);
+        assert_eq!(
+            asked,
+            [
+                vec!["EXISTS", "q:c0", "q:c1"],
+                vec!["HRANDFIELD", "q:c0", "2"],
+                vec!["HRANDFIELD", "q:c1", "2"],
+            ]
+        );
+        assert_eq!(asked.len(), answers(&Command::Survey));
+    }
+
+    #[test]
+    fn the_field_of_a_counter_holds_its_name() {
+        let longest = format!("@mutex:{}", "a".repeat(512));
+        for (field, name) in [
+            (&b"@mutex:a:b"[..], Some("a:b")),
+            (b"@mutex:_", Some("_")),
+            (b"@mutex:@mutex:", Some("@mutex:")),
+            (longest.as_bytes(), longest.strip_prefix("@mutex:")),
+            (format!("{longest}a").as_bytes(), None),
+            (b"@mutex:", None),
+            (b"@mutex:\xff", None),
+            (b"_", None),
+            (b"", None),
+        ] {
+            let read = counted(field);
+            assert_eq!(read.as_ref().map(Name::as_str), name, "{field:?}");
+        }
     }
 
     #[test]
@@ -491,7 +541,7 @@ mod tests {
             Command::Survey,
         ];
         for command in &commands {
-            let last = words(command.clone()).pop().unwrap();
+            let last = all_words(command.clone()).pop().unwrap().pop().unwrap();
             assert_eq!(last == GUARD, command.is_guarded(), "{command:?}");
         }
         let guarded = commands.iter().filter(|c| c.is_guarded()).count();
@@ -515,6 +565,5 @@ mod tests {
             text.matches("\r\nSCRIPT\r\n$4\r\nLOAD\r\n").count(),
             answers(&Command::LoadScripts)
         );
-        assert_eq!(answers(&Command::Survey), 1);
     }
 }

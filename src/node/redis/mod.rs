@@ -38,7 +38,7 @@ pub(crate) fn answer(
     command: &super::Command,
     frame: redis_protocol::resp3::types::OwnedFrame,
 ) -> super::Answer {
-    decode::answer(command, frame, &secret::Secret::new(""))
+    decode::answer(command, &[frame], &secret::Secret::new(""))
 }
 
 /// A server, and how to reach it.

@@ -245,17 +245,30 @@ fn a_failback_is_another_run() {
     });
 }
 
-/// §2 bootstrap: every grant leaves a counter, so counters show use, before the node votes too.
+/// §2 bootstrap: every grant leaves a counter, so counters show use, before the node votes too; and
+/// one of them names its lock, however old it is.
 #[test]
-fn a_survey_sees_counters() {
+fn a_survey_sees_counters_and_names_a_lock() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(false));
-        peer.say(&acquire("a", 1, secs(10), 0));
-        peer.say(&release("a", 1));
-        let surveyed = Ok(Reply::Surveyed(true));
-        assert_eq!(peer.ask_with(&Command::Survey, "none"), surveyed);
+        assert_eq!(peer.say(&Command::Survey), surveyed(false, None));
+        peer.say(&acquire("a:b", 1, secs(10), 0));
+        peer.say(&release("a:b", 1));
+        let used = surveyed(true, Some("a:b"));
+        assert_eq!(peer.ask_with(&Command::Survey, "none"), Ok(used.clone()));
+
+        // The previous counters have no name, then the current ones.
         peer.flush();
-        assert_eq!(peer.say(&Command::Survey), Reply::Surveyed(false));
+        peer.set_age(8 * DAY);
+        assert_eq!(peer.say(&Command::Survey), surveyed(true, None));
+        peer.admit();
+        peer.say(&acquire("a:b", 1, secs(10), 0));
+        assert_eq!(peer.say(&Command::Survey), used);
+        peer.set_age(8 * DAY);
+        peer.say(&acquire("c", 1, secs(10), 0));
+        assert_eq!(peer.say(&Command::Survey), surveyed(true, Some("c")));
+
+        peer.flush();
+        assert_eq!(peer.say(&Command::Survey), surveyed(false, None));
     });
 }
 

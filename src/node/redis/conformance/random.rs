@@ -290,6 +290,11 @@ fn alike(a: &Answer, b: &Answer) -> bool {
                 counter: c2,
             }),
         ) => h1 == h2 && near(*r1, *r2) && c1 == c2,
+        // Each names any of its locks.
+        (
+            Ok(Reply::Surveyed { used: u1, lock: l1 }),
+            Ok(Reply::Surveyed { used: u2, lock: l2 }),
+        ) => u1 == u2 && l1.is_some() == l2.is_some(),
         (Ok(Reply::Met(a)), Ok(Reply::Met(b))) => {
             let met = |m: &Meeting| {
                 let run_id = m.server.run.split('/').next().unwrap();

@@ -23,7 +23,7 @@ fn a_key_of_another_kind_is_left_alone() {
             assert_eq!(real.error(&command), "WRONGTYPE", "{command:?}");
         }
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
-        assert_eq!(real.say(&Command::Survey), Reply::Surveyed(false));
+        assert_eq!(real.say(&Command::Survey), surveyed(false, None));
 
         real.say(&acquire("b", 1, secs(10), 0));
         real.text(&["PERSIST", "quorate:@mutex:b"]);
@@ -135,11 +135,43 @@ fn a_survey_keeps_to_its_prefix() {
             real.keys = Keys::new(prefix);
             for hash in ["c0", "c1"] {
                 real.text(&["HSET", &format!("{other}:{hash}"), "_", "x"]);
-                assert_eq!(real.say(&Command::Survey), Reply::Surveyed(false));
+                assert_eq!(real.say(&Command::Survey), surveyed(false, None));
                 let own = format!("{prefix}:{hash}");
                 real.text(&["HSET", &own, "_", "x"]);
-                assert_eq!(real.say(&Command::Survey), Reply::Surveyed(true), "{own}");
+                assert_eq!(real.say(&Command::Survey), surveyed(true, None), "{own}");
+                real.text(&["HSET", &own, "@mutex:a", "1"]);
+                let named = surveyed(true, Some("a"));
+                assert_eq!(real.say(&Command::Survey), named, "{own}");
                 real.flush();
+            }
+        }
+    });
+}
+
+/// §2 bootstrap: what a survey cannot name is no reason to fail.
+#[test]
+fn a_survey_needs_no_name() {
+    on_servers(|real| {
+        // Names that no client gave.
+        for field in ["x", "@mutex:", "mutex:a"] {
+            real.text(&["HSET", "quorate:c0", "_", "x", field, "1"]);
+            assert_eq!(real.say(&Command::Survey), surveyed(true, None), "{field}");
+            real.text(&["DEL", "quorate:c0"]);
+        }
+        // No hash of counters.
+        real.ok(&["SET", "quorate:c0", "x"]);
+        assert_eq!(real.say(&Command::Survey), surveyed(true, None));
+        real.text(&["HSET", "quorate:c1", "@mutex:a", "1"]);
+        assert_eq!(real.say(&Command::Survey), surveyed(true, Some("a")));
+        real.flush();
+        // Among many, whichever it is.
+        for n in 0..300 {
+            real.set_counter(&format!("job-{n}"), 1);
+        }
+        for _ in 0..20 {
+            match real.say(&Command::Survey) {
+                Reply::Surveyed { lock, .. } => assert!(lock.unwrap().as_str().starts_with("job-")),
+                other => panic!("{other:?}"),
             }
         }
     });
@@ -274,6 +306,8 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         for answer in &answers {
             assert!(answer.is_ok(), "{answer:?}");
         }
+        // HRANDFIELD is no such right: it would name the lock.
+        assert_eq!(answers[9], Ok(surveyed(true, None)));
         real.ok(&["AUTH", "default", ""]);
         real.set_age(8 * DAY);
         real.ok(&["AUTH", "quorate", "secret"]);
