@@ -53,7 +53,9 @@ fn multi_thread() -> Runtime {
         .unwrap()
 }
 
-const RUNTIMES: [(&str, fn() -> Runtime); 2] = [
+type MakeRuntime = fn() -> Runtime;
+
+const RUNTIMES: [(&str, MakeRuntime); 2] = [
     ("current-thread", current_thread),
     ("multi-thread", multi_thread),
 ];

@@ -433,7 +433,13 @@ mod tests {
         }
         assert_eq!(
             answers,
-            [Ok(Ok(Reply::Surveyed(false))), Ok(Ok(Reply::Loaded))]
+            [
+                Ok(Ok(Reply::Surveyed {
+                    used: false,
+                    lock: None
+                })),
+                Ok(Ok(Reply::Loaded))
+            ]
         );
         assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
         node.delay(ms(60_000));
