@@ -37,7 +37,6 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	cargo fmt --check
 	cargo clippy --locked --all-features --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
-	@# The features are additive only if each one builds without the others.
 	cargo clippy --locked --manifest-path docker/links/Cargo.toml --target-dir target -- -D warnings
 	@# As docs.rs builds it: a badge on what needs a feature. Stable rustdoc makes them only with this variable; set for
 	@# cargo, it would build every dependency anew.
@@ -48,6 +47,7 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	@# The package builds from what is in it; nothing is left out of it that its manifest names.
 	cargo package --locked --allow-dirty >target/package.log 2>&1 || { cat target/package.log; exit 1; }
 	! grep '^warning: ignoring' target/package.log
+	@# The features are additive only if each one builds without the others.
 	cargo check --locked --no-default-features
 	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
 	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"])'); \
