@@ -17,7 +17,7 @@ use support::{Fleet, Kind, Server, ServerOptions};
 
 /// What a voting node may be without, and how its note begins. The greeting is no right that can be
 /// withheld.
-const USEFUL: [&str; 2] = ["EXISTS", "CLIENT KILL"];
+const USEFUL: [&str; 3] = ["EXISTS", "CLIENT KILL", "CLIENT REPLY"];
 const ALWAYS: &str = "HELLO";
 
 const fn ms(ms: u64) -> Duration {
@@ -143,7 +143,11 @@ async fn each_right_of_the_documented_line_is_needed_or_noted() {
             "its ACL withholds SCRIPT LOAD, HMGET and PEXPIRE from user \"locker\": \
              grant them with ACL SETUSER (+script|load +hmget +pexpire)"
         );
-        let url = user(&server, "locker", &["-exists", "-client|kill"]);
+        let url = user(
+            &server,
+            "locker",
+            &["-exists", "-client|kill", "-client|reply"],
+        );
         let quorum = builder().node(&url).connect().await.unwrap();
         let note = quorum.nodes()[0].note.clone().unwrap();
         for name in USEFUL {
@@ -499,4 +503,19 @@ async fn one_node_of_three() {
     }
     other.release().await.unwrap();
     lease.release().await.unwrap();
+}
+
+/// A user may do one thing on some keys, and not on others (selectors).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_on_the_wrong_keys_is_missing() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind);
+        admitted(&[server.url()]).await;
+        let url = user(&server, "locker", &["-hmget", "(~quorate:@mutex:* +hmget)"]);
+        let why = refusal(&url).await;
+        assert!(
+            why.contains("HMGET") || why.contains("keys of quorate"),
+            "{why}"
+        );
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     status::health,
 };
 use crate::{
-    Error, NodeReport, Report, Vote,
+    Error, LossReason, NodeReport, Report, Vote,
     clock::Tick,
     node::status::{Health, NodeState},
 };
@@ -155,6 +155,10 @@ impl Core {
             let name = |holding: &Holding| holding.shared.name.as_str().to_owned();
             let held: Vec<String> = self.leases.values().map(name).collect();
             self.admin.gave_up = true;
+            let ids: Vec<u64> = self.leases.keys().copied().collect();
+            for id in ids {
+                self.lost(id, LossReason::NodesLost);
+            }
             for shutdown in mem::take(&mut self.admin.shutdowns) {
                 let _ = shutdown.reply.send(held.clone());
             }

@@ -269,6 +269,10 @@ impl Core {
     /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more. What
     /// is released from now on still goes out.
     pub(crate) fn end(&mut self) {
+        // Leases that end with their runtime are no news.
+        for holding in self.leases.values_mut() {
+            holding.told = true;
+        }
         self.close();
         self.tasks.clear();
         self.admin = Admin::closed();

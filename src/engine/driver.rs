@@ -67,17 +67,30 @@ impl Driver {
     pub(super) fn leave(&mut self) {
         self.events.close();
         for link in &mut self.links {
-            if let Link::Dialing(_) = link {
-                *link = Link::Idle;
+            match link {
+                Link::Up(connection) => connection.hush(),
+                Link::Idle | Link::Dialing(_) => *link = Link::Idle,
             }
         }
-        let mut queued = Vec::new();
-        while let Ok(event) = self.events.try_recv() {
-            queued.push(event);
-        }
+        let queued = self.drain();
         self.obey_last(queued);
         self.core.end();
         self.write_out();
+    }
+
+    /// All that was put into the queue. Somebody may be just putting something in, which `try_recv` would
+    /// miss: the queue is closed, so its end comes, and in no time.
+    fn drain(&mut self) -> Vec<Event> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut queued = Vec::new();
+        loop {
+            let next = coop::unconstrained(std::future::poll_fn(|cx| self.events.poll_recv(cx)));
+            match std::pin::pin!(next).poll(&mut cx) {
+                Poll::Ready(Some(event)) => queued.push(event),
+                Poll::Ready(None) => return queued,
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
     }
 
     /// After the end nothing new is begun, and nobody is answered.
@@ -93,17 +106,15 @@ impl Driver {
         self.core.holds() && self.links.iter().any(|link| matches!(link, Link::Up(_)))
     }
 
-    /// What the sockets take at once. What has come is read and forgotten: a socket that is closed
-    /// with something unread throws away what it has not sent yet.
+    /// What the sockets take at once. Nothing is read any more: nodes were told not to answer.
     fn write_out(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         // What drops the last lease may be a task that has used up its budget.
         let all = coop::unconstrained(std::future::poll_fn(|cx| {
-            while self.carry_out() | self.flush(cx) {}
+            self.carry_out();
             for link in &mut self.links {
-                if let Link::Up(connection) = link {
-                    while let Poll::Ready(Ok(_)) = connection.poll_answer(cx) {}
-                }
+                // The core is not told: it would plan the next dial.
+                write(link, cx);
             }
             Poll::Ready(())
         }));
@@ -209,12 +220,8 @@ impl Driver {
     fn flush(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         for (node, link) in self.links.iter_mut().enumerate() {
-            if let Link::Up(connection) = link
-                && let Poll::Ready(Err(why)) = connection.poll_flush(cx)
-            {
+            if let Some(why) = write(link, cx) {
                 any = true;
-                let why: Disconnected = why;
-                *link = Link::Idle;
                 self.core.disconnected(node, &why);
             }
         }
@@ -243,6 +250,20 @@ impl Driver {
             self.core.tick(seen);
         }
         rung.is_some()
+    }
+}
+
+/// Writes what a connection has; why it is over, if it is.
+fn write(link: &mut Link, cx: &mut Context<'_>) -> Option<Disconnected> {
+    let Link::Up(connection) = link else {
+        return None;
+    };
+    match connection.poll_flush(cx) {
+        Poll::Ready(Err(why)) => {
+            *link = Link::Idle;
+            Some(why)
+        }
+        Poll::Ready(Ok(())) | Poll::Pending => None,
     }
 }
 

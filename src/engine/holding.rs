@@ -41,6 +41,22 @@ impl Holding {
     fn node_ttl(&self) -> Duration {
         self.hold.ttl() + self.lock_delay
     }
+
+    /// Once, if it was lost and not given up.
+    fn log_loss(&mut self) {
+        let Some(lost) = self.shared.lost_now() else {
+            return;
+        };
+        let told = std::mem::replace(&mut self.told, true);
+        if lost.reason != LossReason::Released && !told {
+            logs::warn!(
+                name = self.shared.name.as_str(),
+                reason = lost.reason.to_string(),
+                held_for_ms = logs::ms(self.shared.held_for()),
+                "a lease is lost"
+            );
+        }
+    }
 }
 
 /// One extension under way; a renewal has nobody waiting.
@@ -123,20 +139,10 @@ impl Core {
     }
 
     /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
-    fn lost(&mut self, id: u64, reason: LossReason) {
-        let Some(holding) = self.leases.get_mut(&id) else {
-            return;
-        };
-        let shared = &holding.shared;
-        shared.lose(reason);
-        let told = std::mem::replace(&mut holding.told, true);
-        if reason != LossReason::Released && !told {
-            logs::warn!(
-                name = shared.name.as_str(),
-                reason = reason.to_string(),
-                held_for_ms = logs::ms(shared.held_for()),
-                "a lease is lost"
-            );
+    pub(super) fn lost(&mut self, id: u64, reason: LossReason) {
+        if let Some(holding) = self.leases.get_mut(&id) {
+            holding.shared.lose(reason);
+            holding.log_loss();
         }
     }
 
@@ -271,12 +277,14 @@ impl Core {
     }
 
     pub(super) fn release(&mut self, now: Tick, lease: u64, reply: Option<Answer<()>>) {
-        let Some(holding) = self.take_lease(lease) else {
+        let Some(mut holding) = self.take_lease(lease) else {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(CLOSED));
             }
             return;
         };
+        // Its holder may have seen the end of its time before we did.
+        holding.log_loss();
         logs::debug!(name = holding.shared.name.as_str(), "released");
         let ticket = self.new_ticket();
         let wanted = reply.is_some().then_some(ticket);

@@ -7,6 +7,7 @@
 
 use std::{
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -32,8 +33,13 @@ impl Remains {
     pub(super) fn leave(&self, mut driver: Driver) {
         // First: from now on events that find the queue closed are kept here.
         *self.lock() = State::Busy(Vec::new());
-        driver.leave();
-        self.work(Box::new(driver));
+        let left = self.unless_it_panics(move || {
+            driver.leave();
+            Box::new(driver)
+        });
+        if let Some(driver) = left {
+            self.work(driver);
+        }
     }
 
     /// What could not be put to the task, as its queue is closed.
@@ -67,8 +73,25 @@ impl Remains {
             };
             *state = State::Busy(Vec::new());
             drop(state);
-            driver.obey_last(events);
+            let obeyed = self.unless_it_panics(move || {
+                driver.obey_last(events);
+                driver
+            });
+            match obeyed {
+                Some(left) => driver = left,
+                None => return,
+            }
         }
+    }
+
+    /// This runs while something is dropped, perhaps by a panic, where a second one ends the process. Ours
+    /// do not panic, a program's log may.
+    fn unless_it_panics<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(act)).ok();
+        if done.is_none() {
+            *self.lock() = State::None;
+        }
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

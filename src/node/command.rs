@@ -215,6 +215,15 @@ impl Batch {
         })
     }
 
+    /// Bytes to which no answer comes.
+    pub(crate) fn unanswered(bytes: Vec<u8>) -> Arc<Self> {
+        let guards = Vec::new();
+        Arc::new(Self {
+            commands: Vec::new(),
+            wire: OnceLock::from(Wire { bytes, guards }),
+        })
+    }
+
     pub(crate) fn one(command: Command) -> Arc<Self> {
         Self::new(vec![command])
     }

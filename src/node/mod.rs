@@ -61,6 +61,10 @@ pub trait Connection: Send {
     /// The next answer, one for each command in the order they were sent.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>>;
 
+    /// No answer is wanted from here on. A server that answers one whose connection is closed drops the
+    /// client, with commands that it has not read yet; told before, it reads all of them.
+    fn hush(&mut self) {}
+
     /// Takes back the batches of which no byte was written yet; how many commands that were.
     fn withdraw(&mut self) -> usize;
 }

@@ -265,6 +265,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         }
     }
 
+    fn hush(&mut self) {
+        let mut bytes = Vec::new();
+        encode::words(&mut bytes, &["CLIENT", "REPLY", "OFF"]);
+        self.queue.push_back(Queued {
+            batch: Batch::unanswered(bytes),
+            guard: Arc::default(),
+        });
+    }
+
     fn withdraw(&mut self) -> usize {
         let keep = self.sent + usize::from(self.offset > 0);
         self.queue

@@ -2,8 +2,9 @@
 //! write that greets. Otherwise a missing right would show only when a script needs it, on a node that
 //! votes.
 //!
-//! The tries leave nothing behind. Their key is that of the lock with the empty name, which no client
-//! can take, so it never exists; and none of them changes anything where its key is absent. They are
+//! The tries change nothing. Those that could write have the key of the lock with the empty name,
+//! which no client can take, so it never exists, and none of them changes anything where its key is
+//! absent. Some are errors, which `INFO errorstats` counts. They are
 //! sent as commands and not from a script: in a script, the error for a missing right has no code of
 //! its own. A server checks rights first. So a full server or a replica that has them answers with
 //! another code, which is ignored here.
@@ -15,7 +16,8 @@ use super::encode::Keys;
 pub(super) struct Right {
     /// As people know it.
     name: &'static str,
-    /// The words of its try. `KEY` is the key that nobody uses, `KEYS` is that and the five others.
+    /// The words of its try. `KEY` is the key that nobody uses, `OPEN`, `TIME`, `C0` and `C1` are four
+    /// of the five others, `KEYS` is all.
     words: &'static str,
     /// What becomes of a node without it. None: no lock can be taken, kept and freed there for long.
     without: Option<&'static str>,
@@ -54,15 +56,16 @@ pub(super) static TRIED: &[Right] = &[
     needed("INFO", "INFO quorate"),
     needed("TIME", "TIME"),
     needed("GET", "GET KEY"),
-    needed("MGET", "MGET KEY"),
+    needed("MGET", "MGET OPEN TIME"),
     needed("SET", "SET KEY x XX"),
     needed("DEL", "DEL KEY"),
     needed("UNLINK", "UNLINK KEY"),
     needed("RENAME", "RENAME KEY KEY"),
-    needed("HGET", "HGET KEY x"),
-    needed("HMGET", "HMGET KEY x"),
+    // On the keys that they are needed for. No lock has a counter of this name.
+    needed("HGET", "HGET C1 x"),
+    needed("HMGET", "HMGET C0 x"),
     // A field without a value: an error, but no missing right.
-    needed("HSET", "HSET KEY x x x"),
+    needed("HSET", "HSET C0 x x x"),
     needed("PTTL", "PTTL KEY"),
     needed("PEXPIRE", "PEXPIRE KEY 1 GT"),
     useful(
@@ -76,16 +79,27 @@ pub(super) static TRIED: &[Right] = &[
         "CLIENT KILL ID 9223372036854775807",
         "after a lost connection a late grant may block a name here for one ttl",
     ),
+    // As it is anyway.
+    useful(
+        "CLIENT REPLY",
+        "CLIENT REPLY ON",
+        "a lease that is dropped as its program ends may stay here for its ttl",
+    ),
 ];
 
 impl Right {
     /// What is sent to try it.
     pub(super) fn words<'a>(&'static self, keys: &'a Keys) -> Vec<&'a [u8]> {
+        let [_, _, open, time, c0, c1] = keys.all();
         let mut words = Vec::new();
         for word in self.words.split(' ') {
             match word {
                 "KEY" => words.push(keys.nobodys()),
                 "KEYS" => words.extend(keys.all()),
+                "OPEN" => words.push(open),
+                "TIME" if !words.is_empty() => words.push(time),
+                "C0" => words.push(c0),
+                "C1" => words.push(c1),
                 word => words.push(word.as_bytes()),
             }
         }
