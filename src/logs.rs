@@ -13,7 +13,7 @@ macro_rules! error {
     ($($what:tt)*) => { ::tracing::error!(target: $crate::logs::TARGET, $($what)*) };
 }
 
-// The attribute `warn` would be as near.
+// Not named `warn`: that would be ambiguous with the attribute.
 macro_rules! warning {
     ($($what:tt)*) => { ::tracing::warn!(target: $crate::logs::TARGET, $($what)*) };
 }

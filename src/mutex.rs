@@ -119,8 +119,8 @@ impl Mutex {
     /// won.
     ///
     /// # Errors
-    /// - `NoQuorum` or `Quarantined` when it could not be decided: how long to wait before the next try says
-    ///   [`retry_after`](Error::retry_after).
+    /// - `NoQuorum` or `Quarantined` when it could not be decided: [`retry_after`](Error::retry_after) says how
+    ///   long to wait.
     /// - `TooSlow`, `Invalid`, `System`, `Closed` as of [`lock`](Self::lock).
     ///
     /// # Cancel safety

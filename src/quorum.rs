@@ -93,7 +93,7 @@ impl Quorum {
         }
     }
 
-    /// Frees a name on every node that votes, whoever holds it; whether anybody did.
+    /// Frees a name on every voting node. Returns whether it was held.
     ///
     /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
     /// may believe that they hold the lock, and only the token tells them apart.

@@ -97,8 +97,8 @@ pub struct NodeReport {
     pub node: Arc<str>,
     /// What it answered.
     pub vote: Vote,
-    /// Beside [`Vote::Held`]: the label of whoever holds it there. None where something else stands in the
-    /// lock's key than what this library writes.
+    /// Beside [`Vote::Held`]: the holder's label there. None if this library did not write what stands in the
+    /// lock's key.
     pub holder: Option<Arc<str>>,
 }
 
@@ -156,8 +156,8 @@ impl Report {
         &self.0.nodes
     }
 
-    /// The label of whoever holds the lock, where nodes refused it: the one that most nodes name, of
-    /// equals the one that comes first. While several contend, none of them may hold it yet.
+    /// The holder's label as most refusing nodes give it; the first if they tie. While several
+    /// contend, none of them may hold it yet.
     pub fn holder(&self) -> Option<&str> {
         let named = || {
             self.nodes()

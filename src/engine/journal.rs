@@ -55,8 +55,8 @@ impl Journal {
         }
     }
 
-    /// A renewal of this lease failed, which has so much validity left: for the `first` time in this outage
-    /// or again. So many leases are held.
+    /// A renewal of this lease failed, for the `first` time in this outage or again. `left`: how much validity
+    /// the lease has. `leases`: how many are held.
     pub(super) fn renewal_failed(
         &mut self,
         now: Tick,
@@ -124,7 +124,7 @@ enum Line {
     Change,
     /// One among too many.
     Minor,
-    /// So many changes within the last minute.
+    /// How many changes there were within the last minute.
     Flaps(usize),
 }
 
@@ -224,7 +224,7 @@ fn words(state: &NodeState) -> (&'static str, Option<&str>) {
     }
 }
 
-/// So many lines at most within any minute.
+/// At most `most` lines within any minute.
 struct Budget {
     most: usize,
     written: VecDeque<Tick>,

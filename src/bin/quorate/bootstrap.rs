@@ -44,7 +44,7 @@ async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Resu
     let mut progress = Progress::new(args.json);
     if bootstrap.new {
         let text = match before.iter().all(|node| quarantine(node).is_some()) {
-            true => "listening for about 7 s whether any client knows these servers",
+            true => "listening for about 7 s for clients that use these servers",
             false => FOR_ALL,
         };
         let done = progress.during(quorum.bootstrap(), text).await;
