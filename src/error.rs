@@ -134,12 +134,15 @@ fn no_quorum(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
             "{answered} of {total} nodes answered, and it was not done in time"
         )?;
     } else if needed > total / 2 + 1 {
-        write!(f, "{answered} of {total} nodes answered and all are needed")?;
+        write!(
+            f,
+            "{answered} of {total} nodes are available and all are needed"
+        )?;
     } else {
         let are = if needed == 1 { "is" } else { "are" };
         write!(
             f,
-            "no majority: {answered} of {total} nodes answered and {needed} {are} needed"
+            "no majority: {answered} of {total} nodes are available and {needed} {are} needed"
         )?;
     }
     write!(f, "{}", Missing(report))
@@ -275,13 +278,13 @@ mod tests {
         says(
             &Error::NoQuorum(report(3, &votes, None)),
             "NoQuorum",
-            "\"invoice:42\": no majority: 1 of 5 nodes answered and 3 are needed (1 stalled; \
+            "\"invoice:42\": no majority: 1 of 5 nodes are available and 3 are needed (1 stalled; \
              2 unreachable: no route; 1 refused: its ACL withholds HMGET)",
         );
         says(
             &Error::NoQuorum(report(1, &[silent(Silence::TimedOut)], None)),
             "NoQuorum",
-            "\"invoice:42\": no majority: 0 of 1 nodes answered and 1 is needed (1 without an answer in time)",
+            "\"invoice:42\": no majority: 0 of 1 nodes are available and 1 is needed (1 without an answer in time)",
         );
         says(
             &Error::NoQuorum(report(
@@ -290,7 +293,7 @@ mod tests {
                 None,
             )),
             "NoQuorum",
-            "\"invoice:42\": 2 of 3 nodes answered and all are needed (1 unreachable: no route)",
+            "\"invoice:42\": 2 of 3 nodes are available and all are needed (1 unreachable: no route)",
         );
         says(
             &Error::NoQuorum(report(2, &[Vote::Confirmed, Vote::Confirmed], None)),

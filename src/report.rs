@@ -76,7 +76,7 @@ impl fmt::Display for Vote {
             Self::Held(left) => held_by(f, "another", *left),
             Self::Confirmed => f.write_str("confirmed"),
             Self::NotOurs => f.write_str("not ours there"),
-            Self::NotWaitedFor => f.write_str("votes, its answer was not needed"),
+            Self::NotWaitedFor => f.write_str("its answer was not needed"),
             Self::None(silence) => silence.fmt(f),
         }
     }

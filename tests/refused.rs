@@ -773,7 +773,7 @@ async fn a_dead_majority_names_every_node_and_why() {
         &error,
         &[
             "\"a\"",
-            "1 of 5 nodes answered and 3 are needed",
+            "1 of 5 nodes are available and 3 are needed",
             "unreachable",
             "quarantined for",
         ],

@@ -797,7 +797,7 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     world.core.answered(1, Ok(Said::Admitted(false)));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
-    let why = "2 of 3 nodes answered and all are needed (1 whose memory changed)";
+    let why = "2 of 3 nodes are available and all are needed (1 whose memory changed)";
     assert_eq!(error.to_string(), format!("\"bootstrap\": {why}"));
 }
 

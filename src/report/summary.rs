@@ -164,9 +164,11 @@ fn without_addresses(why: &str, of: &NodeReport, nodes: &[NodeReport]) -> String
         let (word, behind) = behind.split_at(end);
         // Without the full stop or colon of the sentence, too.
         let bare = word.trim_end_matches(['.', ':']);
+        // As rustls tells for whom a certificate is.
+        let named = text.ends_with("DnsName(\"");
         let address = [bare, word]
             .into_iter()
-            .find(|word| is_address(word, nodes));
+            .find(|word| named || is_address(word, nodes));
         match address {
             Some(address) => {
                 let other = *of.node != *address && nodes.iter().any(|n| *n.node == *address);
@@ -184,14 +186,16 @@ fn in_address(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | ':' | '-' | '[' | ']' | '/' | '@' | '%')
 }
 
-/// A node's name or host, an IP address, a host with a port, a URL, or a path.
+/// A node's name or host, an IP address, a full host with a port, a URL, or a path.
 fn is_address(word: &str, nodes: &[NodeReport]) -> bool {
     if word.is_empty() {
         return false;
     }
     let is_node = |node: &NodeReport| {
         let host = node.node.rsplit_once(':').map(|(host, _)| host);
-        *node.node == *word || host == Some(word)
+        // A host may be called `name` or `master`: such a word alone tells nothing, and masked it spoils the text.
+        let telling = |host: &str| host.contains(|c: char| !c.is_alphabetic());
+        *node.node == *word || host.is_some_and(|host| host == word && telling(host))
     };
     if nodes.iter().any(is_node) {
         return true;
@@ -207,8 +211,11 @@ fn is_endpoint(word: &str) -> bool {
     if bare.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok() {
         return true;
     }
+    // Not every word with a number behind it: key prefixes and fleets are called `jobs:1`.
     word.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok() && port.bytes().all(|b| b.is_ascii_digit())
+        (host.contains('.') || host == "localhost")
+            && port.parse::<u16>().is_ok()
+            && port.bytes().all(|b| b.is_ascii_digit())
     })
 }
 
@@ -281,6 +288,30 @@ mod tests {
             said,
             " (2 refused: its ACL withholds HMGET; 1 refused: a; 2 refused: other reasons; \
              1 with an error: OOM command not allowed)"
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_an_address_stays() {
+        for why in [
+            "grant them with ACL SETUSER (~app:1:*)",
+            "it votes for another fleet (fleet word \"payments:1\"; this client: \"payments:2\")",
+            "ERR Error running script: on @user_script:12.",
+            "its address cannot be looked up: failed to lookup address information: Name or service not known",
+        ] {
+            let nodes = ["address:1", "name:6379", "service:6379"].map(|node| NodeReport {
+                node: node.into(),
+                vote: Vote::None(refused(why)),
+                holder: None,
+            });
+            let said = Missing(&Report::new("a", 2, nodes.to_vec(), None)).to_string();
+            assert_eq!(said, format!(" (3 refused: {why})"));
+        }
+        assert_eq!(
+            missing(vec![refused(
+                "only valid for DnsName(\"db-7.internal\") or DnsName(\"db\")"
+            )]),
+            " (1 refused: only valid for DnsName(\"…\") or DnsName(\"…\"))"
         );
     }
 
