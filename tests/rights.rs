@@ -519,3 +519,23 @@ async fn a_right_on_the_wrong_keys_is_missing() {
         );
     }
 }
+
+/// A server answers each RELEASE by an error, and it is sent again: the caller is told which.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_denied_says_so() {
+    let server = Server::start(Kind::Redis);
+    let quorum = admitted(&[user(&server, "locker", &[])]).await;
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    // The key alone: a command would end the connection.
+    let keys = "~quorate:boot ~quorate:open ~quorate:time ~quorate:c0 ~quorate:c1";
+    let mut words = vec!["ACL", "SETUSER", "locker", "resetkeys"];
+    words.extend(keys.split(' '));
+    server.cmd(&words);
+    let error = lease.release().await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("with an error") && text.contains("key"),
+        "{text}"
+    );
+}

@@ -297,7 +297,7 @@ impl Core {
 
     /// The deadline of an attempt: whoever is late is waited for no more.
     fn give_up(&mut self, ticket: u64, outstanding: Vec<Outstanding>) {
-        let (late, next) = self.late(outstanding);
+        let (late, next) = self.late(&outstanding);
         let Some(acquisition) = self.acquisition(ticket) else {
             return;
         };

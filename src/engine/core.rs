@@ -550,26 +550,29 @@ impl Core {
             Some(Task::Asking(asking)) => asking.outstanding(),
             Some(Task::Polling(_)) | None => return,
         };
-        let (late, next) = self.late(outstanding);
+        let (late, next) = self.late(&outstanding);
         if let Some(at) = next {
             self.timers.at(Key::Task(ticket), at);
         }
-        for node in late {
-            self.heard.push_back(Heard {
-                ticket,
-                node,
-                answer: Err(Silence::TimedOut),
-            });
+        for (node, release) in outstanding {
+            if let Some(session) = self.sessions.get(node).filter(|_| late.contains(&node)) {
+                let answer = Err(session.why_late(release));
+                self.heard.push_back(Heard {
+                    ticket,
+                    node,
+                    answer,
+                });
+            }
         }
     }
 
     /// Of these nodes, and RELEASEs: which are waited for no more, and until when the others are at
     /// least. The evidence is the connection's: who answers all that is older is not late, though
     /// the clock says so.
-    pub(super) fn late(&self, outstanding: Vec<Outstanding>) -> (Vec<usize>, Option<Tick>) {
+    pub(super) fn late(&self, outstanding: &[Outstanding]) -> (Vec<usize>, Option<Tick>) {
         let mut late = Vec::new();
         let mut next = None;
-        for (node, release) in outstanding {
+        for &(node, release) in outstanding {
             let session = self.sessions.get(node);
             match session.and_then(|s| s.patience(release, &self.settings)) {
                 Some(at) => next = Some(next.map_or(at, |next: Tick| next.min(at))),

@@ -282,6 +282,13 @@ impl Session {
         }
     }
 
+    /// Why a request that is late was not answered; the number is that of a RELEASE, which is sent again
+    /// after an error.
+    pub(crate) fn why_late(&self, release: Option<u64>) -> Silence {
+        let error = release.and_then(|id| self.duties.error(id));
+        error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
+    }
+
     /// Whether a RELEASE is still to be confirmed.
     pub(crate) fn is_idle(&self) -> bool {
         self.duties.is_empty()
@@ -675,7 +682,13 @@ impl Session {
             Err(Fault::NoScript) if !sent.again && self.duties.is_owed(id) => {
                 self.send_again(step, Arc::clone(&sent.batch), sent.what);
             }
-            Err(_) => self.duties.failed(id, step.now),
+            Err(fault) => {
+                let error = match fault {
+                    Fault::Withheld(text) | Fault::Error(text) => Some(text),
+                    Fault::NotAdmitted | Fault::NoScript => None,
+                };
+                self.duties.failed(id, step.now, error);
+            }
         }
     }
 

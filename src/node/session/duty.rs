@@ -34,6 +34,8 @@ struct Duty {
     retry_at: Option<Tick>,
     /// It was sent when it was asked for, and nothing has gone wrong with that.
     is_prompt: bool,
+    /// What the node answered instead of doing it.
+    error: Option<String>,
 }
 
 impl Duties {
@@ -56,6 +58,7 @@ impl Duties {
                 ticket,
                 retry_at: None,
                 is_prompt,
+                error: None,
             },
         );
         self.last_id
@@ -98,8 +101,16 @@ impl Duties {
     }
 
     /// It was answered by an error.
-    pub(super) fn failed(&mut self, id: u64, now: Tick) {
+    pub(super) fn failed(&mut self, id: u64, now: Tick, error: Option<String>) {
         self.retry(id, now.plus(RETRY));
+        if let Some(duty) = self.by_id.get_mut(&id) {
+            duty.error = error;
+        }
+    }
+
+    /// By which error it was answered last.
+    pub(super) fn error(&self, id: u64) -> Option<&String> {
+        self.by_id.get(&id)?.error.as_ref()
     }
 
     /// It did not reach the node.
