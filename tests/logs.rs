@@ -394,6 +394,40 @@ async fn a_lease_that_is_held_for_long_is_told_once() {
     assert!(lease.is_valid());
 }
 
+/// A process that was paused: its holders see the end of their time before the engine does.
+#[tokio::test]
+async fn a_loss_that_its_holder_sees_first_is_told_too() {
+    let (log, _guard) = Log::start();
+    let (_nodes, quorum) = voting(3).await;
+    let ttl = ms(500);
+    let work = |_| async {
+        loop {
+            tokio::time::sleep(ms(2)).await;
+        }
+    };
+    let run = |i| tokio::spawn(quorum.mutex(format!("{i}")).ttl(ttl).run::<_, _, ()>(work));
+    let runs: Vec<_> = (0..20).map(run).collect();
+    tokio::time::sleep(ms(100)).await;
+    std::thread::sleep(ttl + ms(500));
+    for run in join_all(runs).await {
+        assert!(matches!(run.unwrap(), Err(quorate::Error::Lost(_))));
+    }
+    let told = log.of("a lease is lost");
+    assert_eq!((told.len(), names(&told).len()), (20, 20), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_shutdown_gives_up_is_told() {
+    let (log, _guard) = Log::start();
+    let (_nodes, quorum) = voting(3).await;
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    assert_eq!(quorum.shutdown().await, ["a"]);
+    assert_eq!(lease.lost().await, LossReason::NodesLost);
+    assert_eq!(names(&log.of("a lease is lost")), ["a".to_owned()].into());
+    drop(lease);
+    assert_eq!(log.of("a lease is lost").len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_tells_that_its_release_was_not_confirmed() {
     let (log, _guard) = Log::start();
