@@ -243,9 +243,11 @@ impl Builder {
         Ok(quorum)
     }
 
-    /// Starts to dial and returns at once: only bad settings fail. Has to be called within a tokio
-    /// runtime with I/O and time enabled, as the background work runs there; without a runtime every
-    /// call answers `Closed`.
+    /// Starts to dial and returns at once: only bad settings fail. A lock that is taken before all nodes are met
+    /// is held by those that were; [`Quorum::ready`] waits a little for the others too.
+    ///
+    /// It has to be called within a tokio runtime with I/O and time enabled, as the background work runs
+    /// there; without a runtime every call answers `Closed`.
     ///
     /// # Errors
     /// `Invalid`.

@@ -87,7 +87,13 @@ pub use crate::{
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli {
-    pub use crate::{columns::*, env::*};
+    pub use crate::{
+        columns::{seconds, table},
+        env::{
+            ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT,
+            NODES, NODES_FILE, RESTART_MARGIN, SET_NODES, Variables, duration,
+        },
+    };
 }
 
 /// The README's examples are compiled.

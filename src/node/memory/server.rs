@@ -108,7 +108,7 @@ impl MemoryNode {
     /// answers again. As a real server that restarted it is another run of which nobody knows what it has
     /// granted, so it answers and does not vote ([`NodeState::Quarantined`](crate::NodeState::Quarantined)) until
     /// its quarantine is over, 35.3 s by default, by the clocks of the clients that watch it. A test that does
-    /// not want to wait for that advances tokio's clock, or calls
+    /// not want to wait for that sleeps with tokio's clock paused, or calls
     /// [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) if no lease is left.
     ///
     /// ```
