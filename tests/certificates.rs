@@ -1,4 +1,4 @@
-//! `ca_certificates`: whom the connections of one quorum trust.
+//! `ca_certificates`: which authorities the connections of one quorum trust.
 
 #![cfg(feature = "tls-rustls")]
 #![allow(

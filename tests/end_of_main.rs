@@ -104,7 +104,7 @@ fn a_lease_that_main_drops_is_released() {
     }
 }
 
-/// Whoever dropped the quorum before its leases, and whoever has many.
+/// The quorum is dropped before its leases, of which there are many.
 #[test]
 fn a_hundred_leases_without_a_quorum_are_released() {
     let fleet = fleet(Kind::Redis);
@@ -263,9 +263,9 @@ fn nobody_waits_for_a_node_that_hangs() {
     }
 }
 
-/// Who waits elsewhere is told at once, though a lease is still there that keeps the connections.
+/// A caller that waits elsewhere is told at once, though a lease is still there that keeps the connections.
 #[test]
-fn whoever_waits_on_another_runtime_finds_it_closed() {
+fn callers_on_another_runtime_find_it_closed() {
     let fleet = fleet(Kind::Redis);
     // The other kind of runtime does nothing while nobody blocks on it.
     for what in ["one", "two"] {

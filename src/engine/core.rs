@@ -388,8 +388,8 @@ impl Core {
             .collect()
     }
 
-    /// For how long to wait who was told that `needed` nodes do not vote or did not answer: until so many
-    /// of those that do not vote were dialled or met again. Never zero, or a plain loop would spin.
+    /// How long a caller should wait after `NoQuorum`: until enough missing nodes have been dialled or met
+    /// again. Never zero, or a plain loop would spin.
     pub(super) fn try_again(&self, now: Tick, needed: usize) -> Duration {
         let node_timeout = self.settings.node_timeout;
         let wait = |session: &Session| match session.state(now, &self.fleet) {

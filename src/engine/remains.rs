@@ -2,8 +2,8 @@
 //!
 //! `main` returns, the runtime drops its tasks, mostly the oldest first, and the engine's is among the
 //! oldest. Leases that lie in younger tasks are dropped only then. So the engine's task leaves behind
-//! what a RELEASE needs, the connections and what it knows of the leases, and whoever drops a lease writes
-//! the RELEASE. Nobody waits: what the sockets do not take at once is left to the ttl.
+//! what a RELEASE needs, the connections and what it knows of the leases, and the thread that drops a
+//! lease writes the RELEASE. Nobody waits: what the sockets do not take at once is left to the ttl.
 
 use std::{
     mem,
