@@ -42,7 +42,7 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
     // Starting so many tasks may itself keep this runtime busy for longer than the node timeout: the
     // few that were asked for before may time out. Starved, more than a third did.
     assert!(
-        granted.len() > LOCKS * 8 / 10,
+        granted.len() > LOCKS * 9 / 10,
         "{} of {LOCKS} granted",
         granted.len()
     );

@@ -458,7 +458,10 @@ async fn stalled_and_refused_nodes_are_warned_about() {
         .await
         .unwrap();
     let until = async |node: usize, is_so: fn(&NodeState) -> bool| {
+        let mut left = 4_000;
         while !is_so(&quorum.nodes()[node].state) {
+            left -= 1;
+            assert!(left > 0, "{quorum:?}");
             tokio::time::sleep(ms(5)).await;
         }
     };

@@ -383,12 +383,10 @@ async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() 
     let fleet = Fleet::start(3, Kind::Redis);
     // Here it is not about who is late.
     let timeout = Duration::from_secs(25);
-    let builder = Quorum::builder().node_timeout(timeout);
-    let builder = builder.max_ttl(Duration::from_secs(120));
-    let quorum = connect(builder, fleet.urls()).await;
+    let quorum = connect(Quorum::builder().node_timeout(timeout), fleet.urls()).await;
     let bystander = quorum
         .mutex("bystander")
-        .ttl(Duration::from_secs(60))
+        .ttl(Duration::from_secs(20))
         .lock()
         .await
         .unwrap();

@@ -181,7 +181,7 @@ fn kinds(judgement: &Value) -> Vec<&str> {
 #[test]
 fn what_happens_is_recorded_and_holds() {
     let field = Field::new(3);
-    let load = field.torture(&["--duration", "3s", "--json"]);
+    let load = field.torture(&["--duration", "6s", "--json"]);
     field.under_way();
     field.fleet[0].kill9();
     let judgement = json(&load.done(), 1);
@@ -345,7 +345,7 @@ fn the_load_ends_with_whoever_started_it() {
 #[test]
 fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     let field = Field::new(3);
-    let load = field.torture(&["--duration", "3s"]);
+    let load = field.torture(&["--duration", "6s"]);
     field.under_way();
     kill_process(field.workers()[0], Signal::KILL).unwrap();
     complains(&load.done(), 70, "its history is not whole");
