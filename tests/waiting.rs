@@ -149,7 +149,7 @@ where
     while tokio::time::Instant::now() < end {
         turns += 1;
         match ask().await {
-            Ok(_) => break,
+            Ok(_) => panic!("done, in an outage"),
             Err(error) => {
                 let pause = error.retry_after();
                 assert!(pause >= Some(ms(50)), "{error}: {pause:?}");
