@@ -37,6 +37,7 @@
 
 mod ballot;
 mod builder;
+mod claim;
 mod clock;
 mod columns;
 pub mod docs;
@@ -76,9 +77,8 @@ pub use token::{FencingToken, NotAToken};
 pub use crate::{
     name::Name,
     node::{
-        Answer, Batch, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Node,
-        Reply,
-        admission::{Admit, BootRecord, Handshake, Meeting, Mode, Server, Stored, Terms, Vouch},
+        Answer, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Node, Operation,
+        Reply, kinds,
     },
     owner::Entry,
 };

@@ -16,6 +16,7 @@ const FLOORS: &[&[&str]] = &[
     ],
     &["node"],
     &["ballot"],
+    &["claim"],
     &["engine", "lease"],
     &["mutex"],
     &["builder", "env", "quorum"],
@@ -58,7 +59,7 @@ fn a_room_names_only_rooms_below_it() {
 #[test]
 fn the_test_sees_what_it_forbids() {
     let public = public_names("pub use quorum::Quorum;\npub use lease::{Lease, LeaseWatch};");
-    let code = "use crate::{\n    Quorum, Error,\n    node::{Batch, command::Reply},\n};\nfn f() { crate::engine::x() }\n#[cfg(test)]\nuse crate::mutex;";
+    let code = "use crate::{\n    Quorum, Error,\n    node::{Operation, kinds::Reply},\n};\nfn f() { crate::engine::x() }\n#[cfg(test)]\nuse crate::mutex;";
     let named: Vec<String> = named_rooms(code, &public).into_iter().collect();
     assert_eq!(named, ["engine", "node", "quorum"]);
     assert!(may_name("engine", "node") && !may_name("node", "engine"));

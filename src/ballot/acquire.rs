@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::answers::{Answers, Heard};
+use super::answers::{Answers, Heard, Said};
 use crate::{
     Silence,
-    node::Reply,
     rules::{Rule, Rules},
 };
 
@@ -38,7 +37,7 @@ pub(crate) enum Outcome {
 /// The votes of all nodes on one attempt.
 #[derive(Debug)]
 pub(crate) struct Ballot {
-    answers: Answers,
+    answers: Answers<Said>,
     needed: usize,
     /// T, once it is being raised to.
     raised_to: Option<u64>,
@@ -59,16 +58,16 @@ impl Ballot {
 
     /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
     /// with a smaller token, while others are being raised.
-    pub(crate) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) -> Option<u64> {
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) -> Option<u64> {
         let answer = match (answer, self.raised_to) {
-            (Ok(Reply::Raised(counter)), Some(t)) => {
+            (Ok(Said::Raised(counter)), Some(t)) => {
                 // Exactly T: a greater counter belongs to somebody else's token.
                 let exact = counter == t || !self.rules.hold(Rule::ExactAck);
                 self.largest_counter = self.largest_counter.max(counter);
-                Ok(Reply::Granted(if exact { t } else { counter }))
+                Ok(Said::Granted(if exact { t } else { counter }))
             }
             (Err(Silence::Failed(_)), _) if !self.rules.hold(Rule::ErrorIsNoAnswer) => {
-                Ok(Reply::Held {
+                Ok(Said::Held {
                     remaining: None,
                     counter: 0,
                     holder: None,
@@ -76,11 +75,11 @@ impl Ballot {
             }
             (answer, _) => answer,
         };
-        if let Ok(Reply::Granted(counter) | Reply::Held { counter, .. }) = &answer {
+        if let Ok(Said::Granted(counter) | Said::Held { counter, .. }) = &answer {
             self.largest_counter = self.largest_counter.max(*counter);
         }
         let late = match (&answer, self.raised_to) {
-            (Ok(Reply::Granted(counter)), Some(t)) if *counter < t => Some(t),
+            (Ok(Said::Granted(counter)), Some(t)) if *counter < t => Some(t),
             _ => None,
         };
         self.answers.set(node, answer);
@@ -94,7 +93,7 @@ impl Ballot {
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
         let t = self.reachable_token();
         self.raised_to = Some(t);
-        let smaller = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(c)) if *c < t);
+        let smaller = |h: &Heard<Said>| matches!(h, Heard::Said(Said::Granted(c)) if *c < t);
         let behind: Vec<usize> = (0..self.answers.len())
             .filter(|&n| self.answers.get(n).is_some_and(smaller))
             .collect();
@@ -117,7 +116,7 @@ impl Ballot {
         }
         let votes_for_us = match self.raised_to {
             // Whoever granted another token and is not being raised cannot count any more.
-            Some(t) => self.answers.count(|r| *r == Reply::Granted(t)),
+            Some(t) => self.answers.count(|r| *r == Said::Granted(t)),
             None => grants,
         };
         if votes_for_us >= self.needed {
@@ -129,7 +128,7 @@ impl Ballot {
         let answered = grants
             + self
                 .answers
-                .count(|r| matches!(r, Reply::Held { .. } | Reply::Lost));
+                .count(|r| matches!(r, Said::Held { .. } | Said::Lost));
         if answered >= self.needed {
             Verdict::Over(Outcome::Held)
         } else if answered + waiting >= self.needed {
@@ -150,7 +149,7 @@ impl Ballot {
             .answers
             .iter()
             .filter_map(|heard| match heard {
-                Heard::Said(Reply::Held { remaining, .. }) => *remaining,
+                Heard::Said(Said::Held { remaining, .. }) => *remaining,
                 _ => None,
             })
             .collect();
@@ -159,7 +158,7 @@ impl Ballot {
             .needed
             .checked_sub(free + 1)
             .and_then(|n| left.get(n).copied());
-        let held_there = self.answers.count(|r| matches!(r, Reply::Held { .. }));
+        let held_there = self.answers.count(|r| matches!(r, Said::Held { .. }));
         let answered = free + held_there + self.answers.waiting();
         let quarantine = self
             .needed
@@ -170,21 +169,21 @@ impl Ballot {
 
     /// The nodes that granted.
     pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + '_ {
-        let granted = |h: &Heard| matches!(h, Heard::Said(Reply::Granted(_)));
+        let granted = |h: &Heard<Said>| matches!(h, Heard::Said(Said::Granted(_)));
         (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(granted))
     }
 
-    pub(crate) fn answers(&self) -> &Answers {
+    pub(crate) fn answers(&self) -> &Answers<Said> {
         &self.answers
     }
 
     fn grants(&self) -> usize {
-        self.answers.count(|r| matches!(r, Reply::Granted(_)))
+        self.answers.count(|r| matches!(r, Said::Granted(_)))
     }
 
     fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
         self.answers.iter().filter_map(|heard| match heard {
-            Heard::Said(Reply::Granted(counter)) => Some(*counter),
+            Heard::Said(Said::Granted(counter)) => Some(*counter),
             _ => None,
         })
     }
@@ -223,7 +222,7 @@ impl Ballot {
 mod tests {
     use super::*;
 
-    fn ballot(votes: &[Option<Result<Reply, Silence>>]) -> Ballot {
+    fn ballot(votes: &[Option<Result<Said, Silence>>]) -> Ballot {
         let n = votes.len();
         let mut ballot = Ballot::new(n, crate::ballot::majority::majority(n), Rules::ALL);
         for (node, vote) in votes.iter().enumerate() {
@@ -234,23 +233,23 @@ mod tests {
         ballot
     }
 
-    fn granted(token: u64) -> Option<Result<Reply, Silence>> {
-        Some(Ok(Reply::Granted(token)))
+    fn granted(token: u64) -> Option<Result<Said, Silence>> {
+        Some(Ok(Said::Granted(token)))
     }
 
-    fn held(ms: u64) -> Option<Result<Reply, Silence>> {
-        Some(Ok(Reply::Held {
+    fn held(ms: u64) -> Option<Result<Said, Silence>> {
+        Some(Ok(Said::Held {
             remaining: Some(Duration::from_millis(ms)),
             counter: 9,
             holder: None,
         }))
     }
 
-    fn silent() -> Option<Result<Reply, Silence>> {
+    fn silent() -> Option<Result<Said, Silence>> {
         Some(Err(Silence::Stalled))
     }
 
-    fn quarantined(ms: u64) -> Option<Result<Reply, Silence>> {
+    fn quarantined(ms: u64) -> Option<Result<Said, Silence>> {
         Some(Err(Silence::Quarantined(Duration::from_millis(ms))))
     }
 
@@ -339,7 +338,7 @@ mod tests {
         // The last one's counter is damaged: the others would not follow it.
         let mut b = ballot(&[granted(7), granted(8), granted(1 << 52)]);
         assert_eq!(b.raise(), (8, vec![0]));
-        b.vote(0, Ok(Reply::Raised(8)));
+        b.vote(0, Ok(Said::Raised(8)));
         assert_eq!(b.verdict(), Verdict::Won(8));
         let mut b = ballot(&[granted(9), granted(7), granted(5), granted(6), None]);
         assert_eq!(b.raise(), (7, vec![2, 3]));
@@ -350,21 +349,21 @@ mod tests {
         let mut b = ballot(&[granted(7), granted(8), granted(6), None, None]);
         assert_eq!(b.raise(), (8, vec![0, 2]));
         assert_eq!(b.verdict(), Verdict::Open);
-        assert_eq!(b.vote(0, Ok(Reply::Raised(8))), None);
+        assert_eq!(b.vote(0, Ok(Said::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Open);
         assert_eq!(
-            b.vote(2, Ok(Reply::Raised(9))),
+            b.vote(2, Ok(Said::Raised(9))),
             None,
             "somebody else's counter"
         );
         assert_eq!(b.verdict(), Verdict::Open, "two may still grant");
         assert_eq!(
-            b.vote(3, Ok(Reply::Granted(5))),
+            b.vote(3, Ok(Said::Granted(5))),
             Some(8),
             "a late grant is raised too"
         );
         assert_eq!(b.verdict(), Verdict::Open);
-        assert_eq!(b.vote(3, Ok(Reply::Raised(8))), None);
+        assert_eq!(b.vote(3, Ok(Said::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Won(8));
     }
 
@@ -372,7 +371,7 @@ mod tests {
     fn a_raise_that_finds_the_lock_gone_does_not_count() {
         let mut b = ballot(&[granted(7), granted(8), held(5)]);
         assert_eq!(b.raise(), (8, vec![0]));
-        b.vote(0, Ok(Reply::Lost));
+        b.vote(0, Ok(Said::Lost));
         assert_eq!(b.verdict(), Verdict::Over(Outcome::Held));
     }
 

@@ -2,27 +2,81 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{NodeReport, Report, Silence, Vote, node::Reply, owner::label_of};
+use crate::{FencingToken, NodeReport, Report, Silence, Vote, owner::label_of};
+
+/// What a node may say to a claim, whatever is claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It is ours there; the counter is now this.
+    Granted(u64),
+    /// Somebody else holds it.
+    Held {
+        /// For this much longer; none: without an end.
+        remaining: Option<Duration>,
+        /// The counter.
+        counter: u64,
+        /// The holder's entry, where it is known.
+        holder: Option<Arc<str>>,
+    },
+    /// The counter was raised, and is now this.
+    Raised(u64),
+    /// Extended.
+    Extended,
+    /// It is not ours: to a raise or an extension.
+    Lost,
+    /// Whether it was ours, and is free now.
+    Released(bool),
+    /// What is no answer to a claim.
+    Else,
+}
+
+/// What an answer says of a node in a report.
+pub(crate) trait Evidence {
+    fn vote(&self) -> Vote;
+
+    /// The holder's entry, where it was told.
+    fn holder(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl Evidence for Said {
+    fn vote(&self) -> Vote {
+        match self {
+            Self::Granted(counter) => Vote::Granted(FencingToken::from_counter(*counter)),
+            Self::Held { remaining, .. } => Vote::Held(*remaining),
+            Self::Lost | Self::Released(false) => Vote::NotOurs,
+            Self::Raised(_) | Self::Extended | Self::Released(true) | Self::Else => Vote::Confirmed,
+        }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        match self {
+            Self::Held { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+}
 
 /// What a node that was asked has said so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Heard<T> {
     Waiting,
-    Said(Reply),
+    Said(T),
     Silent(Silence),
 }
 
 /// The answers of all nodes to one question.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers(Vec<Heard>);
+pub(crate) struct Answers<T>(Vec<Heard<T>>);
 
-impl Answers {
+impl<T: PartialEq> Answers<T> {
     /// Nobody has been asked.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self(vec![Heard::Waiting; nodes])
+        Self((0..nodes).map(|_| Heard::Waiting).collect())
     }
 
-    pub(crate) fn set(&mut self, node: usize, answer: Result<Reply, Silence>) {
+    pub(crate) fn set(&mut self, node: usize, answer: Result<T, Silence>) {
         if let Some(heard) = self.0.get_mut(node) {
             *heard = answer.map_or_else(Heard::Silent, Heard::Said);
         }
@@ -34,11 +88,11 @@ impl Answers {
         }
     }
 
-    pub(crate) fn get(&self, node: usize) -> Option<&Heard> {
+    pub(crate) fn get(&self, node: usize) -> Option<&Heard<T>> {
         self.0.get(node)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Heard> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Heard<T>> {
         self.0.iter()
     }
 
@@ -47,8 +101,8 @@ impl Answers {
     }
 
     /// How many have said what `f` accepts.
-    pub(crate) fn count(&self, f: impl Fn(&Reply) -> bool) -> usize {
-        let said = |heard: &&Heard| matches!(heard, Heard::Said(reply) if f(reply));
+    pub(crate) fn count(&self, f: impl Fn(&T) -> bool) -> usize {
+        let said = |heard: &&Heard<T>| matches!(heard, Heard::Said(said) if f(said));
         self.0.iter().filter(said).count()
     }
 
@@ -67,7 +121,7 @@ impl Answers {
 
     /// How many would answer if their quarantine were over.
     pub(crate) fn quarantined(&self) -> usize {
-        let in_quarantine = |h: &&Heard| matches!(h, Heard::Silent(Silence::Quarantined(_)));
+        let in_quarantine = |h: &&Heard<T>| matches!(h, Heard::Silent(Silence::Quarantined(_)));
         self.0.iter().filter(in_quarantine).count()
     }
 
@@ -97,37 +151,26 @@ impl Answers {
         needed: usize,
         names: &[Arc<str>],
         retry_after: Option<Duration>,
-    ) -> Report {
-        let nodes = names
-            .iter()
-            .zip(&self.0)
-            .map(|(node, heard)| NodeReport {
+    ) -> Report
+    where
+        T: Evidence,
+    {
+        let nodes = names.iter().zip(&self.0);
+        let nodes = nodes.map(|(node, heard)| {
+            let said = match heard {
+                Heard::Said(said) => Some(said),
+                Heard::Waiting | Heard::Silent(_) => None,
+            };
+            NodeReport {
                 node: Arc::clone(node),
-                vote: vote(heard),
-                holder: holder(heard),
-            })
-            .collect();
-        Report::new(subject, needed, nodes, retry_after)
-    }
-}
-
-fn holder(heard: &Heard) -> Option<Arc<str>> {
-    match heard {
-        Heard::Said(Reply::Held { holder, .. }) => holder.as_deref().map(label_of).map(Arc::from),
-        _ => None,
-    }
-}
-
-fn vote(heard: &Heard) -> Vote {
-    match heard {
-        Heard::Waiting => Vote::NotWaitedFor,
-        Heard::Silent(silence) => Vote::None(silence.clone()),
-        Heard::Said(Reply::Granted(counter)) => {
-            Vote::Granted(crate::FencingToken::from_counter(*counter))
-        }
-        Heard::Said(Reply::Held { remaining, .. }) => Vote::Held(*remaining),
-        Heard::Said(Reply::Lost | Reply::Released(false)) => Vote::NotOurs,
-        Heard::Said(Reply::Admitted(false)) => Vote::None(Silence::NotAdmitted),
-        Heard::Said(_) => Vote::Confirmed,
+                vote: match heard {
+                    Heard::Waiting => Vote::NotWaitedFor,
+                    Heard::Silent(silence) => Vote::None(silence.clone()),
+                    Heard::Said(said) => said.vote(),
+                },
+                holder: said.and_then(T::holder).map(label_of).map(Arc::from),
+            }
+        });
+        Report::new(subject, needed, nodes.collect(), retry_after)
     }
 }

@@ -15,10 +15,15 @@ use crate::{
         acquire::{Ballot, Outcome, Verdict},
         validity::{margin, valid_until},
     },
+    claim::{self, Claim},
     clock::Tick,
     lease::{hold::Hold, shared::Shared},
     logs,
-    node::{Batch, Command, Reply, status::NodeState},
+    node::{
+        Reply,
+        session::{RoundId, Tag},
+        status::NodeState,
+    },
     owner::Entry,
     rules::Rule,
 };
@@ -79,7 +84,7 @@ impl Acquisition {
     pub(super) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) -> Option<u64> {
         match &mut self.phase {
             Phase::Asking(attempt) => {
-                let raise = attempt.ballot.vote(node, answer);
+                let raise = attempt.ballot.vote(node, answer.map(claim::said));
                 self.wish
                     .seen
                     .fetch_max(attempt.ballot.largest_counter(), Relaxed);
@@ -227,14 +232,16 @@ impl Core {
         acquisition.attempts += 1;
         let ticket = self.new_ticket();
         let seen = acquisition.wish.seen.load(Relaxed);
-        let command = Command::Acquire {
-            name: acquisition.wish.name.clone(),
-            entry: entry.clone(),
+        let terms = claim::Terms {
             ttl: acquisition.lease_ttl(),
             floor: self.clock.wall_us().max(seen.saturating_add(1)),
             max_ttl: self.fleet().max_ttl(),
         };
-        let batch = Batch::one(command);
+        let operation = Claim::Mutex(acquisition.wish.name.clone()).acquire(&entry, terms);
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
         let total = self.settings.total();
         let mut ballot = Ballot::new(total, self.needed, self.settings.rules);
         let mut asked = Vec::with_capacity(total);
@@ -249,7 +256,9 @@ impl Core {
                 // Where no majority can be asked nobody is: nothing has to be taken back then.
                 None if askable < self.needed => {}
                 None => {
-                    self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+                    self.session(now, node, |session, step| {
+                        session.ask(step, tag, &operation)
+                    });
                     asked.push(node);
                 }
             }
@@ -390,14 +399,16 @@ impl Core {
         attempt.deadline = now.plus(node_timeout);
         let deadline = attempt.deadline;
         let entry = attempt.entry.clone();
-        let batch = Batch::one(Command::Raise {
-            name,
-            entry,
-            token,
-            max_ttl: self.fleet().max_ttl(),
-        });
+        let max_ttl = self.fleet().max_ttl();
+        let operation = Claim::Mutex(name).raise(&entry, token, max_ttl);
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
         for node in behind {
-            let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+            let asked = self.session(now, node, |session, step| {
+                session.ask(step, tag, &operation)
+            });
             if let (Some(Err(silence)), Some(acquisition)) = (asked, self.acquisition(ticket)) {
                 acquisition.vote(node, Err(silence));
             }
@@ -416,13 +427,15 @@ impl Core {
             Phase::Asking(attempt) if !attempt.rolled_back => attempt.entry.clone(),
             _ => return,
         };
-        let batch = Batch::one(Command::Raise {
-            name,
-            entry,
-            token,
-            max_ttl: self.fleet().max_ttl(),
+        let max_ttl = self.fleet().max_ttl();
+        let operation = Claim::Mutex(name).raise(&entry, token, max_ttl);
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
+        let asked = self.session(now, node, |session, step| {
+            session.ask(step, tag, &operation)
         });
-        let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
         if let (Some(Err(silence)), Some(acquisition)) = (asked, self.acquisition(ticket)) {
             acquisition.vote(node, Err(silence));
         }
@@ -635,11 +648,12 @@ impl Core {
     fn roll_back(&mut self, now: Tick, wish: &Wish, ttl: Duration, attempt: &Attempt) {
         let everywhere = self.settings.rules.hold(Rule::ReleaseEverywhere);
         let granted: Vec<usize> = attempt.ballot.holders().collect();
+        let operation = Claim::Mutex(wish.name.clone()).release(&attempt.entry);
         for &node in &attempt.asked {
             if everywhere || granted.contains(&node) {
                 let until = now.plus(ttl);
                 self.session(now, node, |session, step| {
-                    session.release(step, &wish.name, &attempt.entry, until, None);
+                    session.release(step, &operation, until, None);
                 });
             }
         }

@@ -8,22 +8,26 @@ use super::{
     timers::Key,
 };
 use crate::{
-    Error, FencingToken, Silence,
+    Error, FencingToken, Silence, Vote,
     ballot::{
-        answers::{Answers, Heard},
+        answers::{Answers, Evidence, Heard},
         majority::majority,
     },
+    claim,
     clock::Tick,
     columns::{seconds, table},
     name::Name,
-    node::{Batch, Command, Reply},
+    node::{
+        Operation, Reply, admission,
+        session::{RoundId, Tag},
+    },
     owner::label_of,
 };
 
 /// A question to all nodes under way.
 pub(super) struct Asking {
     name: Name,
-    answers: Answers,
+    answers: Answers<Reply>,
     reply: Asker,
 }
 
@@ -181,22 +185,27 @@ impl fmt::Display for Holder {
 
 impl Core {
     pub(super) fn inspect(&mut self, now: Tick, name: Name, reply: Answer<Inspection>) {
-        let command = Command::Inspect { name: name.clone() };
+        let command = claim::inspect(name.clone());
         self.ask_all(now, name, command, Asker::Inspect(reply));
     }
 
     pub(super) fn evict(&mut self, now: Tick, name: Name, reply: Answer<bool>) {
-        let command = Command::Evict { name: name.clone() };
+        let command = claim::evict(name.clone());
         self.ask_all(now, name, command, Asker::Evict(reply));
     }
 
-    fn ask_all(&mut self, now: Tick, name: Name, command: Command, reply: Asker) {
-        let batch = Batch::one(command);
+    fn ask_all(&mut self, now: Tick, name: Name, operation: Arc<Operation>, reply: Asker) {
         let total = self.settings.total();
         let mut answers = Answers::new(total);
         let ticket = self.new_ticket();
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
         for node in 0..total {
-            let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+            let asked = self.session(now, node, |session, step| {
+                session.ask(step, tag, &operation)
+            });
             if let Some(Err(silence)) = asked {
                 answers.set(node, Err(silence));
             }
@@ -240,8 +249,8 @@ impl Core {
                 }));
             }
             Asker::Evict(reply) => {
-                let freed = answers.count(|r| *r == Reply::Evicted(true)) > 0;
-                let answered = answers.count(|r| matches!(r, Reply::Evicted(_)));
+                let freed = answers.count(|r| claim::evicted(r) == Some(true)) > 0;
+                let answered = answers.count(|r| claim::evicted(r).is_some());
                 let report = || {
                     let again = self.try_again(now, self.needed);
                     answers.report(
@@ -260,26 +269,39 @@ impl Core {
     }
 }
 
-fn node_inspection(node: &Arc<str>, heard: &Heard) -> NodeInspection {
+impl Evidence for Reply {
+    fn vote(&self) -> Vote {
+        match self {
+            Self::Admission(admission::Reply::Admitted(false)) => Vote::None(Silence::NotAdmitted),
+            _ => Vote::Confirmed,
+        }
+    }
+}
+
+fn node_inspection(node: &Arc<str>, heard: &Heard<Reply>) -> NodeInspection {
     let node = Arc::clone(node);
-    match heard {
-        Heard::Said(Reply::Inspected { holder, counter }) => NodeInspection {
+    let seen = match heard {
+        Heard::Said(reply) => claim::seen(reply.clone()),
+        Heard::Waiting | Heard::Silent(_) => None,
+    };
+    match (heard, seen) {
+        (_, Some(claim::Seen { holder, counter })) => NodeInspection {
             node,
             holder: holder.as_ref().map(|(entry, remaining)| Holder {
                 entry: entry.clone(),
                 label: label_of(entry).to_owned(),
                 remaining: *remaining,
             }),
-            token: (*counter > 0).then(|| FencingToken::from_counter(*counter)),
+            token: (counter > 0).then(|| FencingToken::from_counter(counter)),
             silence: None,
         },
-        Heard::Silent(silence) => NodeInspection {
+        (Heard::Silent(silence), None) => NodeInspection {
             node,
             holder: None,
             token: None,
             silence: Some(silence.clone()),
         },
-        Heard::Waiting | Heard::Said(_) => NodeInspection {
+        (Heard::Waiting | Heard::Said(_), None) => NodeInspection {
             node,
             holder: None,
             token: None,

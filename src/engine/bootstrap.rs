@@ -12,9 +12,9 @@ use crate::{
     ballot::answers::{Answers, Heard},
     clock::Tick,
     node::{
-        Batch, Command, Reply,
-        admission::{Admit, BootRecord, Mode, Terms},
-        session::LAST_BACKOFF,
+        Operation, Reply,
+        admission::{self, Admit, BootRecord, Mode, Terms},
+        session::{LAST_BACKOFF, RoundId, Tag},
         status::NodeState,
     },
     report::{said, seconds},
@@ -309,7 +309,9 @@ impl Core {
                 }
                 Some(Stage::Meeting)
             }
-            Next::Survey => Some(Stage::Surveying(self.put_to_all(now, |_| Command::Survey))),
+            Next::Survey => Some(Stage::Surveying(
+                self.put_to_all(now, |_| admission::Command::Survey),
+            )),
             Next::Admit(Mode::Raise) => {
                 Some(Stage::Lifting(self.admit_all(now, Mode::Raise, true)))
             }
@@ -325,7 +327,9 @@ impl Core {
         let used = nodes
             .zip(answers.iter())
             .find_map(|(node, heard)| match heard {
-                Heard::Said(Reply::Surveyed { used: true, lock }) => Some((node, lock)),
+                Heard::Said(Reply::Admission(admission::Reply::Surveyed { used: true, lock })) => {
+                    Some((node, lock))
+                }
                 _ => None,
             });
         if let Some((node, lock)) = used {
@@ -341,7 +345,9 @@ impl Core {
                  new: {wait}"
             )));
         }
-        if answers.count(|r| matches!(r, Reply::Surveyed { .. })) < self.settings.total() {
+        if answers.count(|r| matches!(r, Reply::Admission(admission::Reply::Surveyed { .. })))
+            < self.settings.total()
+        {
             return self
                 .polled_all(now, ticket)
                 .map(|()| Some(Stage::Surveying(ticket)));
@@ -373,7 +379,7 @@ impl Core {
                 // It went away meanwhile: it is not asked.
                 _ => Default::default(),
             };
-            Command::Admit(Admit {
+            admission::Command::Admit(Admit {
                 masters: settings.total() as u64,
                 list: settings.list.clone(),
                 run,
@@ -395,7 +401,8 @@ impl Core {
         let Some(answers) = self.polled(ticket) else {
             return Ok(Some(Stage::Meeting));
         };
-        let refused = answers.count(|r| *r == Reply::Admitted(false)) > 0;
+        let refused =
+            answers.count(|r| *r == Reply::Admission(admission::Reply::Admitted(false))) > 0;
         if bootstrap.mode == Mode::Raise && (refused || self.polled_all(now, ticket).is_err()) {
             // Another client raises too, or a node was lost.
             self.take(ticket);
@@ -406,7 +413,9 @@ impl Core {
             // again, it is told which.
             return Err(self.polled_error(now, answers));
         }
-        if answers.count(|r| *r == Reply::Admitted(true)) < self.settings.total() {
+        if answers.count(|r| *r == Reply::Admission(admission::Reply::Admitted(true)))
+            < self.settings.total()
+        {
             return self.polled_all(now, ticket).map(|()| {
                 Some(match lifts {
                     true => Stage::Lifting(ticket),
@@ -463,12 +472,16 @@ impl Core {
     }
 
     /// Puts a command to every node, whether it votes or not.
-    fn put_to_all(&mut self, now: Tick, command: impl Fn(usize) -> Command) -> u64 {
+    fn put_to_all(&mut self, now: Tick, command: impl Fn(usize) -> admission::Command) -> u64 {
         let ticket = self.new_ticket();
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
         for node in 0..self.settings.total() {
-            let batch = Batch::one(command(node));
+            let operation = Operation::new(command(node));
             self.session(now, node, |session, step| {
-                session.ask_unvoting(step, ticket, &batch)
+                session.ask_unvoting(step, tag, &operation)
             });
         }
         self.poll_task(ticket);
@@ -483,7 +496,7 @@ impl Core {
         }
     }
 
-    fn polled_error(&self, now: Tick, answers: &Answers) -> Error {
+    fn polled_error(&self, now: Tick, answers: &Answers<Reply>) -> Error {
         let total = self.settings.total();
         let again = self.try_again(now, total);
         Error::NoQuorum(answers.report(SUBJECT, total, &self.settings.nodes, Some(again)))

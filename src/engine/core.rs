@@ -22,9 +22,8 @@ use crate::{
     ballot::{answers::Answers, majority::majority},
     clock::{Clock, Tick},
     node::{
-        DialError, Disconnected, Reply,
-        command::Answer,
-        session::{Effect, Fleet, Heard, LAST_BACKOFF, Session, Step},
+        Answer, DialError, Disconnected, Reply, mutex,
+        session::{DutyId, Effect, Fleet, Heard, LAST_BACKOFF, RoundId, Session, Step, Tag},
         status::{NodeState, NodeStatus},
     },
     owner::Chance,
@@ -71,7 +70,7 @@ pub(super) enum Early {
 }
 
 /// A node that has not answered yet, and the RELEASE's number if it is one.
-pub(super) type Outstanding = (usize, Option<u64>);
+pub(super) type Outstanding = (usize, Option<DutyId>);
 
 /// What waits for answers or for a time.
 pub(super) enum Task {
@@ -80,7 +79,7 @@ pub(super) enum Task {
     Releasing(Releasing),
     Asking(Asking),
     /// A stage of a bootstrap: looked at after every answer.
-    Polling(Answers),
+    Polling(Answers<Reply>),
 }
 
 impl Core {
@@ -207,16 +206,14 @@ impl Core {
         self.with_session(node, |session, step| session.disconnected(step, why));
     }
 
-    /// The shell took back so many commands; what it was not given yet is not among them.
-    pub(crate) fn withdrawn(&mut self, node: usize, commands: usize) {
+    /// The connection took back this many operations; what it was not given yet is not among them.
+    pub(crate) fn withdrawn(&mut self, node: usize, taken: usize) {
         let behind = |effect: &Effect| match effect {
-            Effect::Send(to, batch, _) if *to == node => batch.commands().len(),
+            Effect::Send(to, ..) if *to == node => 1,
             _ => 0,
         };
         let behind = self.effects.iter().map(behind).sum();
-        self.with_session(node, |session, step| {
-            session.withdrawn(step, commands, behind)
-        });
+        self.with_session(node, |session, step| session.withdrawn(step, taken, behind));
     }
 
     pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
@@ -446,7 +443,7 @@ impl Core {
         self.put(ticket, Task::Polling(Answers::new(self.settings.total())));
     }
 
-    pub(super) fn polled(&self, ticket: u64) -> Option<&Answers> {
+    pub(super) fn polled(&self, ticket: u64) -> Option<&Answers<Reply>> {
         match self.tasks.get(&ticket) {
             Some(Task::Polling(answers)) => Some(answers),
             _ => None,
@@ -501,11 +498,8 @@ impl Core {
     }
 
     fn route(&mut self, now: Tick, heard: Heard) {
-        let Heard {
-            ticket,
-            node,
-            answer,
-        } = heard;
+        let Heard { tag, node, answer } = heard;
+        let ticket = tag.round.0;
         match self.tasks.get_mut(&ticket) {
             Some(Task::Acquiring(acquisition)) => {
                 if let Some(token) = acquisition.vote(node, answer) {
@@ -521,8 +515,8 @@ impl Core {
                 // A node that has lost its memory says "not yours" and votes for nobody else
                 // either: the lease was not over for that.
                 let votes = self.sessions.get(node).map(|s| s.state(now, &self.fleet));
-                let forgot =
-                    answer == Ok(Reply::Released(false)) && votes != Some(NodeState::Voting);
+                let forgot = answer == Ok(Reply::Mutex(mutex::Reply::Released(false)))
+                    && votes != Some(NodeState::Voting);
                 releasing.vote(
                     node,
                     if forgot {
@@ -557,11 +551,11 @@ impl Core {
         for (node, release) in outstanding {
             if let Some(session) = self.sessions.get(node).filter(|_| late.contains(&node)) {
                 let answer = Err(session.why_late(release));
-                self.heard.push_back(Heard {
-                    ticket,
-                    node,
-                    answer,
-                });
+                let tag = Tag {
+                    round: RoundId(ticket),
+                    request: 0,
+                };
+                self.heard.push_back(Heard { tag, node, answer });
             }
         }
     }

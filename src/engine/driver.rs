@@ -203,12 +203,12 @@ impl Driver {
             match (effect, link) {
                 (Effect::Dial(_), link) => *link = Link::Dialing(target.dial()),
                 (Effect::Close(_), link) => *link = Link::Idle,
-                (Effect::Send(_, batch, guard), Link::Up(connection)) => {
-                    connection.send(batch, guard);
+                (Effect::Send(_, operation, guard), Link::Up(connection)) => {
+                    connection.send(operation, guard);
                 }
                 (Effect::Withdraw(_), Link::Up(connection)) => {
-                    let commands = connection.withdraw();
-                    self.core.withdrawn(node, commands);
+                    let taken = connection.withdraw();
+                    self.core.withdrawn(node, taken);
                 }
                 // The connection broke meanwhile: the core hears of that next.
                 (Effect::Send(..) | Effect::Withdraw(_), Link::Idle | Link::Dialing(_)) => {}

@@ -9,14 +9,18 @@ use super::{
 };
 use crate::{
     Error, LossReason, Lost, Silence,
-    ballot::{extend, release},
+    ballot::{answers::Said, extend, release},
+    claim::{self, Claim},
     clock::Tick,
     lease::{
         hold::{Due, Hold},
         shared::Shared,
     },
     logs,
-    node::{Batch, Command, Reply},
+    node::{
+        Reply, mutex,
+        session::{DutyId, RoundId, Tag},
+    },
     owner::Entry,
     rules::Rule,
 };
@@ -69,7 +73,7 @@ pub(super) struct Extending {
 
 impl Extending {
     pub(super) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {
-        self.ballot.vote(node, answer);
+        self.ballot.vote(node, answer.map(claim::said));
     }
 
     pub(super) fn outstanding(&self) -> Vec<Outstanding> {
@@ -82,14 +86,14 @@ impl Extending {
 pub(super) struct Releasing {
     name: String,
     /// Where it was asked for, and the numbers of the RELEASEs.
-    sent: Vec<(usize, u64)>,
+    sent: Vec<(usize, DutyId)>,
     ballot: release::Ballot,
     reply: Answer<()>,
 }
 
 impl Releasing {
     pub(super) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {
-        self.ballot.vote(node, answer);
+        self.ballot.vote(node, answer.map(claim::said));
     }
 
     pub(super) fn outstanding(&self) -> Vec<Outstanding> {
@@ -160,22 +164,24 @@ impl Core {
         let Some(holding) = self.leases.get(&lease) else {
             return;
         };
-        let command = Command::Extend {
-            name: holding.shared.name.clone(),
-            entry: holding.entry.clone(),
-            ttl: holding.node_ttl(),
-        };
+        let claim = Claim::Mutex(holding.shared.name.clone());
+        let operation = claim.extend(&holding.entry, holding.node_ttl());
         let gone = holding.gone.clone();
-        let batch = Batch::one(command);
         let total = self.settings.total();
         let mut ballot = extend::Ballot::new(total, self.needed);
         let ticket = self.new_ticket();
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
         for node in 0..total {
             if gone.contains(&node) {
-                ballot.vote(node, Ok(Reply::Lost));
+                ballot.vote(node, Ok(Said::Lost));
                 continue;
             }
-            let asked = self.session(now, node, |session, step| session.ask(step, ticket, &batch));
+            let asked = self.session(now, node, |session, step| {
+                session.ask(step, tag, &operation)
+            });
             if let Some(Err(silence)) = asked {
                 ballot.vote(node, Err(silence));
             }
@@ -287,12 +293,17 @@ impl Core {
         holding.log_loss();
         logs::debug!(name = holding.shared.name.as_str(), "released");
         let ticket = self.new_ticket();
-        let wanted = reply.is_some().then_some(ticket);
+        let tag = Tag {
+            round: RoundId(ticket),
+            request: 0,
+        };
+        let wanted = reply.is_some().then_some(tag);
+        let operation = Claim::Mutex(holding.shared.name.clone()).release(&holding.entry);
         let until = now.plus(holding.node_ttl());
         let mut sent = Vec::with_capacity(holding.asked.len());
         for &node in &holding.asked {
             let number = self.session(now, node, |session, step| {
-                session.release(step, &holding.shared.name, &holding.entry, until, wanted)
+                session.release(step, &operation, until, wanted)
             });
             sent.extend(number.map(|number| (node, number)));
         }
@@ -361,7 +372,10 @@ impl Core {
         let Some(holding) = self.leases.get_mut(&ticket) else {
             return;
         };
-        let granted = matches!(answer, Ok(Reply::Granted(_) | Reply::Raised(_)));
+        let granted = matches!(
+            answer,
+            Ok(Reply::Mutex(mutex::Reply::Granted(_)) | Reply::Mutex(mutex::Reply::Raised(_)))
+        );
         if granted && !holding.held_on.contains(&node) {
             holding.held_on.push(node);
         }

@@ -14,7 +14,8 @@ use crate::{
     clock::{ManualClock, Tick},
     node::{
         Command, DialError, Disconnected, Fault, Reply as Said,
-        admission::{BootRecord, Meeting, Mode, Server, Stored, Terms, run},
+        admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
+        mutex,
         session::Effect,
     },
     owner::{Chance, Label},
@@ -120,7 +121,10 @@ impl World {
             open: record.votes(),
             stored: Stored::Record(record),
         };
-        self.core.answered(node, Ok(Said::Met(Box::new(meeting))));
+        self.core.answered(
+            node,
+            Ok(Said::Admission(admission::Reply::Met(Box::new(meeting)))),
+        );
     }
 
     fn try_lock(&mut self) -> Answered {
@@ -148,7 +152,7 @@ impl World {
     fn answer_last(&mut self, frame: OwnedFrame) {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let sent = effects.filter_map(|effect| match effect {
-            Effect::Send(0, batch, _) => batch.commands().last().cloned(),
+            Effect::Send(0, operation, _) => Some(operation.command().clone()),
             _ => None,
         });
         let command = sent.last().unwrap();
@@ -160,8 +164,11 @@ impl World {
     fn greeted(&mut self) -> Vec<usize> {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let greeted = |effect| match effect {
-            Effect::Send(node, batch, _) => {
-                let hello = matches!(batch.commands(), [Command::Handshake(_)]);
+            Effect::Send(node, operation, _) => {
+                let hello = matches!(
+                    operation.command(),
+                    Command::Admission(admission::Command::Handshake(_))
+                );
                 hello.then_some(node)
             }
             _ => None,
@@ -176,12 +183,12 @@ impl World {
         let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
-                Effect::Send(node, batch, _) => match batch.commands() {
-                    [Command::Acquire { .. }] => Some((node, 'A')),
-                    [Command::Raise { .. }] => Some((node, 'T')),
-                    [Command::Release { .. }] => Some((node, 'R')),
-                    [Command::Extend { .. }] => Some((node, 'E')),
-                    [Command::Survey] => Some((node, 'S')),
+                Effect::Send(node, operation, _) => match operation.command() {
+                    Command::Mutex(mutex::Command::Acquire { .. }) => Some((node, 'A')),
+                    Command::Mutex(mutex::Command::Raise { .. }) => Some((node, 'T')),
+                    Command::Mutex(mutex::Command::Release { .. }) => Some((node, 'R')),
+                    Command::Mutex(mutex::Command::Extend { .. }) => Some((node, 'E')),
+                    Command::Admission(admission::Command::Survey) => Some((node, 'S')),
                     _ => None,
                 },
                 _ => None,
@@ -206,10 +213,10 @@ impl World {
         for _ in 0..10 {
             let mut rest = Vec::new();
             for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
-                if let Effect::Send(node, batch, _) = effect {
-                    match batch.commands() {
-                        [Command::Handshake(_)] => self.meet(node),
-                        commands => rest.extend(commands.iter().map(|c| (node, c.clone()))),
+                if let Effect::Send(node, operation, _) = effect {
+                    match operation.command() {
+                        Command::Admission(admission::Command::Handshake(_)) => self.meet(node),
+                        command => rest.push((node, command.clone())),
                     }
                 }
             }
@@ -228,11 +235,11 @@ impl World {
 }
 
 fn held() -> Said {
-    Said::Held {
+    Said::Mutex(mutex::Reply::Held {
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
         holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
-    }
+    })
 }
 
 /// Two holders otherwise: the RELEASEs are on their way when the deciding vote comes.
@@ -242,11 +249,17 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     let mut answer = world.try_lock();
     assert_eq!(world.sent().len(), 5);
     world.at(280);
-    world.core.answered(0, Ok(Said::Granted(7)));
-    world.core.answered(1, Ok(Said::Granted(8)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
     world.core.answered(3, Ok(held()));
     world.at(300);
-    world.core.answered(2, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     world.at(500);
     assert_eq!(
         world.sent(),
@@ -266,8 +279,12 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
         "rolled back"
     );
     world.at(520);
-    world.core.answered(4, Ok(Said::Granted(8)));
-    world.core.answered(2, Ok(Said::Raised(8)));
+    world
+        .core
+        .answered(4, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
     assert!(
         !world.sent().contains(&(4, 'T')),
         "nor is anything raised any more"
@@ -284,14 +301,22 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     let mut answer = world.try_lock();
     world.sent();
     world.at(10);
-    world.core.answered(0, Ok(Said::Granted(7)));
-    world.core.answered(1, Ok(Said::Granted(8)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
     world.at(21);
     assert_eq!(world.sent(), [(0, 'T')], "one more reply time, then raised");
-    world.core.answered(2, Ok(Said::Granted(5)));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(5))));
     assert_eq!(world.sent(), [(2, 'T')]);
-    world.core.answered(0, Ok(Said::Lost));
-    world.core.answered(2, Ok(Said::Raised(8)));
+    world.core.answered(0, Ok(Said::Mutex(mutex::Reply::Lost)));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
 }
@@ -305,13 +330,17 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
         wish.renewal = Renewal::auto();
     });
     for node in 0..3 {
-        world.core.answered(node, Ok(Said::Granted(7)));
+        world
+            .core
+            .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     world.sent();
     world.at(200);
     assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
-    world.core.answered(0, Ok(Said::Extended));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
     world.core.connected(1, 8, None);
@@ -323,8 +352,12 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
         [(0, 'E'), (1, 'E'), (2, 'E')],
         "node 2 is silent"
     );
-    world.core.answered(0, Ok(Said::Extended));
-    world.core.answered(1, Ok(Said::Extended));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Extended)));
     world.at(590);
     assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
     world.sent();
@@ -361,7 +394,9 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
     assert_eq!(world.sent(), [(0, 'A')], "another name");
     let mut tried = world.try_lock();
     assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
-    world.core.answered(0, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     assert!(
         matches!(answers[0].try_recv(), Ok(Ok(Some(_)))),
         "it is dropped here"
@@ -370,11 +405,15 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
     for _ in 1..16 {
         world.core.answered(0, Ok(held()));
     }
-    world.core.answered(0, Ok(Said::Granted(8)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(8))));
     assert!(matches!(free.try_recv(), Ok(Ok(Some(_)))));
     world.core.answered(0, Ok(held()));
     assert!(matches!(tried.try_recv(), Ok(Ok(None))));
-    world.core.answered(0, Ok(Said::Granted(9)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(9))));
     assert!(
         matches!(answers[16].try_recv(), Ok(Ok(Some(_)))),
         "it was the 17th"
@@ -487,7 +526,9 @@ fn a_crowd_before_dead_nodes_is_told_so() {
 fn two_that_shut_down_are_told_the_same() {
     let mut world = World::new(1);
     let mut answer = world.try_lock();
-    world.core.answered(0, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     let _lease = answer.try_recv().unwrap().unwrap().unwrap();
     let mut told = Vec::new();
     for within in [5, 9] {
@@ -512,7 +553,9 @@ fn two_that_shut_down_are_told_the_same() {
 fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let mut world = World::new(1);
     let mut answer = world.try_lock();
-    world.core.answered(0, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let (reply, mut inspected) = oneshot::channel();
     world.core.event(Event::Inspect {
@@ -532,7 +575,9 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     world
         .core
         .answered(0, Err(crate::node::Fault::Error("BUSY".into())));
-    world.core.answered(0, Ok(Said::Released(false)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Released(false))));
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
@@ -595,14 +640,16 @@ proptest! {
 }
 
 /// No counters.
-const UNUSED: Said = Said::Surveyed {
+const UNUSED: Said = Said::Admission(admission::Reply::Surveyed {
     used: false,
     lock: None,
-};
+});
 
 fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
     let admit = |(node, command): &_| match command {
-        Command::Admit(admit) => (*node, admit.mode, admit.witnessed),
+        Command::Admission(admission::Command::Admit(admit)) => {
+            (*node, admit.mode, admit.witnessed)
+        }
         other => panic!("{other:?}"),
     };
     sent.iter().map(admit).collect()
@@ -619,16 +666,16 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
     assert!(matches!(
         surveys[..],
         [
-            (0, Command::Survey),
-            (1, Command::Survey),
-            (2, Command::Survey)
+            (0, Command::Admission(admission::Command::Survey)),
+            (1, Command::Admission(admission::Command::Survey)),
+            (2, Command::Admission(admission::Command::Survey))
         ]
     ));
     world.all_say(&[UNUSED; 3]);
     let admitted = admits(&world.until_sent());
     let whole = 27 * 3600 * 1000;
     assert_eq!(admitted, [0, 1, 2].map(|node| (node, Mode::New, whole)));
-    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
     assert!(answer.try_recv().is_err(), "until all of them vote");
     world.witnessed = vec![whole; 3];
     world.until_sent();
@@ -643,9 +690,13 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
         world.until_sent();
         let lock = lock.map(|name| Name::new(name).unwrap());
         world.core.answered(0, Ok(UNUSED));
-        world
-            .core
-            .answered(1, Ok(Said::Surveyed { used: true, lock }));
+        world.core.answered(
+            1,
+            Ok(Said::Admission(admission::Reply::Surveyed {
+                used: true,
+                lock,
+            })),
+        );
         let error = answer.try_recv().unwrap().unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
         error.to_string()
@@ -757,7 +808,9 @@ fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
             world.at(now);
             let sent = world.sent();
             if sent.contains(&(0, 'R')) {
-                world.core.answered(0, Ok(Said::Released(false)));
+                world
+                    .core
+                    .answered(0, Ok(Said::Mutex(mutex::Reply::Released(false))));
             }
             if sent.contains(&(0, 'A')) {
                 break;
@@ -793,8 +846,12 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     let mut answer = world.bootstrap(Mode::Forced);
     let admitted = admits(&world.until_sent());
     assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
-    world.core.answered(0, Ok(Said::Admitted(true)));
-    world.core.answered(1, Ok(Said::Admitted(false)));
+    world
+        .core
+        .answered(0, Ok(Said::Admission(admission::Reply::Admitted(true))));
+    world
+        .core
+        .answered(1, Ok(Said::Admission(admission::Reply::Admitted(false))));
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     let why = "2 of 3 nodes are available and all are needed (1 whose memory changed)";
@@ -809,12 +866,18 @@ fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
         let mut world = World::lesser(&[25_200, 40_000, 25_200]);
         let mut answer = world.bootstrap(mode);
         assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
-        world.core.answered(0, Ok(Said::Admitted(true)));
-        world.core.answered(1, Ok(Said::Admitted(true)));
+        world
+            .core
+            .answered(0, Ok(Said::Admission(admission::Reply::Admitted(true))));
+        world
+            .core
+            .answered(1, Ok(Said::Admission(admission::Reply::Admitted(true))));
         assert!(world.until_sent().is_empty(), "not before all have it");
-        world.core.answered(2, Ok(Said::Admitted(true)));
+        world
+            .core
+            .answered(2, Ok(Said::Admission(admission::Reply::Admitted(true))));
         assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
-        world.all_say(&[const { Said::Admitted(true) }; 3]);
+        world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
         (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);
         world.until_sent();
         assert!(matches!(answer.try_recv(), Ok(Ok(()))));
@@ -844,7 +907,7 @@ impl World {
 fn raised(sent: &[(usize, Command)]) -> Vec<Terms> {
     assert_eq!(admits(sent), [0, 1, 2].map(|n| (n, Mode::Raise, 35_300)));
     let terms = |(_, command): &_| match command {
-        Command::Admit(admit) => admit.terms,
+        Command::Admission(admission::Command::Admit(admit)) => admit.terms,
         other => panic!("{other:?}"),
     };
     sent.iter().map(terms).collect()
@@ -907,12 +970,12 @@ fn a_raise_that_is_refused_half_way_looks_anew() {
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
     world.at(6_001);
-    world.all_say(&[true, false, true].map(Said::Admitted));
+    world.all_say(&[true, false, true].map(|is| Said::Admission(admission::Reply::Admitted(is))));
     let again = world.until_sent();
     assert_eq!(raised(&again), [LESSER; 3], "from the beginning");
     world.terms = vec![TERMS; 3];
     world.at(6_002);
-    world.all_say(&[const { Said::Admitted(false) }; 3]);
+    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(false)) }; 3]);
     assert!(world.until_sent().is_empty());
     assert!(
         matches!(answer.try_recv(), Ok(Ok(()))),
@@ -939,9 +1002,9 @@ fn a_raise_that_was_written_is_not_said_to_lack_a_majority_that_votes() {
     let mut world = World::lesser(&[40_000; 3]);
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
-    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
     assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
-    world.all_say(&[const { Said::Admitted(true) }; 3]);
+    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
     world.terms = vec![TERMS; 3];
     world.core.disconnected(2, &Disconnected("died".into()));
     world.until_sent();
@@ -963,7 +1026,10 @@ fn a_bootstrap_whose_caller_is_gone_ends_and_writes_nothing() {
     drop(world.bootstrap(Mode::Forced));
     let mut answer = world.bootstrap(Mode::New);
     let surveys = world.until_sent();
-    assert!(matches!(surveys[..], [(_, Command::Survey), ..]));
+    assert!(matches!(
+        surveys[..],
+        [(_, Command::Admission(admission::Command::Survey)), ..]
+    ));
     assert!(is_open(&mut answer));
 }
 
@@ -992,7 +1058,8 @@ impl World {
         let mut answer = self.try_lock();
         self.sent();
         for node in 0..3 {
-            self.core.answered(node, Ok(Said::Granted(7)));
+            self.core
+                .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
         }
         let lease = answer.try_recv().unwrap().unwrap().unwrap();
         (lease, *self.core.leases.keys().next().unwrap())
@@ -1020,7 +1087,9 @@ fn a_deadline_counts_once_the_sockets_were_looked_at() {
     let seen = |ms: u64| Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000);
     world.core.tick(seen(499));
     assert!(is_open(&mut answer));
-    world.core.answered(0, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     world.core.tick(seen(500));
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -1071,7 +1140,9 @@ fn a_late_node_does_not_make_the_others_late() {
     world.core.disconnected(2, &Disconnected("died".into()));
     world.at(499);
     assert!(is_open(&mut answer));
-    world.core.answered(0, Ok(Said::Granted(7)));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
     world.at(500);
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -1103,12 +1174,17 @@ fn requests_wait_while_open_is_being_restored() {
         .collect();
     assert_eq!(asked, [(0, 'A'), (1, 'A')]);
     for node in 0..2 {
-        world.core.answered(node, Ok(Said::Released(false)));
-        let (holder, counter) = (None, 7);
         world
             .core
-            .answered(node, Ok(Said::Inspected { holder, counter }));
-        world.core.answered(node, Ok(Said::Granted(8)));
+            .answered(node, Ok(Said::Mutex(mutex::Reply::Released(false))));
+        let (holder, counter) = (None, 7);
+        world.core.answered(
+            node,
+            Ok(Said::Mutex(mutex::Reply::Inspected { holder, counter })),
+        );
+        world
+            .core
+            .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(8))));
     }
     assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
 }

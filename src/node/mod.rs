@@ -7,9 +7,9 @@
 // Public by the feature `unstable-node` alone.
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
-pub(crate) mod admission;
-pub(crate) mod command;
+pub mod kinds;
 pub(crate) mod memory;
+pub(crate) mod operation;
 pub(crate) mod redis;
 pub(crate) mod session;
 pub(crate) mod status;
@@ -22,8 +22,12 @@ use std::{
     task::{Context, Poll},
 };
 
+pub(crate) use self::kinds::{admission, mutex, server};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
-pub use command::{Answer, Batch, Command, Fault, Guard, Reply};
+pub use self::{
+    kinds::{Answer, Command, Fault, Reply},
+    operation::{Guard, Operation},
+};
 
 /// One master.
 ///
@@ -51,21 +55,21 @@ pub trait Connection: Send {
     /// The node's status shows it.
     fn note(&self) -> Option<&str>;
 
-    /// Takes the batch behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
-    /// Its guarded commands are obeyed only where `<prefix>:open` says `guard`.
-    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>);
+    /// Takes the operation behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
+    /// A guarded command is obeyed only where `<prefix>:open` says `guard`.
+    fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>);
 
     /// Writes what was sent, as far as the server takes it.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;
 
-    /// The next answer, one for each command in the order they were sent.
+    /// The next answer, one for each operation in the order they were sent.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>>;
 
     /// No answer is wanted from here on. A server that answers one whose connection is closed drops the
     /// client, with commands that it has not read yet; told before, it reads all of them.
     fn hush(&mut self) {}
 
-    /// Takes back the batches of which no byte was written yet; how many commands that were.
+    /// Takes back the operations of which no byte was written yet: the last ones that were sent. How many.
     fn withdraw(&mut self) -> usize;
 }
 

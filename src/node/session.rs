@@ -18,17 +18,17 @@ use std::{
 };
 
 use self::duty::Duties;
+pub(crate) use self::duty::DutyId;
 pub(crate) use self::fleet::Fleet;
 use self::greeting::Standing;
 pub(crate) use self::greeting::Witness;
 use super::{
-    Batch, Command, DialError, Disconnected, Fault, Guard, Reply, command::Answer,
+    Answer, DialError, Disconnected, Fault, Guard, Operation, Reply, admission, server,
     status::NodeState,
 };
 use crate::{
-    FencingToken, Silence,
+    Silence,
     clock::Tick,
-    name::Name,
     owner::{Chance, Entry},
     rules::Rule,
     settings::Settings,
@@ -39,30 +39,39 @@ const PING_AGAIN: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest time between two tries to connect.
 pub(crate) const LAST_BACKOFF: Duration = Duration::from_secs(5);
-/// A connection is ended on the server only while it may still carry an ACQUIRE; more than this
+/// A connection is ended on the server only while it may still carry what takes a lock; more than this
 /// many in doubt at once means a server that is gone, not one that is slow.
 const MOST_DOUBTFUL: usize = 8;
-/// So many requests at most are unanswered on a connection; more wait here, where they cost less and
+/// At most this many requests are unanswered on a connection. More wait here, where they cost less and
 /// can be taken back.
 const MOST_IN_FLIGHT: usize = 65_536;
 
-/// What the shell has to do to a node's connection.
+/// What the driver has to do to a node's connection.
 #[derive(Debug)]
 pub(crate) enum Effect {
     Dial(usize),
-    /// The batch, and the guard of this node.
-    Send(usize, Arc<Batch>, Arc<Guard>),
+    /// The operation, and the guard of this node.
+    Send(usize, Arc<Operation>, Arc<Guard>),
     Withdraw(usize),
     Close(usize),
 }
 
-/// Which operation an answer belongs to.
-pub(crate) type Ticket = u64;
+/// One round: what the engine put to the nodes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RoundId(pub(crate) u64);
+
+/// Which request of which round an answer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) round: RoundId,
+    /// The round's own number for it.
+    pub(crate) request: u8,
+}
 
 /// An answer on its way up.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    pub(crate) ticket: Ticket,
+    pub(crate) tag: Tag,
     pub(crate) node: usize,
     pub(crate) answer: Result<Reply, Silence>,
 }
@@ -127,7 +136,7 @@ enum Link {
 }
 
 struct Sent {
-    batch: Arc<Batch>,
+    operation: Arc<Operation>,
     what: What,
     /// When it left; before that, when it was asked for.
     at: Tick,
@@ -137,8 +146,8 @@ struct Sent {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    Vote(Ticket),
-    Release(u64),
+    Vote(Tag),
+    Release(DutyId),
     Hello,
     Load,
     Kill(u64),
@@ -171,7 +180,7 @@ impl UnderWay {
     }
 }
 
-/// An older connection that may still carry an ACQUIRE.
+/// An older connection that may still carry what takes a lock.
 struct Doubtful {
     client: u64,
     run: String,
@@ -213,18 +222,18 @@ impl Session {
     pub(crate) fn ask(
         &mut self,
         step: &mut Step<'_>,
-        ticket: Ticket,
-        batch: &Arc<Batch>,
+        tag: Tag,
+        operation: &Arc<Operation>,
     ) -> Result<(), Silence> {
         match self.state(step.now, step.fleet).silence() {
             None => {
-                self.send(step, Arc::clone(batch), What::Vote(ticket));
+                self.send(step, Arc::clone(operation), What::Vote(tag));
                 Ok(())
             }
             Some(Silence::Quarantined(_))
-                if extends(batch) && !step.settings.rules.hold(Rule::Guard) =>
+                if operation.command().extends() && !step.settings.rules.hold(Rule::Guard) =>
             {
-                self.send(step, Arc::clone(batch), What::Vote(ticket));
+                self.send(step, Arc::clone(operation), What::Vote(tag));
                 Ok(())
             }
             Some(silence) => Err(silence),
@@ -235,29 +244,26 @@ impl Session {
     pub(crate) fn ask_unvoting(
         &mut self,
         step: &mut Step<'_>,
-        ticket: Ticket,
-        batch: &Arc<Batch>,
+        tag: Tag,
+        operation: &Arc<Operation>,
     ) -> bool {
         let met = matches!(self.link, Link::Met(_));
         if met {
-            self.send(step, Arc::clone(batch), What::Vote(ticket));
+            self.send(step, Arc::clone(operation), What::Vote(tag));
         }
         met
     }
 
-    /// Takes back an entry that may stand on the node: sent until answered, or until `until`. Its
-    /// number.
+    /// Takes back what may stand on the node: the RELEASE is sent until it is answered, or until `until`.
     pub(crate) fn release(
         &mut self,
         step: &mut Step<'_>,
-        name: &Name,
-        entry: &Entry,
+        operation: &Arc<Operation>,
         until: Tick,
-        ticket: Option<Ticket>,
-    ) -> u64 {
+        tag: Option<Tag>,
+    ) -> DutyId {
         let now = self.may_release();
-        let (name, entry) = (name.clone(), entry.clone());
-        let id = self.duties.add(name, entry, until, ticket, now);
+        let id = self.duties.add(Arc::clone(operation), until, tag, now);
         if now {
             self.send_release(step, id);
         }
@@ -266,7 +272,7 @@ impl Session {
 
     /// Until when an answer may be waited for at least: until then no request to this node is late.
     /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
-    pub(crate) fn patience(&self, release: Option<u64>, settings: &Settings) -> Option<Tick> {
+    pub(crate) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
         if self.stalled.is_some() || release.is_some_and(|id| !self.duties.is_prompt(id)) {
             return None;
         }
@@ -284,7 +290,7 @@ impl Session {
 
     /// Why a request that is late was not answered; the number is that of a RELEASE, which is sent again
     /// after an error.
-    pub(crate) fn why_late(&self, release: Option<u64>) -> Silence {
+    pub(crate) fn why_late(&self, release: Option<DutyId>) -> Silence {
         let error = release.and_then(|id| self.duties.error(id));
         error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
     }
@@ -514,7 +520,7 @@ impl Session {
             // It was closed from here, and the shell had not heard of that.
             return;
         }
-        let in_doubt = self.inflight.iter().any(|sent| sent.is_acquire());
+        let in_doubt = self.inflight.iter().any(Sent::takes);
         if let (true, Some(witness)) = (in_doubt, &self.witness) {
             if self.doubtful.len() == MOST_DOUBTFUL {
                 self.doubtful.remove(0);
@@ -526,7 +532,7 @@ impl Session {
         }
         for sent in std::mem::take(&mut self.inflight) {
             match sent.what {
-                What::Vote(ticket) => self.tell(step, ticket, Err(Silence::ConnectionLost)),
+                What::Vote(tag) => self.tell(step, tag, Err(Silence::ConnectionLost)),
                 What::Release(id) => self.duties.unsent(id, step.now),
                 What::Hello | What::Load | What::Kill(_) => {}
             }
@@ -547,35 +553,31 @@ impl Session {
         self.disconnected(step, &Disconnected(why.to_owned()));
     }
 
-    /// The shell took back this many commands of which no byte was written. `behind`: so many more
-    /// were asked for since, which it has not been given yet.
-    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, commands: usize, behind: usize) {
+    /// The connection took back this many operations of which no byte was written. `behind`: this many
+    /// more were asked for since, which it has not been given yet.
+    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
         let end = self.inflight.len().saturating_sub(behind);
         let mut kept = self.inflight.split_off(end);
-        let taken = self.inflight.split_off(end.saturating_sub(commands));
+        let taken = self.inflight.split_off(end.saturating_sub(taken));
         self.left = self.left.min(self.inflight.len());
         self.inflight.append(&mut kept);
         self.take_back(step, taken, &Silence::Stalled);
         self.look_if_stalled(step);
     }
 
-    /// These never left. Where that was an ACQUIRE, its RELEASE behind it has nothing to free.
+    /// These never left. What would have freed one of them has nothing to free.
     fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
-        let mut never_asked = BTreeSet::new();
+        let mut never_taken = BTreeSet::new();
         for sent in taken {
             self.under_way.end(sent.what);
             match sent.what {
-                What::Vote(ticket) => {
-                    for command in sent.batch.commands() {
-                        if let Command::Acquire { entry, .. } = command {
-                            never_asked.insert(entry.clone());
-                        }
-                    }
-                    self.tell(step, ticket, Err(why.clone()));
+                What::Vote(tag) => {
+                    never_taken.extend(sent.operation.command().takes().cloned());
+                    self.tell(step, tag, Err(why.clone()));
                 }
-                What::Release(id) if self.duties.is_about(id, &never_asked) => {
-                    if let Some(ticket) = self.duties.done(id) {
-                        self.tell(step, ticket, Err(why.clone()));
+                What::Release(id) if frees_one_of(&sent, &never_taken) => {
+                    if let Some(tag) = self.duties.done(id) {
+                        self.tell(step, tag, Err(why.clone()));
                     }
                 }
                 What::Release(id) => self.duties.unsent(id, step.now),
@@ -612,7 +614,7 @@ impl Session {
             _ => {}
         }
         match sent.what {
-            What::Vote(ticket) => self.voted(step, ticket, &sent, answer),
+            What::Vote(tag) => self.voted(step, tag, &sent, answer),
             What::Release(id) => self.release_answered(step, id, &sent, answer),
             What::Hello if over.is_some() => {}
             What::Hello => self.met(step, answer, sent.at),
@@ -655,32 +657,34 @@ impl Session {
         text.filter(|_| counted).cloned()
     }
 
-    fn voted(&mut self, step: &mut Step<'_>, ticket: Ticket, sent: &Sent, answer: Answer) {
-        // An ACQUIRE is not sent again: it would pass its own RELEASE. The others may.
-        let harmless = !sent.is_acquire() || !step.settings.rules.hold(Rule::AcquireOnce);
+    fn voted(&mut self, step: &mut Step<'_>, tag: Tag, sent: &Sent, answer: Answer) {
+        // What takes something is not sent again: it would pass its own RELEASE. The others may.
+        let harmless = !sent.takes() || !step.settings.rules.hold(Rule::AcquireOnce);
         if answer == Err(Fault::NoScript) && harmless && !sent.again {
-            return self.send_again(step, Arc::clone(&sent.batch), sent.what);
+            return self.send_again(step, Arc::clone(&sent.operation), sent.what);
         }
-        let answer = answer.and_then(credible).map_err(|fault| match fault {
-            Fault::NotAdmitted => Silence::NotAdmitted,
-            Fault::NoScript => Silence::ScriptsFlushed,
-            Fault::Withheld(text) | Fault::Error(text) => Silence::Failed(text),
-        });
-        self.tell(step, ticket, answer);
+        let answer = answer
+            .and_then(Reply::credible)
+            .map_err(|fault| match fault {
+                Fault::NotAdmitted => Silence::NotAdmitted,
+                Fault::NoScript => Silence::ScriptsFlushed,
+                Fault::Withheld(text) | Fault::Error(text) => Silence::Failed(text),
+            });
+        self.tell(step, tag, answer);
     }
 
-    fn release_answered(&mut self, step: &mut Step<'_>, id: u64, sent: &Sent, answer: Answer) {
+    fn release_answered(&mut self, step: &mut Step<'_>, id: DutyId, sent: &Sent, answer: Answer) {
         match answer {
             Ok(reply) => {
-                if let Some(ticket) = self.duties.done(id) {
-                    self.tell(step, ticket, Ok(reply));
+                if let Some(tag) = self.duties.done(id) {
+                    self.tell(step, tag, Ok(reply));
                 }
             }
             Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
                 self.duties.done(id);
             }
             Err(Fault::NoScript) if !sent.again && self.duties.is_owed(id) => {
-                self.send_again(step, Arc::clone(&sent.batch), sent.what);
+                self.send_again(step, Arc::clone(&sent.operation), sent.what);
             }
             Err(fault) => {
                 let error = match fault {
@@ -707,8 +711,8 @@ impl Session {
         }
         match greeting::handshake(step, self.node, self.witness.as_ref()) {
             Ok(handshake) => {
-                let batch = Batch::one(Command::Handshake(handshake));
-                self.send(step, batch, What::Hello);
+                let operation = Operation::new(admission::Command::Handshake(handshake));
+                self.send(step, operation, What::Hello);
             }
             Err(_) => self.next_hello = Some(step.now.plus(PING_AGAIN)),
         }
@@ -719,7 +723,7 @@ impl Session {
         self.met_at = Some(asked_at);
         let mut run = None;
         let standing = match answer {
-            Ok(Reply::Met(meeting)) => {
+            Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
                 run = Some(meeting.server.run.clone());
                 let (standing, witness) = greeting::judge(step, self.node, &meeting);
                 if let Some(witness) = witness {
@@ -770,8 +774,8 @@ impl Session {
         let clients: Vec<u64> = self.doubtful.iter().map(|d| d.client).collect();
         for client in clients {
             if !self.under_way.kills.contains(&client) {
-                let batch = Batch::one(Command::Disconnect { client });
-                self.send(step, batch, What::Kill(client));
+                let operation = Operation::new(server::Command::Disconnect { client });
+                self.send(step, operation, What::Kill(client));
             }
         }
         if std::mem::take(&mut self.unclean) {
@@ -781,33 +785,32 @@ impl Session {
         }
     }
 
-    fn send_release(&mut self, step: &mut Step<'_>, id: u64) {
-        if let Some(command) = self.duties.sent(id) {
-            let batch = Batch::one(command);
-            self.send(step, batch, What::Release(id));
+    fn send_release(&mut self, step: &mut Step<'_>, id: DutyId) {
+        if let Some(operation) = self.duties.sent(id) {
+            self.send(step, operation, What::Release(id));
         }
     }
 
     fn load_scripts(&mut self, step: &mut Step<'_>) {
         if !self.under_way.load {
-            let batch = Batch::one(Command::LoadScripts);
-            self.send(step, batch, What::Load);
+            let operation = Operation::new(server::Command::LoadScripts);
+            self.send(step, operation, What::Load);
         }
     }
 
-    fn send(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
-        self.put(step, batch, what, false);
+    fn send(&mut self, step: &mut Step<'_>, operation: Arc<Operation>, what: What) {
+        self.put(step, operation, what, false);
     }
 
     /// Once more; not a third time.
-    fn send_again(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What) {
-        self.put(step, batch, what, true);
+    fn send_again(&mut self, step: &mut Step<'_>, operation: Arc<Operation>, what: What) {
+        self.put(step, operation, what, true);
     }
 
-    fn put(&mut self, step: &mut Step<'_>, batch: Arc<Batch>, what: What, again: bool) {
+    fn put(&mut self, step: &mut Step<'_>, operation: Arc<Operation>, what: What, again: bool) {
         self.under_way.begin(what);
         let sent = Sent {
-            batch,
+            operation,
             what,
             at: step.now,
             again,
@@ -827,11 +830,11 @@ impl Session {
     }
 
     fn fly(&mut self, step: &mut Step<'_>, sent: Sent) {
-        let batch = Arc::clone(&sent.batch);
+        let operation = Arc::clone(&sent.operation);
         self.inflight.push_back(sent);
         let guard = Arc::clone(&self.guard);
         step.effects
-            .push_back(Effect::Send(self.node, batch, guard));
+            .push_back(Effect::Send(self.node, operation, guard));
     }
 
     fn send_waiting(&mut self, step: &mut Step<'_>) {
@@ -844,9 +847,9 @@ impl Session {
         }
     }
 
-    fn tell(&self, step: &mut Step<'_>, ticket: Ticket, answer: Result<Reply, Silence>) {
+    fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Reply, Silence>) {
         step.heard.push_back(Heard {
-            ticket,
+            tag,
             node: self.node,
             answer,
         });
@@ -893,51 +896,20 @@ impl Session {
 }
 
 impl Sent {
-    fn is_acquire(&self) -> bool {
-        self.batch
-            .commands()
-            .iter()
-            .any(|command| matches!(command, Command::Acquire { .. }))
+    /// Whether it may leave something on the node.
+    fn takes(&self) -> bool {
+        self.operation.command().takes().is_some()
     }
 
     /// Whether a node must permit it in order to vote.
     fn needs_voters_rights(&self) -> bool {
-        !self
-            .batch
-            .commands()
-            .iter()
-            .any(|command| matches!(command, Command::Survey | Command::Disconnect { .. }))
+        self.operation.command().needs_voters_rights()
     }
 }
 
-/// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
-fn credible(reply: Reply) -> Answer {
-    let damaged = |counter: u64| counter > FencingToken::MAX;
-    match reply {
-        Reply::Granted(counter) | Reply::Raised(counter) if damaged(counter) => Err(Fault::Error(
-            format!("its counter for this name is damaged: {counter} is not below 2^53"),
-        )),
-        Reply::Held {
-            remaining,
-            counter,
-            holder,
-        } if damaged(counter) => Ok(Reply::Held {
-            remaining,
-            counter: 0,
-            holder,
-        }),
-        Reply::Inspected { holder, counter } if damaged(counter) => {
-            Ok(Reply::Inspected { holder, counter: 0 })
-        }
-        reply => Ok(reply),
-    }
-}
-
-fn extends(batch: &Batch) -> bool {
-    batch
-        .commands()
-        .iter()
-        .any(|command| matches!(command, Command::Extend { .. }))
+fn frees_one_of(sent: &Sent, entries: &BTreeSet<Entry>) -> bool {
+    let frees = sent.operation.command().frees();
+    frees.is_some_and(|entry| entries.contains(entry))
 }
 
 fn micros(d: Duration) -> u64 {

@@ -19,9 +19,8 @@ use super::store::{Identity, Store};
 use crate::{
     clock::{Clock, TokioClock},
     node::{
-        Answer, Batch, Connection, Dial, DialError, Disconnected, Guard, Node,
-        admission::{Admit, Handshake, Mode, Terms, Vouch},
-        command::{Command, Reply},
+        Answer, Command, Connection, Dial, DialError, Disconnected, Guard, Node, Operation, Reply,
+        admission::{self, Admit, Handshake, Mode, Terms, Vouch},
     },
     rules::Rules,
 };
@@ -210,8 +209,12 @@ pub(crate) fn admit(
         witnessed: 0,
         nonce,
     };
-    let met = store.apply(&Command::Handshake(hello), "", time);
-    if let Ok(Reply::Met(meeting)) = met
+    let met = store.apply(
+        &Command::Admission(admission::Command::Handshake(hello)),
+        "",
+        time,
+    );
+    if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = met
         && let Some(record) = meeting.stored.record()
     {
         let admit = Admit {
@@ -223,7 +226,11 @@ pub(crate) fn admit(
             witnessed: terms.history(),
             mode: Mode::Forced,
         };
-        let _ = store.apply(&Command::Admit(admit), "", time);
+        let _ = store.apply(
+            &Command::Admission(admission::Command::Admit(admit)),
+            "",
+            time,
+        );
     }
 }
 
@@ -270,17 +277,17 @@ impl Connection for MemoryConnection {
         None
     }
 
-    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
+    fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
         let mut server = self.node.lock();
         if server.life != self.life {
             return;
         }
         let time = server.clock.wall_us();
         let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
-        for command in batch.commands() {
-            let answer = server.store.apply(command, guard.as_str(), time);
-            self.answers.push_back((due, answer));
-        }
+        let answer = server
+            .store
+            .apply(operation.command(), guard.as_str(), time);
+        self.answers.push_back((due, answer));
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
@@ -326,7 +333,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::{Error, NodeState, Quorum};
+    use crate::{Error, NodeState, Quorum, node::server};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -422,11 +429,14 @@ mod tests {
         let mut connection = node.connect().unwrap();
         let mut ask = |command, delay| {
             node.delay(delay);
-            connection.send(Batch::one(command), Arc::default());
+            connection.send(Operation::new(command), Arc::default());
         };
         let start = Instant::now();
-        ask(Command::Survey, ms(300));
-        ask(Command::LoadScripts, Duration::ZERO);
+        ask(Command::Admission(admission::Command::Survey), ms(300));
+        ask(
+            Command::Server(server::Command::LoadScripts),
+            Duration::ZERO,
+        );
         let mut answers = Vec::new();
         for _ in 0..2 {
             answers.push(poll_fn(|cx| connection.poll_answer(cx)).await);
@@ -434,16 +444,19 @@ mod tests {
         assert_eq!(
             answers,
             [
-                Ok(Ok(Reply::Surveyed {
+                Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
                     used: false,
                     lock: None
-                })),
-                Ok(Ok(Reply::Loaded))
+                }))),
+                Ok(Ok(Reply::Server(server::Reply::Loaded)))
             ]
         );
         assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
         node.delay(ms(60_000));
-        connection.send(Batch::one(Command::Survey), Arc::default());
+        connection.send(
+            Operation::new(Command::Admission(admission::Command::Survey)),
+            Arc::default(),
+        );
         let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
         sleep(ms(10)).await;
         node.restart_empty();

@@ -11,8 +11,9 @@ use std::{
 use crate::{
     name::Name,
     node::{
+        Answer, Command, Fault, Reply,
         admission::{self, Admit, BootRecord, Handshake, Meeting, Server, Stored, record::ms},
-        command::{Answer, Command, Fault, Reply},
+        mutex, server,
     },
     owner::Entry,
     rules::{Rule, Rules},
@@ -107,55 +108,67 @@ impl Store {
     /// Obeys one command at `time`, the node's TIME in µs.
     pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
         let admitted = match command {
-            Command::Extend { .. } if !self.rules.hold(Rule::Guard) => true,
+            Command::Mutex(mutex::Command::Extend { .. }) if !self.rules.hold(Rule::Guard) => true,
             _ => !command.is_guarded() || self.keys.open.as_deref() == Some(guard),
         };
         if !admitted {
             return Err(Fault::NotAdmitted);
         }
         match command {
-            Command::Handshake(hello) => self.handshake(hello, time),
-            Command::Acquire {
+            Command::Admission(admission::Command::Handshake(hello)) => self.handshake(hello, time),
+            Command::Mutex(mutex::Command::Acquire {
                 name,
                 entry,
                 ttl,
                 floor,
                 max_ttl,
-            } => {
+            }) => {
                 let ahead = ms(*max_ttl).saturating_mul(1000);
                 self.acquire(name, entry, *ttl, *floor, ahead, time)
             }
-            Command::Raise {
+            Command::Mutex(mutex::Command::Raise {
                 name,
                 entry,
                 token,
                 max_ttl,
-            } => {
+            }) => {
                 let ahead = ms(*max_ttl).saturating_mul(1000).saturating_add(MINUTE_US);
                 self.raise(name, entry, (*token).min(time.saturating_add(ahead)), time)
             }
-            Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, time),
-            Command::Release { name, entry } => self.release(name, entry, time),
-            Command::Inspect { name } => Ok(Reply::Inspected {
-                holder: self
-                    .live(name, time)
-                    .map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(time)))),
-                counter: self.counter(name, time),
-            }),
-            Command::Evict { name } => self.evict(name, time),
-            Command::Survey => Ok(Reply::Surveyed {
-                used: !self.keys.counters.is_empty(),
-                // A server names any of them. The first: a seed replays what is told too.
-                lock: self
-                    .keys
-                    .counters
-                    .values()
-                    .find_map(|generation| generation.counters.keys().min())
-                    .cloned(),
-            }),
-            Command::Admit(admit) => self.admit(admit),
-            Command::Disconnect { .. } => Ok(Reply::Disconnected(false)),
-            Command::LoadScripts => Ok(Reply::Loaded),
+            Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => {
+                self.extend(name, entry, *ttl, time)
+            }
+            Command::Mutex(mutex::Command::Release { name, entry }) => {
+                self.release(name, entry, time)
+            }
+            Command::Mutex(mutex::Command::Inspect { name }) => {
+                Ok(Reply::Mutex(mutex::Reply::Inspected {
+                    holder: self
+                        .live(name, time)
+                        .map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(time)))),
+                    counter: self.counter(name, time),
+                }))
+            }
+            Command::Mutex(mutex::Command::Evict { name }) => self.evict(name, time),
+            Command::Admission(admission::Command::Survey) => {
+                Ok(Reply::Admission(admission::Reply::Surveyed {
+                    used: !self.keys.counters.is_empty(),
+                    // A server names any of them. The first: a seed replays what is told too.
+                    lock: self
+                        .keys
+                        .counters
+                        .values()
+                        .find_map(|generation| generation.counters.keys().min())
+                        .cloned(),
+                }))
+            }
+            Command::Admission(admission::Command::Admit(admit)) => self.admit(admit),
+            Command::Server(server::Command::Disconnect { .. }) => {
+                Ok(Reply::Server(server::Reply::Disconnected(false)))
+            }
+            Command::Server(server::Command::LoadScripts) => {
+                Ok(Reply::Server(server::Reply::Loaded))
+            }
         }
     }
 
@@ -282,11 +295,11 @@ impl Store {
         let boot = self.keys.boot.as_deref();
         let old = boot.and_then(|text| text.parse::<BootRecord>().ok());
         let Some(mut record) = admission::meet(boot, &server, hello, self.rules) else {
-            return Ok(Reply::Met(Box::new(Meeting {
+            return Ok(Reply::Admission(admission::Reply::Met(Box::new(Meeting {
                 stored: boot.map_or(Stored::Nothing, Stored::read),
                 server,
                 open: false,
-            })));
+            }))));
         };
         let same = old.as_ref().filter(|old| old.id == record.id);
         if !self.rules.hold(Rule::WitnessedByClients) && same.is_some() {
@@ -339,11 +352,11 @@ impl Store {
         if set {
             self.keys.open = Some(guard);
         }
-        Ok(Reply::Met(Box::new(Meeting {
+        Ok(Reply::Admission(admission::Reply::Met(Box::new(Meeting {
             server,
             stored: Stored::Record(record),
             open,
-        })))
+        }))))
     }
 
     fn acquire(
@@ -371,16 +384,16 @@ impl Store {
             return Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()));
         }
         if let Some(lock) = holder {
-            return Ok(Reply::Held {
+            return Ok(Reply::Mutex(mutex::Reply::Held {
                 remaining: Some(lock.left(time)),
                 counter,
                 holder: Some(lock.entry.text()),
-            });
+            }));
         }
         self.hold(name, entry, ttl, time);
         let current = self.begin(time);
         self.write_counter(current, name, token);
-        Ok(Reply::Granted(token))
+        Ok(Reply::Mutex(mutex::Reply::Granted(token)))
     }
 
     fn raise(&mut self, name: &Name, entry: &Entry, token: u64, time: u64) -> Answer {
@@ -388,7 +401,7 @@ impl Store {
             .live(name, time)
             .is_none_or(|lock| lock.entry != *entry)
         {
-            return Ok(Reply::Lost);
+            return Ok(Reply::Mutex(mutex::Reply::Lost));
         }
         let counter = self.counter(name, time);
         let raised = self.larger(counter, token);
@@ -397,20 +410,20 @@ impl Store {
             let (current, _) = self.generations(time);
             self.write_counter(current, name, raised);
         }
-        Ok(Reply::Raised(raised))
+        Ok(Reply::Mutex(mutex::Reply::Raised(raised)))
     }
 
     fn extend(&mut self, name: &Name, entry: &Entry, ttl: Duration, time: u64) -> Answer {
         let left = match self.live(name, time) {
             Some(lock) if lock.entry == *entry => lock.left(time),
             None if !self.rules.hold(Rule::NeverRecreate) => Duration::ZERO,
-            _ => return Ok(Reply::Lost),
+            _ => return Ok(Reply::Mutex(mutex::Reply::Lost)),
         };
         self.may_delete()?; // PEXPIRE too is allowed to a full server
         if ttl > left || !self.rules.hold(Rule::NeverShorten) {
             self.hold(name, entry, ttl, time);
         }
-        Ok(Reply::Extended)
+        Ok(Reply::Mutex(mutex::Reply::Extended))
     }
 
     fn release(&mut self, name: &Name, entry: &Entry, time: u64) -> Answer {
@@ -421,11 +434,11 @@ impl Store {
             .live(name, time)
             .is_none_or(|lock| lock.entry != *entry)
         {
-            return Ok(Reply::Released(false));
+            return Ok(Reply::Mutex(mutex::Reply::Released(false)));
         }
         self.may_delete()?;
         self.keys.locks.remove(name);
-        Ok(Reply::Released(true))
+        Ok(Reply::Mutex(mutex::Reply::Released(true)))
     }
 
     fn evict(&mut self, name: &Name, time: u64) -> Answer {
@@ -434,17 +447,17 @@ impl Store {
             self.may_delete()?;
             self.keys.locks.remove(name);
         }
-        Ok(Reply::Evicted(held))
+        Ok(Reply::Mutex(mutex::Reply::Evicted(held)))
     }
 
     fn admit(&mut self, admit: &Admit) -> Answer {
         let Some(record) = self.record().and_then(|r| admission::admit(&r, admit)) else {
-            return Ok(Reply::Admitted(false));
+            return Ok(Reply::Admission(admission::Reply::Admitted(false)));
         };
         self.may_write()?;
         self.keys.open = Some(record.guard(self.rules));
         self.keys.boot = Some(record.to_string());
-        Ok(Reply::Admitted(true))
+        Ok(Reply::Admission(admission::Reply::Admitted(true)))
     }
 
     /// What a replica refuses: any write.
@@ -589,37 +602,37 @@ mod tests {
     }
 
     fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
-        Command::Acquire {
+        Command::Mutex(mutex::Command::Acquire {
             name: name("a"),
             entry: entry(owner),
             ttl: ms(ttl),
             floor,
             max_ttl: TERMS.max_ttl,
-        }
+        })
     }
 
     fn raise(owner: u128, token: u64) -> Command {
-        Command::Raise {
+        Command::Mutex(mutex::Command::Raise {
             name: name("a"),
             entry: entry(owner),
             token,
             max_ttl: TERMS.max_ttl,
-        }
+        })
     }
 
     fn extend(owner: u128, ttl: u64) -> Command {
-        Command::Extend {
+        Command::Mutex(mutex::Command::Extend {
             name: name("a"),
             entry: entry(owner),
             ttl: ms(ttl),
-        }
+        })
     }
 
     fn release(owner: u128) -> Command {
-        Command::Release {
+        Command::Mutex(mutex::Command::Release {
             name: name("a"),
             entry: entry(owner),
-        }
+        })
     }
 
     fn hello() -> Handshake {
@@ -637,8 +650,14 @@ mod tests {
 
     /// What stands after a handshake, and whether `open` does.
     fn meet(store: &mut Store, hello: Handshake, time: u64) -> (BootRecord, bool) {
-        match store.apply(&Command::Handshake(hello), "", time) {
-            Ok(Reply::Met(meeting)) => (meeting.stored.record().unwrap().clone(), meeting.open),
+        match store.apply(
+            &Command::Admission(admission::Command::Handshake(hello)),
+            "",
+            time,
+        ) {
+            Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
+                (meeting.stored.record().unwrap().clone(), meeting.open)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -665,8 +684,11 @@ mod tests {
             witnessed: Z,
             mode: Mode::New,
         };
-        let admitted = store.apply(&Command::Admit(admit), "", T);
-        assert_eq!(admitted, Ok(Reply::Admitted(true)));
+        let admitted = store.apply(&Command::Admission(admission::Command::Admit(admit)), "", T);
+        assert_eq!(
+            admitted,
+            Ok(Reply::Admission(admission::Reply::Admitted(true)))
+        );
         store
     }
 
@@ -675,8 +697,12 @@ mod tests {
     }
 
     fn counter(store: &mut Store, time: u64) -> u64 {
-        match ask(store, &Command::Inspect { name: name("a") }, time) {
-            Reply::Inspected { counter, .. } => counter,
+        match ask(
+            store,
+            &Command::Mutex(mutex::Command::Inspect { name: name("a") }),
+            time,
+        ) {
+            Reply::Mutex(mutex::Reply::Inspected { counter, .. }) => counter,
             other => panic!("{other:?}"),
         }
     }
@@ -684,21 +710,29 @@ mod tests {
     #[test]
     fn a_lock_is_held_to_the_end_of_its_last_ms() {
         let store = &mut voting(Rules::ALL);
-        assert_eq!(ask(store, &acquire(1, 10, 0), T), Reply::Granted(1));
-        let held = |ms| Reply::Held {
-            remaining: Some(Duration::from_millis(ms)),
-            counter: 1,
-            holder: Some(entry(1).text()),
+        assert_eq!(
+            ask(store, &acquire(1, 10, 0), T),
+            Reply::Mutex(mutex::Reply::Granted(1))
+        );
+        let held = |ms| {
+            Reply::Mutex(mutex::Reply::Held {
+                remaining: Some(Duration::from_millis(ms)),
+                counter: 1,
+                holder: Some(entry(1).text()),
+            })
         };
         assert_eq!(ask(store, &acquire(2, 10, 0), T), held(10));
         assert_eq!(ask(store, &acquire(2, 10, 0), T + 10_000), held(0));
         assert_eq!(ask(store, &acquire(2, 10, 0), T + 10_499), held(0));
         assert_eq!(store.locks(T + 10_499).count(), 1);
         assert_eq!(store.locks(T + 10_500).count(), 0);
-        assert_eq!(ask(store, &extend(1, 10), T + 10_500), Reply::Lost);
+        assert_eq!(
+            ask(store, &extend(1, 10), T + 10_500),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
         assert_eq!(
             ask(store, &acquire(2, 10, 0), T + 10_500),
-            Reply::Granted(2)
+            Reply::Mutex(mutex::Reply::Granted(2))
         );
     }
 
@@ -708,7 +742,10 @@ mod tests {
         let left = |store: &Store| store.locks(T).next().unwrap().2;
         ask(store, &acquire(1, 100, 0), T);
         for (ttl, wanted) in [(99, 100), (100, 100), (101, 101)] {
-            assert_eq!(ask(store, &extend(1, ttl), T), Reply::Extended);
+            assert_eq!(
+                ask(store, &extend(1, ttl), T),
+                Reply::Mutex(mutex::Reply::Extended)
+            );
             assert_eq!(left(store), ms(wanted));
         }
     }
@@ -720,7 +757,7 @@ mod tests {
             let cap = T + 30_000_000;
             assert_eq!(
                 ask(store, &acquire(1, 10, cap + over), T),
-                Reply::Granted(cap)
+                Reply::Mutex(mutex::Reply::Granted(cap))
             );
         }
     }
@@ -736,13 +773,19 @@ mod tests {
         ] {
             let store = &mut voting(Rules::ALL);
             ask(store, &acquire(1, 10, 0), T);
-            assert_eq!(ask(store, &raise(1, token), T), Reply::Raised(raised));
+            assert_eq!(
+                ask(store, &raise(1, token), T),
+                Reply::Mutex(mutex::Reply::Raised(raised))
+            );
         }
         // What stands there already is never lowered.
         let store = &mut voting(Rules::ALL);
         ask(store, &acquire(1, 10, 0), T);
         store.set_counter(&name("a"), 1 << 53);
-        assert_eq!(ask(store, &raise(1, 9), T), Reply::Raised(1 << 53));
+        assert_eq!(
+            ask(store, &raise(1, 9), T),
+            Reply::Mutex(mutex::Reply::Raised(1 << 53))
+        );
     }
 
     #[test]
@@ -770,7 +813,11 @@ mod tests {
         assert_eq!(meet(store, hello(), T).0.witnessed, 0);
         assert_eq!(store.open(), None);
         store.set_boot(Some(gone.to_string()));
-        let met = store.apply(&Command::Handshake(hello()), "", T);
+        let met = store.apply(
+            &Command::Admission(admission::Command::Handshake(hello())),
+            "",
+            T,
+        );
         assert!(matches!(met, Err(Fault::Error(text)) if text.starts_with("OOM")));
         assert_eq!(store.boot(), Some(&*gone.to_string()));
     }
@@ -891,9 +938,15 @@ mod tests {
         #[test]
         fn never_recreate() {
             let store = &mut store(Rule::NeverRecreate);
-            assert_eq!(ask(store, &extend(1, 10), T), Reply::Extended);
+            assert_eq!(
+                ask(store, &extend(1, 10), T),
+                Reply::Mutex(mutex::Reply::Extended)
+            );
             assert_eq!(store.locks(T).count(), 1);
-            assert_eq!(ask(store, &extend(2, 10), T), Reply::Lost);
+            assert_eq!(
+                ask(store, &extend(2, 10), T),
+                Reply::Mutex(mutex::Reply::Lost)
+            );
         }
 
         #[test]
@@ -902,7 +955,7 @@ mod tests {
             ask(store, &acquire(1, 10, 0), T);
             assert_eq!(
                 store.apply(&extend(1, 20), "another", T),
-                Ok(Reply::Extended)
+                Ok(Reply::Mutex(mutex::Reply::Extended))
             );
             assert_eq!(
                 store.apply(&acquire(1, 20, 0), "another", T),
@@ -915,7 +968,7 @@ mod tests {
             let store = &mut store(Rule::ProposalCapped);
             assert_eq!(
                 ask(store, &acquire(1, 10, T + 30_000_001), T),
-                Reply::Granted(1)
+                Reply::Mutex(mutex::Reply::Granted(1))
             );
         }
 
@@ -923,7 +976,10 @@ mod tests {
         fn numeric_counters() {
             let store = &mut store(Rule::NumericCounters);
             ask(store, &acquire(1, 10, 9), T);
-            assert_eq!(ask(store, &raise(1, 10), T), Reply::Raised(9));
+            assert_eq!(
+                ask(store, &raise(1, 10), T),
+                Reply::Mutex(mutex::Reply::Raised(9))
+            );
         }
 
         #[test]
@@ -931,7 +987,7 @@ mod tests {
             let store = &mut store(Rule::AllDigits);
             assert_eq!(
                 ask(store, &acquire(1, 10, T + 49), T),
-                Reply::Granted(T + 49)
+                Reply::Mutex(mutex::Reply::Granted(T + 49))
             );
             assert_eq!(counter(store, T), T, "1.7600000000005e+15");
             assert_eq!(fourteen_digits(99_999_999_999_999), 99_999_999_999_999);

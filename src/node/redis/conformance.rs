@@ -1,10 +1,10 @@
 //! The same cases on memory and on real servers, and random sequences answered alike by all. They
 //! keep the Lua and `memory/store.rs` from drifting apart; each test names its rule of the protocol.
 
-mod admission;
-mod mutex;
+mod about_admission;
+mod about_mutex;
+mod about_server;
 mod random;
-mod server;
 
 use std::{
     io::{Read, Write},
@@ -27,9 +27,12 @@ use super::{
 use crate::{
     name::Name,
     node::{
-        admission::{Admit, BootRecord, Handshake, Meeting, Mode, Stored, Terms, Vouch},
-        command::{Answer, Batch, Command, Fault, Reply, Wire},
+        Answer, Command, Fault, Reply,
+        admission::{self, Admit, BootRecord, Handshake, Meeting, Mode, Stored, Terms, Vouch},
         memory::store::{Identity, Store},
+        mutex,
+        operation::Wire,
+        server,
     },
     owner::{Entry, Label},
     rules::Rules,
@@ -74,8 +77,10 @@ trait Peer {
     }
 
     fn meet(&mut self, hello: &Handshake) -> Meeting {
-        match self.say(&Command::Handshake(hello.clone())) {
-            Reply::Met(meeting) => *meeting,
+        match self.say(&Command::Admission(admission::Command::Handshake(
+            hello.clone(),
+        ))) {
+            Reply::Admission(admission::Reply::Met(meeting)) => *meeting,
             other => panic!("{}: {other:?}", self.name()),
         }
     }
@@ -92,7 +97,7 @@ trait Peer {
         let (record, _) = self.record(&hello());
         assert_eq!(
             self.say(&admit(&record)),
-            Reply::Admitted(true),
+            Reply::Admission(admission::Reply::Admitted(true)),
             "{}",
             self.name()
         );
@@ -256,7 +261,10 @@ impl Real {
                     if !real.text(&["INFO", "server"]).contains(&own) {
                         continue 'again;
                     }
-                    assert_eq!(real.ask(&Command::LoadScripts), Ok(Reply::Loaded));
+                    assert_eq!(
+                        real.ask(&Command::Server(server::Command::LoadScripts)),
+                        Ok(Reply::Server(server::Reply::Loaded))
+                    );
                     return real;
                 }
                 sleep(Duration::from_millis(5));
@@ -337,26 +345,31 @@ impl Real {
     }
 
     fn answer(&mut self, command: &Command) -> Answer {
-        let replies: Vec<_> = (0..encode::answers(command)).map(|_| self.read()).collect();
+        let replies: Vec<_> = (0..encode::replies(command)).map(|_| self.read()).collect();
         decode::answer(command, &replies, &Secret::new(""))
     }
 
     fn batch(&mut self, commands: Vec<Command>) -> Vec<Answer> {
-        let batch = Batch::new(commands);
-        let bytes = self.bytes(&batch, GUARD);
+        let bytes = commands
+            .iter()
+            .flat_map(|command| self.bytes(command, GUARD));
+        let bytes: Vec<u8> = bytes.collect();
         self.stream.write_all(&bytes).unwrap();
-        batch
-            .commands()
+        commands
             .iter()
             .map(|command| self.answer(command))
             .collect()
     }
 
     /// With the guard put in.
-    fn bytes(&self, batch: &Batch, guard: &str) -> Vec<u8> {
-        let Wire { mut bytes, guards } = encode::batch(batch, &self.keys);
-        for at in guards.into_iter().rev() {
-            bytes.splice(at..at, encode::guard(guard));
+    fn bytes(&self, command: &Command, guard: &str) -> Vec<u8> {
+        let Wire {
+            mut bytes,
+            is_guarded,
+            ..
+        } = encode::wire(command, &self.keys);
+        if is_guarded {
+            bytes.extend(encode::guard(guard));
         }
         bytes
     }
@@ -368,7 +381,7 @@ impl Peer for Real {
     }
 
     fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
-        let bytes = self.bytes(&Batch::one(command.clone()), guard);
+        let bytes = self.bytes(command, guard);
         self.stream.write_all(&bytes).unwrap();
         self.answer(command)
     }
@@ -476,7 +489,7 @@ fn hello() -> Handshake {
 }
 
 fn admit(record: &BootRecord) -> Command {
-    Command::Admit(admission_of(record))
+    Command::Admission(admission::Command::Admit(admission_of(record)))
 }
 
 fn admission_of(record: &BootRecord) -> Admit {
@@ -492,74 +505,74 @@ fn admission_of(record: &BootRecord) -> Admit {
 }
 
 fn acquire(n: &str, owner: u128, ttl: Duration, floor: u64) -> Command {
-    Command::Acquire {
+    Command::Mutex(mutex::Command::Acquire {
         name: name(n),
         entry: entry(owner),
         ttl,
         floor,
         max_ttl: MAX_TTL,
-    }
+    })
 }
 
 fn raise(n: &str, owner: u128, token: u64) -> Command {
-    Command::Raise {
+    Command::Mutex(mutex::Command::Raise {
         name: name(n),
         entry: entry(owner),
         token,
         max_ttl: MAX_TTL,
-    }
+    })
 }
 
 fn extend(n: &str, owner: u128, ttl: Duration) -> Command {
-    Command::Extend {
+    Command::Mutex(mutex::Command::Extend {
         name: name(n),
         entry: entry(owner),
         ttl,
-    }
+    })
 }
 
 fn release(n: &str, owner: u128) -> Command {
-    Command::Release {
+    Command::Mutex(mutex::Command::Release {
         name: name(n),
         entry: entry(owner),
-    }
+    })
 }
 
 fn surveyed(used: bool, lock: Option<&str>) -> Reply {
     let lock = lock.map(name);
-    Reply::Surveyed { used, lock }
+    Reply::Admission(admission::Reply::Surveyed { used, lock })
 }
 
 fn inspect(n: &str) -> Command {
-    Command::Inspect { name: name(n) }
+    Command::Mutex(mutex::Command::Inspect { name: name(n) })
 }
 
 fn evict(n: &str) -> Command {
-    Command::Evict { name: name(n) }
+    Command::Mutex(mutex::Command::Evict { name: name(n) })
 }
 
 /// Remaining time and counter of a refusal, and who is named.
 fn held(reply: Reply) -> (Duration, u64, Option<Arc<str>>) {
     match reply {
-        Reply::Held {
+        Reply::Mutex(mutex::Reply::Held {
             remaining: Some(remaining),
             counter,
             holder,
-        } => (remaining, counter, holder),
+        }) => (remaining, counter, holder),
         other => panic!("{other:?}"),
     }
 }
 
 fn remaining(peer: &mut dyn Peer, n: &str) -> Option<Duration> {
     match peer.say(&inspect(n)) {
-        Reply::Inspected { holder, .. } => holder.and_then(|(_, left)| left),
+        Reply::Mutex(mutex::Reply::Inspected { holder, .. }) => holder.and_then(|(_, left)| left),
         other => panic!("{other:?}"),
     }
 }
 
 fn counter(peer: &mut dyn Peer, n: &str) -> u64 {
     match peer.say(&inspect(n)) {
-        Reply::Inspected { counter, .. } => counter,
+        Reply::Mutex(mutex::Reply::Inspected { counter, .. }) => counter,
         other => panic!("{other:?}"),
     }
 }

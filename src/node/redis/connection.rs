@@ -23,13 +23,13 @@ use super::{
     secret::Secret,
 };
 use crate::{
-    node::{Answer, Batch, Connection, Disconnected, Guard, command::Wire},
+    node::{Answer, Connection, Disconnected, Guard, Operation, operation::Wire},
     report::said,
 };
 
-/// About so many bytes are offered to the stream in one call.
+/// About this many bytes are offered to the stream in one call.
 const CHUNK: usize = 16 << 10;
-/// An idle queue keeps room for so many batches.
+/// An idle queue keeps room for this many operations.
 const QUEUE: usize = 64;
 
 /// A greeted connection: over TCP, TLS or a Unix socket.
@@ -41,7 +41,7 @@ pub(super) struct RedisConnection<S> {
     keys: Arc<Keys>,
     /// Never told, should the server repeat it.
     secret: Secret,
-    /// All batches that are not answered yet; first those on their way, then the unsent.
+    /// All operations that are not answered yet; first those on their way, then the unsent.
     queue: VecDeque<Queued>,
     /// How many of the queue have left in whole.
     sent: usize,
@@ -52,50 +52,42 @@ pub(super) struct RedisConnection<S> {
     out: Vec<u8>,
     /// Something may linger in the stream's own buffer.
     unflushed: bool,
-    /// How many commands of the queue's first batch are answered.
-    answered: usize,
-    /// The replies to the next command, where it has several and not all have come.
+    /// The replies to the first of the queue, where it has several and not all have come.
     replies: Vec<OwnedFrame>,
     inbox: Inbox,
     over: Option<Disconnected>,
 }
 
-/// A batch, and the guard that this node is to be asked with.
+/// What is written for once and waits for its answer.
 #[derive(Debug)]
-struct Queued {
-    batch: Arc<Batch>,
-    guard: Arc<Guard>,
+enum Queued {
+    /// An operation, and the guard that this node is to be asked with.
+    Operation(Arc<Operation>, Arc<Guard>),
+    /// Bytes to which no answer comes.
+    Unanswered(Vec<u8>),
 }
 
 impl Queued {
-    fn wire(&self, keys: &Keys) -> &Wire {
-        self.batch.wire(|batch| encode::batch(batch, keys))
-    }
-
-    fn guard(&self) -> &[u8] {
-        self.guard.wire(encode::guard)
+    /// What all nodes share of its bytes, and the guard of this one behind them.
+    fn pieces(&self, keys: &Keys) -> [&[u8]; 2] {
+        match self {
+            Self::Operation(operation, guard) => {
+                let wire = wire(operation, keys);
+                let guard = wire.is_guarded.then(|| guard.wire(encode::guard));
+                [&wire.bytes, guard.unwrap_or_default()]
+            }
+            Self::Unanswered(bytes) => [bytes, &[]],
+        }
     }
 
     /// How many bytes it is.
     fn len(&self, keys: &Keys) -> usize {
-        let wire = self.wire(keys);
-        wire.bytes.len() + wire.guards.len() * self.guard().len()
+        self.pieces(keys).map(<[u8]>::len).iter().sum()
     }
+}
 
-    /// Its bytes, in order.
-    fn pieces(&self, keys: &Keys) -> impl Iterator<Item = &[u8]> {
-        let wire = self.wire(keys);
-        let ends = wire.guards.iter().copied();
-        let mut start = 0;
-        let guarded = ends.flat_map(move |end| {
-            let piece = wire.bytes.get(start..end).unwrap_or_default();
-            start = end;
-            [piece, self.guard()]
-        });
-        let rest = wire.guards.last().copied().unwrap_or(0);
-        let rest = wire.bytes.get(rest..).filter(|rest| !rest.is_empty());
-        guarded.chain(rest)
-    }
+fn wire<'o>(operation: &'o Operation, keys: &Keys) -> &'o Wire {
+    operation.wire(|command| encode::wire(command, keys))
 }
 
 impl<S> RedisConnection<S> {
@@ -118,7 +110,6 @@ impl<S> RedisConnection<S> {
             offset: 0,
             out: Vec::new(),
             unflushed: false,
-            answered: 0,
             replies: Vec::new(),
             inbox,
             over: None,
@@ -151,35 +142,31 @@ impl<S> RedisConnection<S> {
 
     /// The answer that this frame completes, if it does; an error: nobody asked for it.
     fn take(&mut self, frame: OwnedFrame) -> Result<Option<Answer>, OwnedFrame> {
-        let Some(Queued { batch, .. }) = self.queue.front() else {
+        let Some(Queued::Operation(operation, _)) = self.queue.front() else {
             return Err(frame);
         };
-        let Some(command) = batch.commands().get(self.answered) else {
-            return Err(frame);
-        };
-        let last_command = self.answered + 1 == batch.commands().len();
-        if self.sent == 0 && (self.offset == 0 || last_command) {
+        let wanted = wire(operation, &self.keys).replies;
+        let completes = self.replies.len() + 1 == wanted;
+        // The last of several may come only when the last byte has left.
+        if self.sent == 0 && (self.offset == 0 || completes) {
             return Err(frame);
         }
-        let answer = match encode::answers(command) {
+        if !completes {
+            self.replies.push(frame);
+            return Ok(None);
+        }
+        let command = operation.command();
+        let answer = match wanted {
             1 => decode::answer(command, slice::from_ref(&frame), &self.secret),
-            several => {
+            _ => {
                 self.replies.push(frame);
-                if self.replies.len() < several {
-                    return Ok(None);
-                }
-                let replies = mem::take(&mut self.replies);
-                decode::answer(command, &replies, &self.secret)
+                decode::answer(command, &mem::take(&mut self.replies), &self.secret)
             }
         };
-        self.answered += 1;
-        if last_command {
-            self.answered = 0;
-            self.sent -= 1;
-            self.queue.pop_front();
-            if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
-                self.queue.shrink_to(QUEUE);
-            }
+        self.sent -= 1;
+        self.queue.pop_front();
+        if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
+            self.queue.shrink_to(QUEUE);
         }
         Ok(Some(answer))
     }
@@ -211,10 +198,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         self.note.as_deref()
     }
 
-    fn send(&mut self, batch: Arc<Batch>, guard: Arc<Guard>) {
-        if !batch.commands().is_empty() {
-            self.queue.push_back(Queued { batch, guard });
-        }
+    fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
+        self.queue.push_back(Queued::Operation(operation, guard));
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
@@ -268,18 +253,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
     fn hush(&mut self) {
         let mut bytes = Vec::new();
         encode::words(&mut bytes, &["CLIENT", "REPLY", "OFF"]);
-        self.queue.push_back(Queued {
-            batch: Batch::unanswered(bytes),
-            guard: Arc::default(),
-        });
+        self.queue.push_back(Queued::Unanswered(bytes));
     }
 
     fn withdraw(&mut self) -> usize {
         let keep = self.sent + usize::from(self.offset > 0);
-        self.queue
-            .drain(keep.min(self.queue.len())..)
-            .map(|queued| queued.batch.commands().len())
-            .sum()
+        let unsent = self.queue.drain(keep.min(self.queue.len())..);
+        let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));
+        unsent.filter(operation).count()
     }
 }
 
@@ -306,7 +287,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
     use super::*;
-    use crate::node::{Command, Fault, Reply};
+    use crate::node::{Fault, Reply, admission, mutex, server};
 
     fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(capacity);
@@ -318,25 +299,34 @@ mod tests {
         RedisConnection::new(stream, 7, None, keys, Secret::new("sesame"), Inbox::new())
     }
 
-    /// Commands of one reply each.
-    fn kills(commands: usize) -> Arc<Batch> {
-        Batch::new(vec![Command::Disconnect { client: 1 }; commands])
+    /// Operations of one reply each.
+    fn kills(operations: usize) -> Vec<Arc<Operation>> {
+        let kill = || Operation::new(server::Command::Disconnect { client: 1 });
+        std::iter::repeat_with(kill).take(operations).collect()
+    }
+
+    fn send<S: AsyncRead + AsyncWrite + Unpin + Send>(
+        c: &mut RedisConnection<S>,
+        operations: &[Arc<Operation>],
+    ) {
+        for operation in operations {
+            c.send(Arc::clone(operation), guard());
+        }
     }
 
     fn guard() -> Arc<Guard> {
         Guard::new("2 3 word 30000 5000 id".into())
     }
 
-    fn bytes(batch: &Arc<Batch>) -> Vec<u8> {
-        let queued = Queued {
-            batch: Arc::clone(batch),
-            guard: guard(),
-        };
+    fn bytes(operations: &Vec<Arc<Operation>>) -> Vec<u8> {
         let keys = Keys::new("quorate");
-        let pieces: Vec<&[u8]> = queued.pieces(&keys).collect();
-        let bytes = pieces.concat();
-        assert_eq!(bytes.len(), queued.len(&keys));
-        bytes
+        let bytes = operations.iter().flat_map(|operation| {
+            let queued = Queued::Operation(Arc::clone(operation), guard());
+            let bytes = queued.pieces(&keys).concat();
+            assert_eq!(bytes.len(), queued.len(&keys));
+            bytes
+        });
+        bytes.collect()
     }
 
     async fn flushed<S: AsyncRead + AsyncWrite + Unpin + Send>(c: &mut RedisConnection<S>) {
@@ -365,7 +355,7 @@ mod tests {
         for cut in 0..=replies.len() {
             let (mut c, mut server) = fake(4096);
             for batch in [1, 2, 1] {
-                c.send(kills(batch), guard());
+                send(&mut c, &kills(batch));
             }
             flushed(&mut c).await;
             let (one, two) = replies.split_at(cut);
@@ -388,17 +378,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_batch_leaves_with_the_guard_of_each_node() {
+    async fn an_operation_leaves_with_the_guard_of_each_node() {
         let name = crate::name::Name::new("a").unwrap();
-        let inspect = Command::Inspect { name };
-        let batch = Batch::new(vec![
-            inspect.clone(),
-            Command::Disconnect { client: 1 },
-            inspect,
-        ]);
+        let inspect = mutex::Command::Inspect { name };
+        let operations = [
+            Operation::new(inspect),
+            Operation::new(server::Command::Disconnect { client: 1 }),
+        ];
         let (mut c, mut server) = fake(4096);
         for guard in ["one", "another", "one"] {
-            c.send(Arc::clone(&batch), Guard::new(guard.into()));
+            for operation in &operations {
+                c.send(Arc::clone(operation), Guard::new(guard.into()));
+            }
         }
         flushed(&mut c).await;
         drop(c);
@@ -408,8 +399,8 @@ mod tests {
             .split("\r\n")
             .filter(|line| matches!(*line, "one" | "another" | "KILL"))
             .collect();
-        let around = |guard| [guard, "KILL", guard];
-        assert_eq!(order, ["one", "another", "one"].map(around).concat());
+        let before = |guard| [guard, "KILL"];
+        assert_eq!(order, ["one", "another", "one"].map(before).concat());
     }
 
     #[tokio::test]
@@ -417,7 +408,7 @@ mod tests {
         let (mut c, mut server) = fake(4);
         let batch = kills(3);
         let expected = bytes(&batch);
-        c.send(Arc::clone(&batch), guard());
+        send(&mut c, &batch);
         // One task polls both, as the engine does.
         let client = tokio::spawn(async move {
             let mut answers = Vec::new();
@@ -450,13 +441,13 @@ mod tests {
 
     #[tokio::test]
     async fn scripts_are_loaded_when_all_of_them_are() {
-        let load = Batch::one(Command::LoadScripts);
-        let scripts = encode::answers(&Command::LoadScripts);
+        let load = Operation::new(server::Command::LoadScripts);
+        let scripts = encode::replies(load.command());
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
             let (mut c, mut server) = fake(1 << 20);
-            c.send(Arc::clone(&load), guard());
-            c.send(kills(1), guard());
+            send(&mut c, &[Arc::clone(&load)]);
+            send(&mut c, &kills(1));
             flushed(&mut c).await;
             for script in 0..scripts {
                 let reply = if script == broken { "-ERR 1\r\n" } else { &sha };
@@ -465,7 +456,7 @@ mod tests {
             server.write_all(b"-ERR 2\r\n").await.unwrap();
             let loaded = answer(&mut c).await.unwrap();
             match broken == scripts {
-                true => assert_eq!(loaded, Ok(Reply::Loaded)),
+                true => assert_eq!(loaded, Ok(Reply::Server(server::Reply::Loaded))),
                 false => assert_eq!(loaded, fault(1)),
             }
             assert_eq!(answer(&mut c).await, Ok(fault(2)));
@@ -476,8 +467,9 @@ mod tests {
     #[tokio::test]
     async fn a_survey_takes_three_replies() {
         let (mut c, mut server) = fake(4096);
-        c.send(Batch::new(vec![Command::Survey; 3]), guard());
-        c.send(kills(1), guard());
+        let survey = Operation::new(admission::Command::Survey);
+        send(&mut c, &vec![survey; 3]);
+        send(&mut c, &kills(1));
         flushed(&mut c).await;
         let named = "*2\r\n$1\r\n_\r\n$8\r\n@mutex:a\r\n";
         let replies = [
@@ -495,7 +487,10 @@ mod tests {
         server.write_all(replies.concat().as_bytes()).await.unwrap();
         let surveyed = |lock: Option<&str>| {
             let lock = lock.map(|name| crate::name::Name::new(name).unwrap());
-            Ok(Ok(Reply::Surveyed { used: true, lock }))
+            Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
+                used: true,
+                lock,
+            })))
         };
         assert_eq!(answer(&mut c).await, surveyed(Some("a")));
         assert_eq!(answer(&mut c).await, surveyed(None));
@@ -507,18 +502,18 @@ mod tests {
     async fn only_what_has_not_begun_to_leave_is_withdrawn() {
         let (mut c, mut server) = fake(4);
         let (first, second) = (kills(2), kills(1));
-        c.send(Arc::clone(&first), guard());
+        send(&mut c, &first);
         assert_eq!(c.withdraw(), 2, "nothing has left");
-        c.send(Arc::clone(&second), guard());
-        c.send(Arc::clone(&first), guard());
-        c.send(kills(3), guard());
+        send(&mut c, &second);
+        send(&mut c, &first);
+        send(&mut c, &kills(3));
         assert!(
             poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await,
             "the socket is full"
         );
         assert_eq!(c.withdraw(), 5, "of the first, some bytes have left");
         assert_eq!(c.withdraw(), 0);
-        c.send(Arc::clone(&first), guard());
+        send(&mut c, &first);
 
         let expected = [bytes(&second), bytes(&first)].concat();
         let mut read = vec![0; expected.len()];
@@ -562,7 +557,7 @@ mod tests {
             ),
         ] {
             let (mut c, mut server) = fake(4096);
-            c.send(kills(2), guard());
+            send(&mut c, &kills(2));
             flushed(&mut c).await;
             server.write_all(said.as_bytes()).await.unwrap();
             drop(server);
@@ -582,7 +577,7 @@ mod tests {
             );
             assert_eq!(answer(&mut c).await, Err(over.clone()));
             assert_eq!(poll_fn(|cx| c.poll_flush(cx)).await, Err(over.clone()));
-            c.send(kills(1), guard());
+            send(&mut c, &kills(1));
             assert_eq!(c.withdraw(), 1);
             assert_eq!(answer(&mut c).await, Err(over));
         }
@@ -591,12 +586,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_answered_before_it_was_asked() {
         let (mut c, mut server) = fake(4);
-        c.send(kills(1), guard());
+        send(&mut c, &kills(1));
         server.write_all(b":1\r\n").await.unwrap();
         assert!(answer(&mut c).await.is_err(), "not a byte has left");
 
         let (mut c, mut server) = fake(4);
-        c.send(kills(2), guard());
+        send(&mut c, &kills(2));
         assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
         tokio::spawn(async move { server.write_all(b"-ERR 0\r\n:1\r\n").await });
         assert_eq!(
@@ -611,7 +606,7 @@ mod tests {
     async fn a_broken_pipe_ends_it() {
         let (mut c, server) = fake(4096);
         drop(server);
-        c.send(kills(1), guard());
+        send(&mut c, &kills(1));
         let over = poll_fn(|cx| c.poll_flush(cx))
             .await
             .expect_err("nobody reads");
@@ -669,7 +664,7 @@ mod tests {
                 taken: Vec::new(),
             });
             for batch in &batches {
-                c.send(Arc::clone(batch), guard());
+                send(&mut c, &batch);
             }
             flushed(&mut c).await;
             assert!(c.stream.taken == expected, "{width} at a time");

@@ -12,8 +12,9 @@ use super::{
 use crate::{
     name::Name,
     node::{
-        admission::{Meeting, Server, Stored},
-        command::{Answer, Command, Fault, Reply},
+        Answer, Command, Fault, Reply,
+        admission::{self, Meeting, Server, Stored},
+        mutex, server,
     },
     owner::is_entry,
     report::said,
@@ -24,7 +25,7 @@ use crate::{
 pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
     let decides = match command {
         // The others only name a lock. An error there, as for a missing right, means that none is named.
-        Command::Survey => replies.first(),
+        Command::Admission(admission::Command::Survey) => replies.first(),
         // Of many, the first error, or else the last.
         _ => {
             let failed = replies.iter().find(|frame| error(frame).is_some());
@@ -76,29 +77,33 @@ fn reply(
     secret: &Secret,
 ) -> Option<Reply> {
     Some(match command {
-        Command::Handshake(_) => Reply::Met(Box::new(meeting(frame, secret)?)),
-        Command::Acquire { .. } => match items(frame) {
-            None => Reply::Granted(count(frame)?),
-            Some([left, counter, holder]) => Reply::Held {
+        Command::Admission(admission::Command::Handshake(_)) => {
+            Reply::Admission(admission::Reply::Met(Box::new(meeting(frame, secret)?)))
+        }
+        Command::Mutex(mutex::Command::Acquire { .. }) => match items(frame) {
+            None => Reply::Mutex(mutex::Reply::Granted(count(frame)?)),
+            Some([left, counter, holder]) => Reply::Mutex(mutex::Reply::Held {
                 remaining: ttl(left)?,
                 counter: count(counter)?,
                 holder: our_entry(holder),
-            },
+            }),
             Some(_) => return None,
         },
-        Command::Raise { .. } => match integer(frame)? {
-            -1 => Reply::Lost,
-            _ => Reply::Raised(count(frame)?),
+        Command::Mutex(mutex::Command::Raise { .. }) => match integer(frame)? {
+            -1 => Reply::Mutex(mutex::Reply::Lost),
+            _ => Reply::Mutex(mutex::Reply::Raised(count(frame)?)),
         },
-        Command::Extend { .. } => {
+        Command::Mutex(mutex::Command::Extend { .. }) => {
             if yes(frame)? {
-                Reply::Extended
+                Reply::Mutex(mutex::Reply::Extended)
             } else {
-                Reply::Lost
+                Reply::Mutex(mutex::Reply::Lost)
             }
         }
-        Command::Release { .. } => Reply::Released(yes(frame)?),
-        Command::Inspect { .. } => {
+        Command::Mutex(mutex::Command::Release { .. }) => {
+            Reply::Mutex(mutex::Reply::Released(yes(frame)?))
+        }
+        Command::Mutex(mutex::Command::Inspect { .. }) => {
             let [holder, left, counter] = items(frame)? else {
                 return None;
             };
@@ -115,19 +120,29 @@ fn reply(
                     Some((entry, ttl(left)?))
                 }
             };
-            Reply::Inspected {
+            Reply::Mutex(mutex::Reply::Inspected {
                 holder,
                 counter: count(counter)?,
-            }
+            })
         }
-        Command::Evict { .. } => Reply::Evicted(yes(frame)?),
-        Command::Survey => Reply::Surveyed {
-            used: count(frame)? > 0,
-            lock: all.iter().find_map(|fields| counted(fields, secret)),
-        },
-        Command::Admit(_) => Reply::Admitted(yes(frame)?),
-        Command::Disconnect { .. } => Reply::Disconnected(count(frame)? > 0),
-        Command::LoadScripts => text(frame).map(|_| Reply::Loaded)?,
+        Command::Mutex(mutex::Command::Evict { .. }) => {
+            Reply::Mutex(mutex::Reply::Evicted(yes(frame)?))
+        }
+        Command::Admission(admission::Command::Survey) => {
+            Reply::Admission(admission::Reply::Surveyed {
+                used: count(frame)? > 0,
+                lock: all.iter().find_map(|fields| counted(fields, secret)),
+            })
+        }
+        Command::Admission(admission::Command::Admit(_)) => {
+            Reply::Admission(admission::Reply::Admitted(yes(frame)?))
+        }
+        Command::Server(server::Command::Disconnect { .. }) => {
+            Reply::Server(server::Reply::Disconnected(count(frame)? > 0))
+        }
+        Command::Server(server::Command::LoadScripts) => {
+            text(frame).map(|_| Reply::Server(server::Reply::Loaded))?
+        }
     })
 }
 
@@ -231,17 +246,17 @@ fn ttl(frame: &OwnedFrame) -> Option<Option<Duration>> {
 
 fn name(command: &Command) -> &'static str {
     match command {
-        Command::Handshake(_) => "HANDSHAKE",
-        Command::Acquire { .. } => "ACQUIRE",
-        Command::Raise { .. } => "RAISE",
-        Command::Extend { .. } => "EXTEND",
-        Command::Release { .. } => "RELEASE",
-        Command::Inspect { .. } => "INSPECT",
-        Command::Evict { .. } => "EVICT",
-        Command::Survey => "SURVEY",
-        Command::Admit(_) => "ADMIT",
-        Command::Disconnect { .. } => "CLIENT KILL",
-        Command::LoadScripts => "SCRIPT LOAD",
+        Command::Admission(admission::Command::Handshake(_)) => "HANDSHAKE",
+        Command::Mutex(mutex::Command::Acquire { .. }) => "ACQUIRE",
+        Command::Mutex(mutex::Command::Raise { .. }) => "RAISE",
+        Command::Mutex(mutex::Command::Extend { .. }) => "EXTEND",
+        Command::Mutex(mutex::Command::Release { .. }) => "RELEASE",
+        Command::Mutex(mutex::Command::Inspect { .. }) => "INSPECT",
+        Command::Mutex(mutex::Command::Evict { .. }) => "EVICT",
+        Command::Admission(admission::Command::Survey) => "SURVEY",
+        Command::Admission(admission::Command::Admit(_)) => "ADMIT",
+        Command::Server(server::Command::Disconnect { .. }) => "CLIENT KILL",
+        Command::Server(server::Command::LoadScripts) => "SCRIPT LOAD",
     }
 }
 
@@ -258,13 +273,13 @@ mod tests {
     }
 
     fn acquire() -> Command {
-        Command::Acquire {
+        Command::Mutex(mutex::Command::Acquire {
             name: Name::new("a").unwrap(),
             entry: Entry::new(1, &Label::new("host:1").unwrap()),
             ttl: Duration::from_secs(1),
             floor: 0,
             max_ttl: Duration::from_secs(30),
-        }
+        })
     }
 
     #[test]
@@ -294,13 +309,13 @@ mod tests {
 
     #[test]
     fn one_number_is_a_grant_and_three_answers_are_a_refusal() {
-        let granted = |c| Ok(Reply::Granted(c));
+        let granted = |c| Ok(Reply::Mutex(mutex::Reply::Granted(c)));
         let held = |remaining, counter| {
-            Ok(Reply::Held {
+            Ok(Reply::Mutex(mutex::Reply::Held {
                 remaining,
                 counter,
                 holder: None,
-            })
+            }))
         };
         assert_eq!(
             decoded(&acquire(), ":9007199254740991\r\n"),
@@ -318,7 +333,7 @@ mod tests {
         let holder = |entry: &str| {
             let reply = format!("*3\r\n:5\r\n:7\r\n${}\r\n{entry}\r\n", entry.len());
             match decoded(&acquire(), &reply) {
-                Ok(Reply::Held { holder, .. }) => holder,
+                Ok(Reply::Mutex(mutex::Reply::Held { holder, .. })) => holder,
                 other => panic!("{other:?}"),
             }
         };
@@ -346,24 +361,24 @@ mod tests {
                 other => panic!("{reply:?}: {other:?}"),
             }
         }
-        assert!(decoded(&Command::Survey, "+OK\r\n").is_err());
+        assert!(decoded(&Command::Admission(admission::Command::Survey), "+OK\r\n").is_err());
     }
 
     #[test]
     fn a_holders_entry_stays_as_it_is_and_all_else_is_told_without_the_secret() {
-        let inspect = Command::Inspect {
+        let inspect = Command::Mutex(mutex::Command::Inspect {
             name: Name::new("a").unwrap(),
-        };
+        });
         let shown = |entry: &str| {
             let reply = format!("*3\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n", entry.len());
             let (frame, _) = redis_protocol::resp3::decode::complete::decode(reply.as_bytes())
                 .unwrap()
                 .unwrap();
             match answer(&inspect, &[frame], &Secret::new("acme-web3")) {
-                Ok(Reply::Inspected {
+                Ok(Reply::Mutex(mutex::Reply::Inspected {
                     holder: Some((entry, _)),
                     ..
-                }) => entry,
+                })) => entry,
                 other => panic!("{other:?}"),
             }
         };
@@ -380,7 +395,11 @@ mod tests {
             let decoded = redis_protocol::resp3::decode::complete::decode(reply.as_bytes());
             decoded.unwrap().unwrap().0
         });
-        answer(&Command::Survey, &frames, &Secret::new("sesame"))
+        answer(
+            &Command::Admission(admission::Command::Survey),
+            &frames,
+            &Secret::new("sesame"),
+        )
     }
 
     /// As HRANDFIELD names them.
@@ -394,7 +413,10 @@ mod tests {
         for (reply, used) in [(":0\r\n", false), (":1\r\n", true), (":2\r\n", true)] {
             let lock = None;
             let replies = [reply, "*0\r\n", "*0\r\n"];
-            assert_eq!(surveyed(replies), Ok(Reply::Surveyed { used, lock }));
+            assert_eq!(
+                surveyed(replies),
+                Ok(Reply::Admission(admission::Reply::Surveyed { used, lock }))
+            );
         }
     }
 
@@ -421,7 +443,10 @@ mod tests {
             (&fields(&["@mutex:sesame", "@mutex:a"]), "*0\r\n", Some("a")),
         ] {
             let lock = name.map(|name| Name::new(name).unwrap());
-            let found = Ok(Reply::Surveyed { used: true, lock });
+            let found = Ok(Reply::Admission(admission::Reply::Surveyed {
+                used: true,
+                lock,
+            }));
             assert_eq!(
                 surveyed([":1\r\n", current, previous]),
                 found,

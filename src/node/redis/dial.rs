@@ -30,7 +30,7 @@ use super::{
     secret::{self, Secret},
 };
 use crate::{
-    node::{Batch, Command, Connection, DialError},
+    node::{Connection, DialError, server},
     report::{said, seconds},
 };
 use DialError::{Refused, Unreachable};
@@ -194,11 +194,9 @@ fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
         Word::SetInfo,
         &["CLIENT", "SETINFO", "lib-ver", env!("CARGO_PKG_VERSION")],
     );
-    words.extend(std::iter::repeat_n(
-        Word::LoadScript,
-        encode::answers(&Command::LoadScripts),
-    ));
-    bytes.extend(encode::batch(&Batch::one(Command::LoadScripts), keys).bytes);
+    let load = encode::wire(&server::Command::LoadScripts.into(), keys);
+    words.extend(std::iter::repeat_n(Word::LoadScript, load.replies));
+    bytes.extend(load.bytes);
     for right in rights::TRIED {
         words.push(Word::Try(right));
         encode::words(&mut bytes, &right.words(keys));
@@ -411,11 +409,12 @@ mod tests {
     use crate::{
         name::Name,
         node::{
-            Answer, Reply,
+            Answer, Command, Operation, Reply, admission, mutex,
             redis::{
                 address::{IntoNode as _, Target},
                 support::{Kind, Server, ServerOptions},
             },
+            server,
         },
         owner::{Entry, Label},
     };
@@ -461,7 +460,7 @@ mod tests {
     }
 
     async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
-        connection.send(Batch::one(command), Arc::default());
+        connection.send(Operation::new(command), Arc::default());
         poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
         poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
     }
@@ -487,13 +486,13 @@ mod tests {
                 .try_cmd(&["CLIENT", "SETINFO", "lib-name", "test"])
                 .is_ok();
             assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
-            let release = Command::Release {
+            let release = Command::Mutex(mutex::Command::Release {
                 name: Name::new("a").unwrap(),
                 entry: Entry::new(1, &Label::new("test").unwrap()),
-            };
+            });
             assert_eq!(
                 ask(&mut *connection, release.clone()).await,
-                Ok(Reply::Released(false)),
+                Ok(Reply::Mutex(mutex::Reply::Released(false))),
                 "by a script"
             );
             server.cmd(&["SCRIPT", "FLUSH"]);
@@ -502,24 +501,35 @@ mod tests {
                 Err(crate::node::Fault::NoScript)
             );
             assert_eq!(
-                ask(&mut *connection, Command::LoadScripts).await,
-                Ok(Reply::Loaded)
+                ask(
+                    &mut *connection,
+                    Command::Server(server::Command::LoadScripts)
+                )
+                .await,
+                Ok(Reply::Server(server::Reply::Loaded))
             );
             assert_eq!(
-                ask(&mut *connection, Command::Survey).await,
-                Ok(Reply::Surveyed {
+                ask(
+                    &mut *connection,
+                    Command::Admission(admission::Command::Survey)
+                )
+                .await,
+                Ok(Reply::Admission(admission::Reply::Surveyed {
                     used: false,
                     lock: None
-                })
+                }))
             );
 
             let other = connected(&server.unix_url()).await;
             assert!(client(&server, &*other).contains(" db=0 "));
-            let kill = Command::Disconnect {
+            let kill = Command::Server(server::Command::Disconnect {
                 client: connection.client_id(),
-            };
+            });
             let mut third = connected(&server.url()).await;
-            assert_eq!(ask(&mut *third, kill).await, Ok(Reply::Disconnected(true)));
+            assert_eq!(
+                ask(&mut *third, kill).await,
+                Ok(Reply::Server(server::Reply::Disconnected(true)))
+            );
             let over = poll_fn(|cx| connection.poll_answer(cx))
                 .await
                 .expect_err("killed");
@@ -813,7 +823,7 @@ mod tests {
             tls::Authorities,
         };
 
-        fn server(dir: &Path, line: &str) -> (Server, Certificates) {
+        fn tls_server(dir: &Path, line: &str) -> (Server, Certificates) {
             let files = certificates(dir);
             (
                 ServerOptions::new(Kind::Redis)
@@ -840,7 +850,7 @@ mod tests {
         #[tokio::test]
         async fn encrypted_and_verified() {
             let dir = tempfile::tempdir().unwrap();
-            let (server, files) = server(dir.path(), "");
+            let (server, files) = tls_server(dir.path(), "");
             let localhost = server.url().replace("127.0.0.1", "localhost");
             for (url, name) in [
                 (server.url(), None),
@@ -848,20 +858,26 @@ mod tests {
                 (localhost, None),
             ] {
                 let mut connection = dialled(&trusting(&url, &files.ca, name)).await.unwrap();
-                let answer = ask(&mut *connection, Command::Survey).await;
+                let answer = ask(
+                    &mut *connection,
+                    Command::Admission(admission::Command::Survey),
+                )
+                .await;
                 assert_eq!(
                     answer,
-                    Ok(Reply::Surveyed {
+                    Ok(Reply::Admission(admission::Reply::Surveyed {
                         used: false,
                         lock: None
-                    })
+                    }))
                 );
             }
             let insecure = format!("{}/#insecure", server.url());
             let mut connection = connected(&insecure).await;
             // More than TLS takes at once.
-            let many = Batch::new(vec![Command::Survey; 5_000]);
-            connection.send(many, Arc::default());
+            let survey = Operation::new(admission::Command::Survey);
+            for _ in 0..5_000 {
+                connection.send(Arc::clone(&survey), Arc::default());
+            }
             let mut answers = 0;
             poll_fn(|cx| {
                 if let Poll::Ready(flushed) = connection.poll_flush(cx) {
@@ -871,10 +887,10 @@ mod tests {
                     let answer = ready!(connection.poll_answer(cx)).unwrap();
                     assert_eq!(
                         answer,
-                        Ok(Reply::Surveyed {
+                        Ok(Reply::Admission(admission::Reply::Surveyed {
                             used: false,
                             lock: None
-                        })
+                        }))
                     );
                     answers += 1;
                 }
@@ -907,7 +923,7 @@ mod tests {
         #[tokio::test]
         async fn a_client_certificate_is_not_had() {
             let dir = tempfile::tempdir().unwrap();
-            let (server, _) = server(dir.path(), "tls-auth-clients yes");
+            let (server, _) = tls_server(dir.path(), "tls-auth-clients yes");
             let why = refused(&format!("{}#insecure", server.url())).await;
             assert!(why.contains("tls-auth-clients no"), "{why}");
         }
@@ -915,7 +931,7 @@ mod tests {
         #[tokio::test]
         async fn plain_and_tls_confused() {
             let dir = tempfile::tempdir().unwrap();
-            let (tls, _) = server(dir.path(), "");
+            let (tls, _) = tls_server(dir.path(), "");
             let plain = Server::start(Kind::Redis);
             let why = fails(&address(&tls.url().replace("rediss:", "redis:"))).await;
             let (Refused(text) | Unreachable(text)) = &why;
@@ -937,7 +953,7 @@ mod tests {
         #[tokio::test]
         async fn the_systems_certificates_may_be_a_file_of_ours() {
             let dir = tempfile::tempdir().unwrap();
-            let (server, files) = server(dir.path(), "");
+            let (server, files) = tls_server(dir.path(), "");
             let elsewhere = tempfile::tempdir().unwrap();
             let stranger = certificates(elsewhere.path());
             let empty = dir.path().join("empty.pem");

@@ -4,11 +4,14 @@ use super::scripts::{self, Script};
 use crate::{
     name::Name,
     node::{
+        Command,
         admission::{
-            Admit, Handshake, Mode,
+            self, Admit, Handshake, Mode,
             record::{FORMAT, ms},
         },
-        command::{Batch, Command, Wire},
+        mutex,
+        operation::Wire,
+        server,
     },
 };
 
@@ -71,28 +74,23 @@ impl Keys {
     }
 }
 
-/// How many replies of the server belong to this command.
-pub(crate) fn answers(command: &Command) -> usize {
-    match command {
-        Command::LoadScripts => scripts::ALL.len(),
-        Command::Survey => 3,
-        _ => 1,
+/// The bytes of a command. Its guard, if it has one, is the last argument.
+pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
+    let mut writer = Writer(Vec::with_capacity(512));
+    encode(&mut writer, command, keys);
+    Wire {
+        bytes: writer.0,
+        is_guarded: command.is_guarded(),
+        replies: replies(command),
     }
 }
 
-/// The bytes of a batch. The guard is the last argument of whatever has one.
-pub(crate) fn batch(batch: &Batch, keys: &Keys) -> Wire {
-    let mut writer = Writer(Vec::with_capacity(64 + batch.commands().len() * 512));
-    let mut guards = Vec::new();
-    for command in batch.commands() {
-        encode(&mut writer, command, keys);
-        if command.is_guarded() {
-            guards.push(writer.0.len());
-        }
-    }
-    Wire {
-        bytes: writer.0,
-        guards,
+/// How many replies of the server belong to this command.
+pub(super) fn replies(command: &Command) -> usize {
+    match command {
+        Command::Server(server::Command::LoadScripts) => scripts::ALL.len(),
+        Command::Admission(admission::Command::Survey) => 3,
+        _ => 1,
     }
 }
 
@@ -123,7 +121,7 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
     let lock = |name| Arg::Named(&keys.lock, name);
     let counter = |name| Arg::Named(MUTEX, name);
     match command {
-        Command::Handshake(Handshake {
+        Command::Admission(admission::Command::Handshake(Handshake {
             masters,
             list,
             terms,
@@ -132,7 +130,7 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
             known,
             witnessed,
             nonce,
-        }) => {
+        })) => {
             let (run, id) = known.as_ref().map_or(("", ""), |(run, id)| (run, id));
             // By its source: it never depends on what the server has cached.
             wire.run(
@@ -154,13 +152,13 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
                 ],
             );
         }
-        Command::Acquire {
+        Command::Mutex(mutex::Command::Acquire {
             name,
             entry,
             ttl,
             floor,
             max_ttl,
-        } => wire.call_guarded(
+        }) => wire.call_guarded(
             &scripts::ACQUIRE,
             &[lock(name), open, time, current, previous],
             &[
@@ -171,12 +169,12 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
                 Number(*floor),
             ],
         ),
-        Command::Raise {
+        Command::Mutex(mutex::Command::Raise {
             name,
             entry,
             token,
             max_ttl,
-        } => wire.call_guarded(
+        }) => wire.call_guarded(
             &scripts::RAISE,
             &[lock(name), open, current, previous],
             &[
@@ -186,23 +184,23 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
                 Number(*token),
             ],
         ),
-        Command::Extend { name, entry, ttl } => wire.call_guarded(
+        Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => wire.call_guarded(
             &scripts::EXTEND,
             &[lock(name), open],
             &[Text(entry.as_str()), Number(ms(*ttl))],
         ),
-        Command::Release { name, entry } => {
+        Command::Mutex(mutex::Command::Release { name, entry }) => {
             wire.call(&scripts::RELEASE, &[lock(name)], &[Text(entry.as_str())]);
         }
-        Command::Inspect { name } => wire.call_guarded(
+        Command::Mutex(mutex::Command::Inspect { name }) => wire.call_guarded(
             &scripts::INSPECT,
             &[lock(name), open, current, previous],
             &[counter(name)],
         ),
-        Command::Evict { name } => {
+        Command::Mutex(mutex::Command::Evict { name }) => {
             wire.call_guarded(&scripts::EVICT, &[lock(name), open], &[]);
         }
-        Command::Survey => {
+        Command::Admission(admission::Command::Survey) => {
             wire.array(3);
             wire.put(Text("EXISTS"));
             wire.put(current);
@@ -216,7 +214,7 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
                 wire.put(Number(2));
             }
         }
-        Command::Admit(Admit {
+        Command::Admission(admission::Command::Admit(Admit {
             masters,
             list,
             run,
@@ -224,7 +222,7 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
             terms,
             witnessed,
             mode,
-        }) => wire.call(
+        })) => wire.call(
             &scripts::ADMIT,
             &[boot, open],
             &[
@@ -243,14 +241,14 @@ fn encode(wire: &mut Writer, command: &Command, keys: &Keys) {
                 }),
             ],
         ),
-        Command::Disconnect { client } => {
+        Command::Server(server::Command::Disconnect { client }) => {
             wire.array(4);
             wire.put(Text("CLIENT"));
             wire.put(Text("KILL"));
             wire.put(Text("ID"));
             wire.put(Number(*client));
         }
-        Command::LoadScripts => {
+        Command::Server(server::Command::LoadScripts) => {
             for script in scripts::ALL {
                 wire.array(3);
                 wire.put(Text("SCRIPT"));
@@ -347,10 +345,10 @@ mod tests {
     const GUARD: &str = "2 3 word 30000 5000 id";
 
     fn text(command: Command) -> String {
-        let wire = batch(&Batch::one(command), &Keys::new("q"));
+        let wire = wire(&command, &Keys::new("q"));
         let mut bytes = wire.bytes;
-        for at in wire.guards.into_iter().rev() {
-            bytes.splice(at..at, guard(GUARD));
+        if wire.is_guarded {
+            bytes.extend(guard(GUARD));
         }
         String::from_utf8(bytes).unwrap()
     }
@@ -390,13 +388,13 @@ mod tests {
         let entry = Entry::new(1, &Label::new("host:1").unwrap());
         let ttl = Duration::from_micros(10_001);
         let holder = entry.as_str().to_owned();
-        let acquire = Command::Acquire {
+        let acquire = Command::Mutex(mutex::Command::Acquire {
             name,
             entry,
             ttl,
             floor: 0,
             max_ttl: Duration::from_secs(30),
-        };
+        });
         let wanted = [
             "EVALSHA",
             scripts::ACQUIRE.sha(),
@@ -415,14 +413,14 @@ mod tests {
         ];
         assert_eq!(words(acquire), wanted);
         assert_eq!(
-            words(Command::Disconnect { client: 10 }),
+            words(Command::Server(server::Command::Disconnect { client: 10 })),
             ["CLIENT", "KILL", "ID", "10"]
         );
     }
 
     #[test]
     fn a_survey_asks_for_counters_and_for_the_name_of_one() {
-        let asked = all_words(Command::Survey);
+        let asked = all_words(Command::Admission(admission::Command::Survey));
         assert_eq!(
             asked,
             [
@@ -431,7 +429,10 @@ mod tests {
                 vec!["HRANDFIELD", "q:c1", "2"],
             ]
         );
-        assert_eq!(asked.len(), answers(&Command::Survey));
+        assert_eq!(
+            asked.len(),
+            replies(&Command::Admission(admission::Command::Survey))
+        );
     }
 
     #[test]
@@ -475,7 +476,7 @@ mod tests {
             (hello, "2 3 word 30001 5000 2 1 run/0/-1 id 9 nonce"),
             (unknown, "2 3 word 30001 5000 0 0   9 nonce"),
         ] {
-            let words = words(Command::Handshake(hello));
+            let words = words(Command::Admission(admission::Command::Handshake(hello)));
             assert_eq!(
                 (&*words[0], &*words[1]),
                 ("EVAL", scripts::HANDSHAKE.source)
@@ -501,7 +502,7 @@ mod tests {
                 witnessed: 30_300,
                 mode,
             };
-            let words = words(Command::Admit(admit));
+            let words = words(Command::Admission(admission::Command::Admit(admit)));
             assert_eq!(words[1..5], [scripts::ADMIT.sha(), "2", "q:boot", "q:open"]);
             let brought = format!("2 5 word run id 30000 0 30300 {word}");
             assert_eq!(words[5..].join(" "), brought);
@@ -509,61 +510,59 @@ mod tests {
     }
 
     #[test]
-    fn what_all_nodes_share_is_encoded_once_and_the_guard_goes_last() {
+    fn the_guard_goes_last() {
         let name = Name::new("a").unwrap();
         let entry = Entry::new(1, &Label::new("host:1").unwrap());
         let (ttl, max_ttl) = (Duration::from_secs(1), Duration::from_secs(30));
         let commands = [
-            Command::Acquire {
+            Command::Mutex(mutex::Command::Acquire {
                 name: name.clone(),
                 entry: entry.clone(),
                 ttl,
                 floor: 7,
                 max_ttl,
-            },
-            Command::Raise {
+            }),
+            Command::Mutex(mutex::Command::Raise {
                 name: name.clone(),
                 entry: entry.clone(),
                 token: 7,
                 max_ttl,
-            },
-            Command::Extend {
+            }),
+            Command::Mutex(mutex::Command::Extend {
                 name: name.clone(),
                 entry: entry.clone(),
                 ttl,
-            },
-            Command::Release {
+            }),
+            Command::Mutex(mutex::Command::Release {
                 name: name.clone(),
                 entry,
-            },
-            Command::Inspect { name: name.clone() },
-            Command::Evict { name },
-            Command::Survey,
+            }),
+            Command::Mutex(mutex::Command::Inspect { name: name.clone() }),
+            Command::Mutex(mutex::Command::Evict { name }),
+            Command::Admission(admission::Command::Survey),
         ];
         for command in &commands {
             let last = all_words(command.clone()).pop().unwrap().pop().unwrap();
             assert_eq!(last == GUARD, command.is_guarded(), "{command:?}");
         }
-        let guarded = commands.iter().filter(|c| c.is_guarded()).count();
-        let together = Batch::new(commands.to_vec());
-        let wire = batch(&together, &Keys::new("q"));
-        assert_eq!(wire.guards.len(), guarded);
-        assert!(wire.guards.is_sorted());
     }
 
     #[test]
     fn numbers_are_decimal() {
         for n in [0, 9, 10, 99, 100, u64::MAX] {
-            assert_eq!(words(Command::Disconnect { client: n })[3], n.to_string());
+            assert_eq!(
+                words(Command::Server(server::Command::Disconnect { client: n }))[3],
+                n.to_string()
+            );
         }
     }
 
     #[test]
     fn all_scripts_are_loaded_by_as_many_commands() {
-        let text = text(Command::LoadScripts);
+        let text = text(Command::Server(server::Command::LoadScripts));
         assert_eq!(
             text.matches("\r\nSCRIPT\r\n$4\r\nLOAD\r\n").count(),
-            answers(&Command::LoadScripts)
+            replies(&Command::Server(server::Command::LoadScripts))
         );
     }
 }

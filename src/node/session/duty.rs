@@ -2,34 +2,35 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use crate::{
-    clock::Tick,
-    name::Name,
-    node::{Command, session::Ticket},
-    owner::Entry,
-};
+use super::Tag;
+use crate::{clock::Tick, node::Operation};
 
 const RETRY: Duration = Duration::from_millis(200);
 /// The shortest time between two looks for what has ended.
 const EXPIRY: Duration = Duration::from_millis(50);
 
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DutyId(u64);
+
 #[derive(Default)]
 pub(super) struct Duties {
-    by_id: BTreeMap<u64, Duty>,
-    retries: BTreeSet<(Tick, u64)>,
+    by_id: BTreeMap<DutyId, Duty>,
+    retries: BTreeSet<(Tick, DutyId)>,
     /// No look for ends is due before this.
     next_expiry: Option<Tick>,
-    last_id: u64,
+    last: u64,
 }
 
 struct Duty {
-    name: Name,
-    entry: Entry,
+    operation: Arc<Operation>,
     until: Tick,
-    ticket: Option<Ticket>,
+    /// Where the answer is waited for.
+    tag: Option<Tag>,
     /// When to send it again; none while an answer is due, or before it was first sent.
     retry_at: Option<Tick>,
     /// It was sent when it was asked for, and nothing has gone wrong with that.
@@ -41,67 +42,55 @@ struct Duty {
 impl Duties {
     pub(super) fn add(
         &mut self,
-        name: Name,
-        entry: Entry,
+        operation: Arc<Operation>,
         until: Tick,
-        ticket: Option<Ticket>,
+        tag: Option<Tag>,
         is_prompt: bool,
-    ) -> u64 {
-        self.last_id += 1;
+    ) -> DutyId {
+        self.last += 1;
         self.next_expiry = Some(self.next_expiry.map_or(until, |at| at.min(until)));
-        self.by_id.insert(
-            self.last_id,
-            Duty {
-                name,
-                entry,
-                until,
-                ticket,
-                retry_at: None,
-                is_prompt,
-                error: None,
-            },
-        );
-        self.last_id
+        let id = DutyId(self.last);
+        let duty = Duty {
+            operation,
+            until,
+            tag,
+            retry_at: None,
+            is_prompt,
+            error: None,
+        };
+        self.by_id.insert(id, duty);
+        id
     }
 
-    /// It is being sent: the command.
-    pub(super) fn sent(&mut self, id: u64) -> Option<Command> {
+    /// It is being sent: the operation.
+    pub(super) fn sent(&mut self, id: DutyId) -> Option<Arc<Operation>> {
         let duty = self.by_id.get_mut(&id)?;
         if let Some(at) = duty.retry_at.take() {
             self.retries.remove(&(at, id));
         }
-        Some(Command::Release {
-            name: duty.name.clone(),
-            entry: duty.entry.clone(),
-        })
+        Some(Arc::clone(&duty.operation))
     }
 
-    /// Whether whoever asked may wait for it as for any other request.
-    pub(super) fn is_prompt(&self, id: u64) -> bool {
+    /// Whether its answer may be waited for as that of any other request.
+    pub(super) fn is_prompt(&self, id: DutyId) -> bool {
         self.by_id.get(&id).is_some_and(|duty| duty.is_prompt)
     }
 
-    pub(super) fn is_owed(&self, id: u64) -> bool {
+    pub(super) fn is_owed(&self, id: DutyId) -> bool {
         self.by_id.contains_key(&id)
     }
 
-    /// Whether it frees one of these.
-    pub(super) fn is_about(&self, id: u64, entries: &BTreeSet<Entry>) -> bool {
-        let duty = self.by_id.get(&id);
-        duty.is_some_and(|duty| entries.contains(&duty.entry))
-    }
-
-    /// It was answered, or has nothing to free: who waits for the answer.
-    pub(super) fn done(&mut self, id: u64) -> Option<Ticket> {
+    /// It was answered, or has nothing to free: where the answer is waited for.
+    pub(super) fn done(&mut self, id: DutyId) -> Option<Tag> {
         let duty = self.by_id.remove(&id)?;
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }
-        duty.ticket
+        duty.tag
     }
 
     /// It was answered by an error.
-    pub(super) fn failed(&mut self, id: u64, now: Tick, error: Option<String>) {
+    pub(super) fn failed(&mut self, id: DutyId, now: Tick, error: Option<String>) {
         self.retry(id, now.plus(RETRY));
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.error = error;
@@ -109,16 +98,16 @@ impl Duties {
     }
 
     /// By which error it was answered last.
-    pub(super) fn error(&self, id: u64) -> Option<&String> {
+    pub(super) fn error(&self, id: DutyId) -> Option<&String> {
         self.by_id.get(&id)?.error.as_ref()
     }
 
     /// It did not reach the node.
-    pub(super) fn unsent(&mut self, id: u64, now: Tick) {
+    pub(super) fn unsent(&mut self, id: DutyId, now: Tick) {
         self.retry(id, now);
     }
 
-    fn retry(&mut self, id: u64, at: Tick) {
+    fn retry(&mut self, id: DutyId, at: Tick) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.retry_at = Some(at);
             duty.is_prompt = false;
@@ -139,13 +128,13 @@ impl Duties {
     }
 
     /// What is to be sent again by now.
-    pub(super) fn due(&self, now: Tick) -> Vec<u64> {
+    pub(super) fn due(&self, now: Tick) -> Vec<DutyId> {
         let due = self.retries.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 
     /// All of them, oldest first.
-    pub(super) fn unanswered(&self) -> Vec<u64> {
+    pub(super) fn unanswered(&self) -> Vec<DutyId> {
         self.by_id.keys().copied().collect()
     }
 

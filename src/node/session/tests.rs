@@ -2,8 +2,14 @@
 
 use super::*;
 use crate::{
+    FencingToken,
     clock::cpu_time,
-    node::admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms, Vouch},
+    name::Name,
+    node::{
+        Command,
+        admission::{BootRecord, Handshake, Meeting, Server, Stored, Terms, Vouch},
+        mutex,
+    },
     owner::Label,
     rules::Rules,
 };
@@ -83,7 +89,7 @@ impl World {
     fn sent(&mut self) -> Vec<Command> {
         let effects = std::mem::take(&mut self.effects);
         let commands = |effect| match effect {
-            Effect::Send(_, batch, _) => batch.commands().to_vec(),
+            Effect::Send(_, operation, _) => vec![operation.command().clone()],
             _ => Vec::new(),
         };
         effects.into_iter().flat_map(commands).collect()
@@ -121,7 +127,9 @@ impl World {
             stored,
             open,
         };
-        self.answer(Ok(Reply::Met(Box::new(meeting))));
+        self.answer(Ok(Reply::Admission(admission::Reply::Met(Box::new(
+            meeting,
+        )))));
     }
 
     /// What was read of the neighbour b.
@@ -132,7 +140,7 @@ impl World {
     /// The handshake that was sent last.
     fn hello(&mut self) -> Handshake {
         match self.sent().pop() {
-            Some(Command::Handshake(hello)) => hello,
+            Some(Command::Admission(admission::Command::Handshake(hello))) => hello,
             other => panic!("{other:?}"),
         }
     }
@@ -150,16 +158,16 @@ impl World {
         world
     }
 
-    fn acquire(&mut self, ticket: Ticket) -> Result<(), Silence> {
-        let command = Command::Acquire {
+    fn acquire(&mut self, round: u64) -> Result<(), Silence> {
+        let command = Command::Mutex(mutex::Command::Acquire {
             name: name(),
-            entry: entry(ticket),
+            entry: entry(round),
             ttl: Duration::from_secs(10),
             floor: 1,
             max_ttl: TERMS.max_ttl,
-        };
-        let batch = Batch::one(command);
-        self.step(|session, step| session.ask(step, ticket, &batch))
+        });
+        let operation = Operation::new(command);
+        self.step(|session, step| session.ask(step, tag(round), &operation))
     }
 
     fn left(&mut self) {
@@ -167,16 +175,16 @@ impl World {
         self.step(|session, _| session.left(now));
     }
 
-    fn told(&mut self) -> Vec<(Ticket, Result<Reply, Silence>)> {
+    fn told(&mut self) -> Vec<(u64, Result<Reply, Silence>)> {
         let heard = self.heard.drain(..);
-        heard.map(|h| (h.ticket, h.answer)).collect()
+        heard.map(|h| (h.tag.round.0, h.answer)).collect()
     }
 
-    fn release(&mut self, ticket: Ticket) {
+    fn release(&mut self, round: u64) -> DutyId {
         let until = self.now.plus(Duration::from_secs(10));
         self.step(|session, step| {
-            session.release(step, &name(), &entry(ticket), until, Some(ticket))
-        });
+            session.release(step, &release_of(round), until, Some(tag(round)))
+        })
     }
 
     fn state(&self) -> NodeState {
@@ -201,17 +209,29 @@ fn name() -> Name {
     Name::new("a").unwrap()
 }
 
-fn entry(ticket: Ticket) -> Entry {
-    Entry::new(ticket.into(), &Label::new("test").unwrap())
+fn tag(round: u64) -> Tag {
+    let round = RoundId(round);
+    Tag { round, request: 0 }
+}
+
+fn release_of(round: u64) -> Arc<Operation> {
+    Operation::new(mutex::Command::Release {
+        name: name(),
+        entry: entry(round),
+    })
+}
+
+fn entry(round: u64) -> Entry {
+    Entry::new(round.into(), &Label::new("test").unwrap())
 }
 
 fn kinds(commands: &[Command]) -> Vec<&'static str> {
     let kind = |command: &Command| match command {
-        Command::Handshake(_) => "hello",
-        Command::Acquire { .. } => "acquire",
-        Command::Release { .. } => "release",
-        Command::Disconnect { client: 7 } => "kill 7",
-        Command::LoadScripts => "load",
+        Command::Admission(admission::Command::Handshake(_)) => "hello",
+        Command::Mutex(mutex::Command::Acquire { .. }) => "acquire",
+        Command::Mutex(mutex::Command::Release { .. }) => "release",
+        Command::Server(server::Command::Disconnect { client: 7 }) => "kill 7",
+        Command::Server(server::Command::LoadScripts) => "load",
         _ => "other",
     };
     commands.iter().map(kind).collect()
@@ -245,7 +265,7 @@ fn a_quarantined_node_gets_handshakes_and_releases_only() {
     world.pass(Duration::from_millis(1100));
     let sent = world.sent();
     assert_eq!(kinds(&sent), ["release", "hello"], "met again every second");
-    let Some(Command::Handshake(hello)) = sent.last() else {
+    let Some(Command::Admission(admission::Command::Handshake(hello))) = sent.last() else {
         panic!()
     };
     assert_eq!(hello.known, Some((RUN.into(), "id".into())));
@@ -283,7 +303,7 @@ fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
         ["release"],
         "of what was written it still goes out"
     );
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     assert_eq!(world.state(), NodeState::Voting, "any answer ends it");
 }
 
@@ -297,7 +317,10 @@ fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
     assert!(matches!(
         world.heard.pop_front(),
         Some(Heard {
-            ticket: 1,
+            tag: Tag {
+                round: RoundId(1),
+                ..
+            },
             answer: Err(Silence::ConnectionLost),
             ..
         })
@@ -349,7 +372,7 @@ fn a_release_is_repeated_until_answered_or_over() {
     world.answer(Err(Fault::Error("BUSY".into())));
     world.pass(Duration::from_millis(250));
     assert_eq!(kinds(&world.sent()), ["release"]);
-    world.answer(Ok(Reply::Released(true)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
     assert!(world.session.is_idle());
     world.release(2);
     world.answer(Err(Fault::Error("BUSY".into())));
@@ -367,7 +390,7 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     world.answer(Err(Fault::NoScript));
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["load", "release"]);
-    world.answer(Ok(Reply::Loaded));
+    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
     world.answer(Err(Fault::NoScript));
     assert_eq!(
         kinds(&world.sent()),
@@ -379,7 +402,10 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     assert!(matches!(
         world.heard.pop_front(),
         Some(Heard {
-            ticket: 1,
+            tag: Tag {
+                round: RoundId(1),
+                ..
+            },
             answer: Err(Silence::ScriptsFlushed),
             ..
         })
@@ -435,20 +461,20 @@ fn what_is_taken_back_is_what_the_shell_had_been_given() {
     world.release(3);
     // The second ACQUIRE had not left, and the shell does not have the RELEASE yet.
     world.step(|session, step| session.withdrawn(step, 1, 1));
-    world.answer(Ok(Reply::Granted(5)));
-    world.answer(Ok(Reply::Released(false)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(false))));
     let heard: Vec<_> = world
         .heard
         .drain(..)
-        .map(|h| (h.ticket, h.answer))
+        .map(|h| (h.tag.round.0, h.answer))
         .collect();
-    let granted = (1, Ok(Reply::Granted(5)));
+    let granted = (1, Ok(Reply::Mutex(mutex::Reply::Granted(5))));
     assert_eq!(
         heard,
         [
             (2, Err(Silence::Stalled)),
             granted,
-            (3, Ok(Reply::Released(false)))
+            (3, Ok(Reply::Mutex(mutex::Reply::Released(false))))
         ]
     );
 }
@@ -528,7 +554,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
     };
     assert_eq!(world.acquire(1), Ok(()));
     assert_eq!(guard(&mut world), "2 3 word 30000 5000 id");
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     world.pass(Duration::from_secs(6));
     let other = BootRecord {
         id: "other".into(),
@@ -578,7 +604,7 @@ fn a_foreign_voter_stops_every_node_and_is_asked_again_every_second() {
     world.step(|session, step| session.meet_again(step));
     let hello = world.hello();
     assert_eq!((hello.vouch, hello.known), (Vouch::Stranger, None));
-    world.answer(Ok(Reply::Released(true)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
     world.meet(RUN, 40_000);
     world.pass(Duration::from_millis(1100));
     assert_eq!(kinds(&world.sent()), ["hello"]);
@@ -636,38 +662,45 @@ fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
 fn a_damaged_counter_is_taken_from_no_reply() {
     let max = FencingToken::MAX;
     let holder = Some(("x".to_owned(), None));
-    let held = |counter| Reply::Held {
-        remaining: None,
-        counter,
-        holder: Some("x".into()),
+    let held = |counter| {
+        Reply::Mutex(mutex::Reply::Held {
+            remaining: None,
+            counter,
+            holder: Some("x".into()),
+        })
     };
-    let inspected = |counter| Reply::Inspected {
-        holder: holder.clone(),
-        counter,
+    let inspected = |counter| {
+        Reply::Mutex(mutex::Reply::Inspected {
+            holder: holder.clone(),
+            counter,
+        })
     };
     for reply in [
-        Reply::Granted(max),
-        Reply::Raised(max),
+        Reply::Mutex(mutex::Reply::Granted(max)),
+        Reply::Mutex(mutex::Reply::Raised(max)),
         held(max),
         inspected(max),
-        Reply::Extended,
+        Reply::Mutex(mutex::Reply::Extended),
     ] {
-        assert_eq!(credible(reply.clone()), Ok(reply));
+        assert_eq!(reply.clone().credible(), Ok(reply));
     }
     for damaged in [max + 1, u64::MAX] {
-        for reply in [Reply::Granted(damaged), Reply::Raised(damaged)] {
-            match credible(reply) {
+        for reply in [
+            Reply::Mutex(mutex::Reply::Granted(damaged)),
+            Reply::Mutex(mutex::Reply::Raised(damaged)),
+        ] {
+            match reply.credible() {
                 Err(Fault::Error(why)) => assert!(why.contains("damaged"), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
         // Who holds is still told.
-        assert_eq!(credible(held(damaged)), Ok(held(0)));
-        assert_eq!(credible(inspected(damaged)), Ok(inspected(0)));
+        assert_eq!(held(damaged).credible(), Ok(held(0)));
+        assert_eq!(inspected(damaged).credible(), Ok(inspected(0)));
     }
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
-    world.answer(Ok(Reply::Granted(max + 1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(max + 1))));
     let heard = world.heard.pop_front().unwrap();
     assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
 }
@@ -697,7 +730,7 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
         assert_eq!(world.acquire(ticket), Ok(()));
     }
     world.pass(390 * MS);
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     world.pass(99 * MS);
     assert_eq!(world.state(), NodeState::Voting, "the second is 499 ms old");
     world.pass(MS);
@@ -707,13 +740,13 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
         "though it answered 100 ms ago"
     );
     world.pass(10 * MS);
-    world.answer(Ok(Reply::Granted(2)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(2))));
     assert!(
         matches!(world.state(), NodeState::Stalled(_)),
         "the third is 500 ms old"
     );
     assert_eq!(world.acquire(4), Err(Silence::Stalled));
-    world.answer(Ok(Reply::Granted(3)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(3))));
     assert_eq!(world.state(), NodeState::Voting);
 
     assert_eq!(world.acquire(5), Ok(()));
@@ -721,7 +754,7 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
     assert_eq!(world.acquire(6), Ok(()));
     world.pass(499 * MS);
     assert!(matches!(world.state(), NodeState::Stalled(_)));
-    world.answer(Ok(Reply::Granted(5)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
     assert_eq!(world.state(), NodeState::Voting, "the last is 499 ms old");
 }
 
@@ -733,7 +766,7 @@ fn only_total_silence_closes_a_connection() {
     }
     for _ in 0..9 {
         world.pass(1_999 * MS);
-        world.answer(Ok(Reply::Granted(1)));
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     }
     assert!(matches!(world.state(), NodeState::Stalled(_)));
     assert!(!world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
@@ -761,7 +794,7 @@ fn the_time_that_a_node_may_take_begins_when_the_request_left() {
     // The second one is taken back; the first had left.
     world.step(|session, step| session.withdrawn(step, 1, 0));
     assert!(!world.session.has_unleft());
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     assert_eq!(world.acquire(3), Ok(()));
     assert!(world.session.has_unleft());
 }
@@ -775,7 +808,7 @@ fn full() -> World {
     world
 }
 
-const LAST: Ticket = MOST_IN_FLIGHT as u64 + 3;
+const LAST: u64 = MOST_IN_FLIGHT as u64 + 3;
 
 #[test]
 fn what_is_too_much_waits_in_order() {
@@ -789,13 +822,13 @@ fn what_is_too_much_waits_in_order() {
         ["hello"],
         "a handshake waits for nothing"
     );
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     assert_eq!(world.sent().len(), 0, "the handshake has its place");
     for expected in ["acquire", "acquire", "acquire", "release", "release"] {
-        world.answer(Ok(Reply::Granted(1)));
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
         assert_eq!(kinds(&world.sent()), [expected]);
     }
-    world.answer(Ok(Reply::Granted(1)));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     assert_eq!(world.sent().len(), 0);
     assert_eq!(world.acquire(LAST + 1), Ok(()));
     assert_eq!(kinds(&world.sent()), ["acquire"], "there is room");
@@ -818,7 +851,7 @@ fn what_waits_is_taken_back_from_a_node_that_stalls() {
     world.sent();
     for ticket in 1..=MOST_IN_FLIGHT {
         assert!(matches!(world.state(), NodeState::Stalled(_)), "{ticket}");
-        world.answer(Ok(Reply::Granted(1)));
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     }
     assert_eq!(world.state(), NodeState::Voting);
     world.pass(Duration::ZERO);
@@ -861,7 +894,7 @@ fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["hello", "load"]);
     world.meet(RUN, 40_000);
-    world.answer(Ok(Reply::Loaded));
+    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
     for answer in [Fault::NotAdmitted, Fault::NoScript] {
         assert_eq!(world.acquire(7), Ok(()));
         world.sent();
@@ -885,7 +918,7 @@ fn releases_end_at_little_cost() {
         // Later ones end earlier.
         let until = world.now.plus(u32::try_from(MANY - ticket).unwrap() * MS);
         world.step(|session, step| {
-            session.release(step, &name(), &entry(ticket), until, None);
+            session.release(step, &release_of(ticket), until, None);
         });
     }
     let start = cpu_time();
@@ -925,7 +958,7 @@ fn a_server_that_is_no_master_any_more_is_met_anew() {
         assert!(matches!(world.effects.front(), Some(Effect::Close(0))));
         assert!(matches!(world.state(), NodeState::Unreachable(..)));
         // What the shell still read of the old connection, and its end, are nothing.
-        world.answer(Ok(Reply::Granted(1)));
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
         world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
         world.effects.clear();
         world.dial(8);
@@ -955,8 +988,8 @@ fn a_server_that_withholds_what_locks_need_is_dialled_anew() {
     assert!(matches!(world.state(), NodeState::Unreachable(..)));
 
     let mut world = World::voting();
-    let survey = Batch::one(Command::Survey);
-    assert!(world.step(|session, step| session.ask_unvoting(step, 1, &survey)));
+    let survey = Operation::new(admission::Command::Survey);
+    assert!(world.step(|session, step| session.ask_unvoting(step, tag(1), &survey)));
     world.answer(withheld());
     assert_eq!(world.told().len(), 1);
     assert_eq!(world.state(), NodeState::Voting, "only a bootstrap asks");
@@ -997,18 +1030,18 @@ fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
 fn a_release_is_waited_for_if_it_was_sent_at_once() {
     let mut world = World::voting();
     let patience = |world: &World, id| world.session.patience(Some(id), &world.settings);
-    world.release(1);
-    assert_eq!(patience(&world, 1), Some(world.now.plus(500 * MS)));
+    let id = world.release(1);
+    assert_eq!(patience(&world, id), Some(world.now.plus(500 * MS)));
     world.answer(Err(Fault::Error("BUSY".into())));
     assert_eq!(world.acquire(2), Ok(()));
-    assert_eq!(patience(&world, 1), None, "it is sent again, some time");
+    assert_eq!(patience(&world, id), None, "it is sent again, some time");
     world.pass(200 * MS);
-    assert_eq!(patience(&world, 1), None);
+    assert_eq!(patience(&world, id), None);
     let mut world = World::new();
     world.dial(7);
-    world.release(1);
+    let id = world.release(1);
     world.meet(RUN, 40_000);
-    assert_eq!(patience(&world, 1), None, "it was late already");
+    assert_eq!(patience(&world, id), None, "it was late already");
 }
 
 // ---- the end ----------------------------------------------------------------------------------

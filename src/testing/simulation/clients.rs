@@ -17,8 +17,8 @@ use crate::{
     clock::{Clock, ManualClock, Tick},
     engine::{Engine, Event, Status, core::Core},
     node::{
-        Answer, Batch, Command, DialError, Disconnected, admission::Terms, session::Effect,
-        status::NodeState,
+        Answer, Command, DialError, Disconnected, Operation, admission::Terms, mutex,
+        session::Effect, status::NodeState,
     },
     owner::{Chance, Label},
     settings::Settings,
@@ -344,34 +344,32 @@ impl World {
         self.at(at + late, What::Wake(c, wake));
     }
 
-    fn note_entries(&mut self, c: usize, batch: &Batch) {
-        for command in batch.commands() {
-            let entries = &mut self.clients[c].entries;
-            match command {
-                Command::Acquire { entry, .. } => {
-                    entries.retain(|known| known != entry.as_str());
-                    entries.push(entry.as_str().to_owned());
-                }
-                // What is being taken back supports no lease any more.
-                Command::Release { entry, .. } => entries.retain(|known| known != entry.as_str()),
-                _ => {}
-            }
+    fn note_entries(&mut self, c: usize, operation: &Operation) {
+        let entries = &mut self.clients[c].entries;
+        let command = operation.command();
+        if let Some(entry) = command.takes().or(command.frees()) {
+            // What is being taken back supports no lease any more.
+            entries.retain(|known| known != entry.as_str());
+        }
+        if let Some(entry) = command.takes() {
+            entries.push(entry.as_str().to_owned());
         }
     }
 
-    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, vote: Option<&Batch>) {
-        let (Ok(_), Some(batch)) = (answer, vote) else {
+    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, vote: Option<&Operation>) {
+        let (Ok(_), Some(operation)) = (answer, vote) else {
             return;
         };
-        for command in batch.commands() {
-            if let Command::Acquire { name, .. } | Command::Raise { name, .. } = command {
-                let nodes = self.clients[c].links.len();
-                let times = self.clients[c]
-                    .answered
-                    .entry(name.as_str().to_owned())
-                    .or_insert_with(|| vec![0; nodes]);
-                times[node] = self.now + 1;
-            }
+        if let Command::Mutex(
+            mutex::Command::Acquire { name, .. } | mutex::Command::Raise { name, .. },
+        ) = operation.command()
+        {
+            let nodes = self.clients[c].links.len();
+            let times = self.clients[c]
+                .answered
+                .entry(name.as_str().to_owned())
+                .or_insert_with(|| vec![0; nodes]);
+            times[node] = self.now + 1;
         }
     }
 

@@ -5,7 +5,11 @@ use super::{
     profile::{DAY, Fault, MS, SECOND},
     world::{Memory, What, World},
 };
-use crate::{name::Name, node::Command, owner::Entry};
+use crate::{
+    name::Name,
+    node::{Command, mutex},
+    owner::Entry,
+};
 
 impl World {
     /// One fault, of those of the plan.
@@ -307,9 +311,11 @@ impl World {
         };
         let guard = self.servers[s].guard();
         let server = &mut self.servers[s];
-        let _ = server
-            .store
-            .apply(&Command::Release { name, entry }, &guard, time);
+        let _ = server.store.apply(
+            &Command::Mutex(mutex::Command::Release { name, entry }),
+            &guard,
+            time,
+        );
     }
 
     fn some_lock(&mut self, s: usize) -> Option<(Name, Entry)> {
@@ -333,12 +339,12 @@ impl World {
         let guard = self.servers[s].guard();
         let token = time + self.dice.range(3_000_000, 6_000_000);
         let max_ttl = std::time::Duration::from_secs(60);
-        let raise = Command::Raise {
+        let raise = Command::Mutex(mutex::Command::Raise {
             name,
             entry,
             token,
             max_ttl,
-        };
+        });
         let _ = self.servers[s].store.apply(&raise, &guard, time);
     }
 
@@ -349,7 +355,7 @@ impl World {
         };
         let guard = self.servers[s].guard();
         let ttl = std::time::Duration::from_millis(self.dice.range(1, 60));
-        let extend = Command::Extend { name, entry, ttl };
+        let extend = Command::Mutex(mutex::Command::Extend { name, entry, ttl });
         let _ = self.servers[s].store.apply(&extend, &guard, time);
     }
 

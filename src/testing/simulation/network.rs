@@ -8,15 +8,19 @@ use super::{
     profile::{MS, US},
     world::{What, World},
 };
-use crate::node::{Answer, Batch, Command, Fault, Guard, Reply, admission::BootRecord};
+use crate::node::{
+    Answer, Command, Fault, Guard, Operation, Reply,
+    admission::{self, BootRecord},
+    mutex, server,
+};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 
 /// A slow server's answers come so much later at most.
 const LATEST: u64 = 2000 * MS;
 
-/// A batch, and the guard of the node it goes to.
-type Request = (Arc<Batch>, Arc<Guard>);
+/// An operation, and the guard of the node it goes to.
+type Request = (Arc<Operation>, Arc<Guard>);
 
 /// One connection, or one in the making.
 pub(crate) struct Connection {
@@ -30,8 +34,8 @@ pub(crate) struct Connection {
     last_up: u64,
     /// Not written yet: the socket takes no more.
     unwritten: Vec<Request>,
-    /// Arrived: a batch and how far it is done.
-    arrived: VecDeque<(Request, usize)>,
+    /// Arrived, and not obeyed yet.
+    arrived: VecDeque<Request>,
     down: VecDeque<(u64, Down)>,
     last_down: u64,
     /// Nothing passes before.
@@ -50,8 +54,8 @@ pub(crate) struct Connection {
 pub(crate) enum Down {
     Connected(u64),
     Refused,
-    /// With the name it is about, where it is a vote.
-    Answer(Answer, Option<Arc<Batch>>),
+    /// With what was asked, where it is a vote.
+    Answer(Answer, Option<Arc<Operation>>),
     Closed,
 }
 
@@ -145,16 +149,16 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    pub(crate) fn send(&mut self, id: usize, batch: Request) {
+    pub(crate) fn send(&mut self, id: usize, request: Request) {
         let connection = &mut self.connections[id];
         if connection.clogged {
-            connection.unwritten.push(batch);
+            connection.unwritten.push(request);
         } else {
-            self.transmit(id, batch);
+            self.transmit(id, request);
         }
     }
 
-    fn transmit(&mut self, id: usize, batch: Request) {
+    fn transmit(&mut self, id: usize, request: Request) {
         let delay = self.delay();
         let connection = &mut self.connections[id];
         if connection.cut {
@@ -162,7 +166,7 @@ impl World {
         }
         let at = (self.now + delay).max(connection.last_up);
         connection.last_up = at;
-        connection.up.push_back((at, batch));
+        connection.up.push_back((at, request));
         let at = at.max(connection.up_frozen);
         self.at(at, What::Arrive(id));
     }
@@ -170,10 +174,7 @@ impl World {
     /// Takes back what was not written.
     pub(crate) fn withdraw(&mut self, id: usize) -> usize {
         let unwritten = std::mem::take(&mut self.connections[id].unwritten);
-        unwritten
-            .iter()
-            .map(|(batch, _)| batch.commands().len())
-            .sum()
+        unwritten.len()
     }
 
     /// Something arrives at the server.
@@ -184,10 +185,10 @@ impl World {
             return Ok(());
         }
         while connection.up.front().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, batch)) = connection.up.pop_front()
+            if let Some((_, request)) = connection.up.pop_front()
                 && connection.open
             {
-                connection.arrived.push_back((batch, 0));
+                connection.arrived.push_back(request);
             }
         }
         while server_is_free(&self.servers[self.connections[id].server]) && self.execute(id)? {}
@@ -227,17 +228,10 @@ impl World {
 
     /// The server obeys the next command of this connection. Whether there was one.
     fn execute(&mut self, id: usize) -> Result<bool, super::invariants::Violation> {
-        let Some(((batch, guard), done)) = self.connections[id].arrived.front_mut() else {
+        let Some((operation, guard)) = self.connections[id].arrived.pop_front() else {
             return Ok(false);
         };
-        let (batch, guard, index) = (Arc::clone(batch), Arc::clone(guard), *done);
-        *done += 1;
-        if *done >= batch.commands().len() {
-            self.connections[id].arrived.pop_front();
-        }
-        let Some(command) = batch.commands().get(index) else {
-            return Ok(true);
-        };
+        let command = operation.command();
         let s = self.connections[id].server;
         let answer = self.obey(id, s, command, guard.as_str())?;
         self.stats.commands += 1;
@@ -253,9 +247,16 @@ impl World {
                 brief_answer(&answer)
             ));
         }
-        let vote = matches!(command, Command::Acquire { .. } | Command::Raise { .. });
-        self.answer(id, Down::Answer(answer, vote.then_some(Arc::clone(&batch))));
-        let raised = matches!(command, Command::Raise { .. });
+        let vote = matches!(
+            command,
+            Command::Mutex(mutex::Command::Acquire { .. })
+                | Command::Mutex(mutex::Command::Raise { .. })
+        );
+        self.answer(
+            id,
+            Down::Answer(answer, vote.then(|| Arc::clone(&operation))),
+        );
+        let raised = matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
         if raised && !self.calm && self.plan.cut_raises > 0 && self.connections[id].wanted {
             let often = self.plan.cut_raises;
             if self.dice.percent(often) {
@@ -278,41 +279,54 @@ impl World {
             return Ok(Err(Fault::Error(text.into())));
         }
         match command {
-            Command::Disconnect { client } => {
+            Command::Server(server::Command::Disconnect { client }) => {
                 return self
                     .kill(id, s, *client)
-                    .map(|killed| Ok(Reply::Disconnected(killed)));
+                    .map(|killed| Ok(Reply::Server(server::Reply::Disconnected(killed))));
             }
-            Command::LoadScripts => {
+            Command::Server(server::Command::LoadScripts) => {
                 self.servers[s].scripts = true;
-                return Ok(Ok(Reply::Loaded));
+                return Ok(Ok(Reply::Server(server::Reply::Loaded)));
             }
-            Command::Handshake(_) => {}
+            Command::Admission(admission::Command::Handshake(_)) => {}
             _ if !self.servers[s].scripts => return Ok(Err(Fault::NoScript)),
             _ => {}
         }
         let now = self.now;
         let server = &mut self.servers[s];
         let time = server.time(now);
-        let before = matches!(command, Command::Handshake(_)).then(|| server.store.record());
+        let before = matches!(
+            command,
+            Command::Admission(admission::Command::Handshake(_))
+        )
+        .then(|| server.store.record());
         let answer = server.store.apply(command, guard, time);
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
         let server = &mut self.servers[s];
         match (command, &answer) {
-            (Command::Acquire { name, entry, .. }, Ok(Reply::Granted(counter))) => {
+            (
+                Command::Mutex(mutex::Command::Acquire { name, entry, .. }),
+                Ok(Reply::Mutex(mutex::Reply::Granted(counter))),
+            ) => {
                 server
                     .counters
                     .seen(s, name.as_str(), *counter, time, true)?;
                 self.checks.stood(s, entry.as_str(), *counter);
             }
-            (Command::Acquire { name, .. }, Ok(Reply::Held { counter, .. })) => {
+            (
+                Command::Mutex(mutex::Command::Acquire { name, .. }),
+                Ok(Reply::Mutex(mutex::Reply::Held { counter, .. })),
+            ) => {
                 server
                     .counters
                     .seen(s, name.as_str(), *counter, time, false)?;
             }
-            (Command::Raise { name, entry, .. }, Ok(Reply::Raised(counter))) => {
+            (
+                Command::Mutex(mutex::Command::Raise { name, entry, .. }),
+                Ok(Reply::Mutex(mutex::Reply::Raised(counter))),
+            ) => {
                 self.stats.raises += 1;
                 server
                     .counters
@@ -487,28 +501,30 @@ fn server_is_free(server: &super::server::Server) -> bool {
 
 fn brief(command: &Command) -> String {
     match command {
-        Command::Handshake(h) => format!(
+        Command::Admission(admission::Command::Handshake(h)) => format!(
             "HANDSHAKE {} {} {:?} {:?} u={} x={} known={:?}",
             h.masters, h.list, h.terms, h.vouch, h.used, h.witnessed, h.known
         ),
-        Command::Acquire {
+        Command::Mutex(mutex::Command::Acquire {
             name,
             entry,
             ttl,
             floor,
             ..
-        } => {
+        }) => {
             format!("ACQUIRE {name} {} {ttl:?} p={floor}", short(entry.as_str()))
         }
-        Command::Raise {
+        Command::Mutex(mutex::Command::Raise {
             name, entry, token, ..
-        } => {
+        }) => {
             format!("RAISE {name} {} {token}", short(entry.as_str()))
         }
-        Command::Extend { name, entry, ttl } => {
+        Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => {
             format!("EXTEND {name} {} {ttl:?}", short(entry.as_str()))
         }
-        Command::Release { name, entry } => format!("RELEASE {name} {}", short(entry.as_str())),
+        Command::Mutex(mutex::Command::Release { name, entry }) => {
+            format!("RELEASE {name} {}", short(entry.as_str()))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -519,7 +535,7 @@ fn short(entry: &str) -> &str {
 
 fn brief_answer(answer: &Answer) -> String {
     match answer {
-        Ok(Reply::Met(m)) => {
+        Ok(Reply::Admission(admission::Reply::Met(m))) => {
             let record = m.stored.record().map(ToString::to_string);
             format!(
                 "met run {} {} {} open {}",

@@ -37,7 +37,7 @@ fn random_sequences_are_answered_alike() {
             if let Ask::Nap(..) = ask {
                 sleep(Duration::from_millis(30));
             }
-            if let Ok(Reply::Met(meeting)) = &answers[0] {
+            if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = &answers[0] {
                 let record = meeting.stored.record();
                 chance.guard = record.map_or(GUARD.into(), |r| r.guard(Rules::ALL));
             }
@@ -79,7 +79,7 @@ impl Ask {
     fn of(&self, peer: &mut dyn Peer, known: &Known) -> Answer {
         let mut done = |act: &dyn Fn(&mut dyn Peer)| {
             act(&mut *peer);
-            Ok(Reply::Loaded)
+            Ok(Reply::Server(server::Reply::Loaded))
         };
         match self {
             Self::Command(command, guard) => peer.ask_with(command, guard),
@@ -87,8 +87,8 @@ impl Ask {
             Self::Hello(hello, client, knows) => {
                 let mut hello = hello.clone();
                 hello.known = known.borrow()[*client].clone().filter(|_| *knows);
-                let answer = peer.ask(&Command::Handshake(hello));
-                if let Ok(Reply::Met(meeting)) = &answer {
+                let answer = peer.ask(&Command::Admission(admission::Command::Handshake(hello)));
+                if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = &answer {
                     let record = meeting.stored.record();
                     let read = record.map(|r| (r.run.clone(), r.id.clone()));
                     known.borrow_mut()[*client] = read;
@@ -97,11 +97,11 @@ impl Ask {
             }
             Self::Admit(admit, client) => {
                 let (run, id) = known.borrow()[*client].clone().unwrap_or_default();
-                peer.ask(&Command::Admit(Admit {
+                peer.ask(&Command::Admission(admission::Command::Admit(Admit {
                     run,
                     id,
                     ..admit.clone()
-                }))
+                })))
             }
             Self::Put(key, text) => done(&|peer| {
                 peer.set_out_of_memory(false);
@@ -157,7 +157,7 @@ impl Chance {
             400..500 => release(n, owner),
             500..560 => inspect(n),
             560..580 => evict(n),
-            580..600 => Command::Survey,
+            580..600 => Command::Admission(admission::Command::Survey),
             600..605 => return Ask::Nap(acquire(n, owner, Duration::from_millis(5), floor)),
             605..620 => return Ask::Full(true),
             620..650 => return Ask::Full(false),
@@ -269,33 +269,36 @@ fn alike(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (
-            Ok(Reply::Held {
+            Ok(Reply::Mutex(mutex::Reply::Held {
                 remaining: r1,
                 counter: c1,
                 holder: h1,
-            }),
-            Ok(Reply::Held {
+            })),
+            Ok(Reply::Mutex(mutex::Reply::Held {
                 remaining: r2,
                 counter: c2,
                 holder: h2,
-            }),
+            })),
         ) => near(*r1, *r2) && c1 == c2 && h1 == h2,
         (
-            Ok(Reply::Inspected {
+            Ok(Reply::Mutex(mutex::Reply::Inspected {
                 holder: Some((h1, r1)),
                 counter: c1,
-            }),
-            Ok(Reply::Inspected {
+            })),
+            Ok(Reply::Mutex(mutex::Reply::Inspected {
                 holder: Some((h2, r2)),
                 counter: c2,
-            }),
+            })),
         ) => h1 == h2 && near(*r1, *r2) && c1 == c2,
         // Each names any of its locks.
         (
-            Ok(Reply::Surveyed { used: u1, lock: l1 }),
-            Ok(Reply::Surveyed { used: u2, lock: l2 }),
+            Ok(Reply::Admission(admission::Reply::Surveyed { used: u1, lock: l1 })),
+            Ok(Reply::Admission(admission::Reply::Surveyed { used: u2, lock: l2 })),
         ) => u1 == u2 && l1.is_some() == l2.is_some(),
-        (Ok(Reply::Met(a)), Ok(Reply::Met(b))) => {
+        (
+            Ok(Reply::Admission(admission::Reply::Met(a))),
+            Ok(Reply::Admission(admission::Reply::Met(b))),
+        ) => {
             let met = |m: &Meeting| {
                 let run_id = m.server.run.split('/').next().unwrap();
                 let mut stored = m.stored.clone();

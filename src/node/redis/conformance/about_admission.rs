@@ -86,8 +86,14 @@ fn every_mode_of_admit() {
             for open in [None, Some("else")] {
                 peer.put(Key::Boot, Some(&boot));
                 peer.put(Key::Open, open);
-                let said = peer.say(&Command::Admit(admit.clone()));
-                assert_eq!(said, Reply::Admitted(after.is_some()), "{line}");
+                let said = peer.say(&Command::Admission(admission::Command::Admit(
+                    admit.clone(),
+                )));
+                assert_eq!(
+                    said,
+                    Reply::Admission(admission::Reply::Admitted(after.is_some())),
+                    "{line}"
+                );
                 let wanted = match &after {
                     Some(after) => [Some(after.clone()), Some(guard_of(after))],
                     None => [Some(boot.clone()), open.map(str::to_owned)],
@@ -100,7 +106,10 @@ fn every_mode_of_admit() {
             mode: Mode::Forced,
             ..admission_of(&"2 3 word 20000 5000 r i 0 0 0".parse().unwrap())
         };
-        assert_eq!(peer.say(&Command::Admit(nothing)), Reply::Admitted(false));
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Admit(nothing))),
+            Reply::Admission(admission::Reply::Admitted(false))
+        );
         assert_eq!(peer.stands(), [None, None]);
     });
 }
@@ -179,14 +188,17 @@ fn a_node_that_may_not_vote_takes_only_releases() {
         assert_eq!(counter(peer, "a"), 1);
         assert_eq!(
             peer.ask_with(&release("a", 1), "else"),
-            Ok(Reply::Released(true))
+            Ok(Reply::Mutex(mutex::Reply::Released(true)))
         );
         peer.flush();
         for command in &guarded {
             let answer = peer.ask(command);
             assert_eq!(answer, Err(Fault::NotAdmitted), "emptied: {command:?}");
         }
-        assert_eq!(peer.ask(&release("a", 1)), Ok(Reply::Released(false)));
+        assert_eq!(
+            peer.ask(&release("a", 1)),
+            Ok(Reply::Mutex(mutex::Reply::Released(false)))
+        );
         let (record, open) = peer.record(&hello());
         assert_eq!((record.witnessed, open), (0, false));
     });
@@ -241,7 +253,10 @@ fn a_failback_is_another_run() {
         assert_eq!((after.witnessed, &*after.id, open), (0, "new", false));
         assert!(after.vouched && after.used, "it had voted: its terms stay");
         assert_eq!(peer.ask(&extend("a", 1, secs(20))), Err(Fault::NotAdmitted));
-        assert_eq!(peer.say(&release("a", 1)), Reply::Released(true));
+        assert_eq!(
+            peer.say(&release("a", 1)),
+            Reply::Mutex(mutex::Reply::Released(true))
+        );
     });
 }
 
@@ -250,25 +265,43 @@ fn a_failback_is_another_run() {
 #[test]
 fn a_survey_sees_counters_and_names_a_lock() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&Command::Survey), surveyed(false, None));
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(false, None)
+        );
         peer.say(&acquire("a:b", 1, secs(10), 0));
         peer.say(&release("a:b", 1));
         let used = surveyed(true, Some("a:b"));
-        assert_eq!(peer.ask_with(&Command::Survey, "none"), Ok(used.clone()));
+        assert_eq!(
+            peer.ask_with(&Command::Admission(admission::Command::Survey), "none"),
+            Ok(used.clone())
+        );
 
         // The previous counters have no name, then the current ones.
         peer.flush();
         peer.set_age(8 * DAY);
-        assert_eq!(peer.say(&Command::Survey), surveyed(true, None));
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(true, None)
+        );
         peer.admit();
         peer.say(&acquire("a:b", 1, secs(10), 0));
-        assert_eq!(peer.say(&Command::Survey), used);
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Survey)),
+            used
+        );
         peer.set_age(8 * DAY);
         peer.say(&acquire("c", 1, secs(10), 0));
-        assert_eq!(peer.say(&Command::Survey), surveyed(true, Some("c")));
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(true, Some("c"))
+        );
 
         peer.flush();
-        assert_eq!(peer.say(&Command::Survey), surveyed(false, None));
+        assert_eq!(
+            peer.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(false, None)
+        );
     });
 }
 
@@ -284,23 +317,29 @@ fn a_full_server_frees_and_grants_nothing() {
         assert_eq!(peer.error(&raise("a", 1, 9)), "OOM");
         assert_eq!(
             peer.say(&raise("a", 1, 5)),
-            Reply::Raised(5),
+            Reply::Mutex(mutex::Reply::Raised(5)),
             "nothing to write"
         );
-        assert_eq!(peer.say(&extend("a", 1, secs(20))), Reply::Extended);
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(20))),
+            Reply::Mutex(mutex::Reply::Extended)
+        );
         assert_eq!(
             peer.say(&inspect("c")),
-            Reply::Inspected {
+            Reply::Mutex(mutex::Reply::Inspected {
                 holder: None,
                 counter: 0
-            }
+            })
         );
         assert_eq!(
             peer.say(&release("a", 1)),
-            Reply::Released(true),
+            Reply::Mutex(mutex::Reply::Released(true)),
             "`DeleteFirst`"
         );
-        assert_eq!(peer.say(&evict("b")), Reply::Evicted(true));
+        assert_eq!(
+            peer.say(&evict("b")),
+            Reply::Mutex(mutex::Reply::Evicted(true))
+        );
         let (record, open) = peer.record(&hello());
         assert!(open, "nothing to write");
         assert_eq!(peer.error(&admit(&record)), "OOM");
@@ -314,7 +353,7 @@ fn a_full_server_is_closed_and_not_opened() {
         let gone = "2 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
         let ripe = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
         let guard = "2 3 word 20000 5000 old";
-        let met = Command::Handshake(hello());
+        let met = Command::Admission(admission::Command::Handshake(hello()));
         let mut stands = |boot: &str, open: Option<&str>| {
             peer.set_out_of_memory(false);
             peer.put(Key::Boot, Some(boot));

@@ -7,13 +7,16 @@ use super::*;
 fn a_key_of_another_kind_is_left_alone() {
     on_servers(|real| {
         real.text(&["RPUSH", "quorate:@mutex:a", "x"]);
-        let forever = Reply::Held {
+        let forever = Reply::Mutex(mutex::Reply::Held {
             remaining: None,
             counter: 0,
             holder: None,
-        };
+        });
         assert_eq!(real.say(&acquire("a", 1, secs(10), 5)), forever);
-        assert_eq!(real.say(&release("a", 1)), Reply::Released(false));
+        assert_eq!(
+            real.say(&release("a", 1)),
+            Reply::Mutex(mutex::Reply::Released(false))
+        );
         for command in [
             raise("a", 1, 5),
             extend("a", 1, secs(10)),
@@ -23,26 +26,32 @@ fn a_key_of_another_kind_is_left_alone() {
             assert_eq!(real.error(&command), "WRONGTYPE", "{command:?}");
         }
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
-        assert_eq!(real.say(&Command::Survey), surveyed(false, None));
+        assert_eq!(
+            real.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(false, None)
+        );
 
         real.say(&acquire("b", 1, secs(10), 0));
         real.text(&["PERSIST", "quorate:@mutex:b"]);
-        assert_eq!(real.say(&extend("b", 1, secs(10))), Reply::Extended);
-        let forever = Reply::Held {
+        assert_eq!(
+            real.say(&extend("b", 1, secs(10))),
+            Reply::Mutex(mutex::Reply::Extended)
+        );
+        let forever = Reply::Mutex(mutex::Reply::Held {
             remaining: None,
             counter: 1,
             holder: Some(entry(1).text()),
-        };
+        });
         assert_eq!(real.say(&acquire("b", 2, secs(10), 0)), forever);
 
         // Text that no client of ours wrote names nobody.
         for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
             real.ok(&["SET", "quorate:@mutex:c", foreign]);
-            let refused = Reply::Held {
+            let refused = Reply::Mutex(mutex::Reply::Held {
                 remaining: None,
                 counter: 0,
                 holder: None,
-            };
+            });
             assert_eq!(real.say(&acquire("c", 1, secs(10), 0)), refused);
         }
     });
@@ -80,7 +89,7 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
         real.text(&["HSET", "quorate:c0", "_", "x"]);
         assert_eq!(
             real.say(&acquire("a", 1, secs(10), 5)),
-            Reply::Granted(5),
+            Reply::Mutex(mutex::Reply::Granted(5)),
             "begun again"
         );
         for hash in ["quorate:c0", "quorate:c1"] {
@@ -135,13 +144,24 @@ fn a_survey_keeps_to_its_prefix() {
             real.keys = Keys::new(prefix);
             for hash in ["c0", "c1"] {
                 real.text(&["HSET", &format!("{other}:{hash}"), "_", "x"]);
-                assert_eq!(real.say(&Command::Survey), surveyed(false, None));
+                assert_eq!(
+                    real.say(&Command::Admission(admission::Command::Survey)),
+                    surveyed(false, None)
+                );
                 let own = format!("{prefix}:{hash}");
                 real.text(&["HSET", &own, "_", "x"]);
-                assert_eq!(real.say(&Command::Survey), surveyed(true, None), "{own}");
+                assert_eq!(
+                    real.say(&Command::Admission(admission::Command::Survey)),
+                    surveyed(true, None),
+                    "{own}"
+                );
                 real.text(&["HSET", &own, "@mutex:a", "1"]);
                 let named = surveyed(true, Some("a"));
-                assert_eq!(real.say(&Command::Survey), named, "{own}");
+                assert_eq!(
+                    real.say(&Command::Admission(admission::Command::Survey)),
+                    named,
+                    "{own}"
+                );
                 real.flush();
             }
         }
@@ -155,22 +175,34 @@ fn a_survey_needs_no_name() {
         // Names that no client gave.
         for field in ["x", "@mutex:", "mutex:a"] {
             real.text(&["HSET", "quorate:c0", "_", "x", field, "1"]);
-            assert_eq!(real.say(&Command::Survey), surveyed(true, None), "{field}");
+            assert_eq!(
+                real.say(&Command::Admission(admission::Command::Survey)),
+                surveyed(true, None),
+                "{field}"
+            );
             real.text(&["DEL", "quorate:c0"]);
         }
         // No hash of counters.
         real.ok(&["SET", "quorate:c0", "x"]);
-        assert_eq!(real.say(&Command::Survey), surveyed(true, None));
+        assert_eq!(
+            real.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(true, None)
+        );
         real.text(&["HSET", "quorate:c1", "@mutex:a", "1"]);
-        assert_eq!(real.say(&Command::Survey), surveyed(true, Some("a")));
+        assert_eq!(
+            real.say(&Command::Admission(admission::Command::Survey)),
+            surveyed(true, Some("a"))
+        );
         real.flush();
         // Among many, whichever it is.
         for n in 0..300 {
             real.set_counter(&format!("job-{n}"), 1);
         }
         for _ in 0..20 {
-            match real.say(&Command::Survey) {
-                Reply::Surveyed { lock, .. } => assert!(lock.unwrap().as_str().starts_with("job-")),
+            match real.say(&Command::Admission(admission::Command::Survey)) {
+                Reply::Admission(admission::Reply::Surveyed { lock, .. }) => {
+                    assert!(lock.unwrap().as_str().starts_with("job-"))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -194,8 +226,17 @@ fn scripts_can_vanish() {
         ] {
             assert_eq!(real.ask(&command), Err(Fault::NoScript), "{command:?}");
         }
-        let answers = real.batch(vec![Command::LoadScripts, acquire("a", 1, secs(10), 0)]);
-        assert_eq!(answers, [Ok(Reply::Loaded), Ok(Reply::Granted(1))]);
+        let answers = real.batch(vec![
+            Command::Server(server::Command::LoadScripts),
+            acquire("a", 1, secs(10), 0),
+        ]);
+        assert_eq!(
+            answers,
+            [
+                Ok(Reply::Server(server::Reply::Loaded)),
+                Ok(Reply::Mutex(mutex::Reply::Granted(1)))
+            ]
+        );
         for script in scripts::ALL {
             assert_eq!(real.text(&["SCRIPT", "LOAD", script.source]), script.sha());
         }
@@ -209,24 +250,24 @@ fn a_batch_is_answered_in_order() {
         let answers = real.batch(vec![
             acquire("a", 1, secs(10), 3),
             release("a", 2),
-            Command::LoadScripts,
+            Command::Server(server::Command::LoadScripts),
             raise("a", 1, 4),
             extend("a", 1, secs(10)),
-            Command::Disconnect {
+            Command::Server(server::Command::Disconnect {
                 client: u64::MAX >> 1,
-            },
+            }),
             release("a", 1),
             acquire("a", 2, secs(10), 0),
         ]);
         let wanted = [
-            Reply::Granted(3),
-            Reply::Released(false),
-            Reply::Loaded,
-            Reply::Raised(4),
-            Reply::Extended,
-            Reply::Disconnected(false),
-            Reply::Released(true),
-            Reply::Granted(5),
+            Reply::Mutex(mutex::Reply::Granted(3)),
+            Reply::Mutex(mutex::Reply::Released(false)),
+            Reply::Server(server::Reply::Loaded),
+            Reply::Mutex(mutex::Reply::Raised(4)),
+            Reply::Mutex(mutex::Reply::Extended),
+            Reply::Server(server::Reply::Disconnected(false)),
+            Reply::Mutex(mutex::Reply::Released(true)),
+            Reply::Mutex(mutex::Reply::Granted(5)),
         ];
         assert_eq!(answers, wanted.map(Ok));
     });
@@ -239,12 +280,12 @@ fn an_older_connection_can_be_ended() {
         let mut old = real.another();
         let client = old.text(&["CLIENT", "ID"]).parse().unwrap();
         assert_eq!(
-            real.say(&Command::Disconnect { client }),
-            Reply::Disconnected(true)
+            real.say(&Command::Server(server::Command::Disconnect { client })),
+            Reply::Server(server::Reply::Disconnected(true))
         );
         assert_eq!(
-            real.say(&Command::Disconnect { client }),
-            Reply::Disconnected(false)
+            real.say(&Command::Server(server::Command::Disconnect { client })),
+            Reply::Server(server::Reply::Disconnected(false))
         );
         assert!(matches!(old.stream.read(&mut [0; 16]), Ok(0) | Err(_)));
     });
@@ -289,7 +330,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         real.ok(&["AUTH", "quorate", "secret"]);
         let (record, _) = real.record(&hello());
         let answers = real.batch(vec![
-            Command::LoadScripts,
+            Command::Server(server::Command::LoadScripts),
             admit(&record),
             acquire("a", 1, secs(10), 3),
             acquire("a", 2, secs(10), 3),
@@ -298,10 +339,10 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             inspect("a"),
             evict("a"),
             release("a", 1),
-            Command::Survey,
-            Command::Disconnect {
+            Command::Admission(admission::Command::Survey),
+            Command::Server(server::Command::Disconnect {
                 client: u64::MAX >> 1,
-            },
+            }),
         ]);
         for answer in &answers {
             assert!(answer.is_ok(), "{answer:?}");
@@ -313,14 +354,16 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         real.ok(&["AUTH", "quorate", "secret"]);
         assert_eq!(
             real.say(&acquire("a", 3, secs(10), 0)),
-            Reply::Granted(5),
+            Reply::Mutex(mutex::Reply::Granted(5)),
             "rotation"
         );
         assert!(
-            real.ask(&Command::Handshake(Handshake {
-                nonce: "n".into(),
-                ..hello()
-            }))
+            real.ask(&Command::Admission(admission::Command::Handshake(
+                Handshake {
+                    nonce: "n".into(),
+                    ..hello()
+                }
+            )))
             .is_ok()
         );
     });
@@ -333,14 +376,20 @@ fn a_record_of_another_kind_is_left_alone() {
         for key in ["quorate:boot", "quorate:open"] {
             real.text(&["DEL", key]);
             real.text(&["RPUSH", key, "x"]);
-            assert_eq!(real.error(&Command::Handshake(hello())), "WRONGTYPE");
+            assert_eq!(
+                real.error(&Command::Admission(admission::Command::Handshake(hello()))),
+                "WRONGTYPE"
+            );
             assert_eq!(real.text(&["LLEN", key]), "1");
             real.text(&["DEL", key]);
         }
         // This one is worth nothing, and is replaced.
         real.text(&["DEL", "quorate:time"]);
         real.text(&["RPUSH", "quorate:time", "x"]);
-        assert!(real.ask(&Command::Handshake(hello())).is_ok());
+        assert!(
+            real.ask(&Command::Admission(admission::Command::Handshake(hello())))
+                .is_ok()
+        );
         assert_eq!(real.text(&["TYPE", "quorate:time"]), "string");
     });
 }

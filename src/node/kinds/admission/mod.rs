@@ -5,11 +5,15 @@
 //! that it may have forgotten. A record that does not vote binds nobody: what a client with wrong
 //! settings wrote there goes as soon as a client comes that sees voters.
 
+mod command;
 pub(crate) mod record;
 
 use crate::rules::{Rule, Rules};
 
-pub use self::record::{BootRecord, Stored, Terms};
+pub use self::{
+    command::{Command, Reply},
+    record::{BootRecord, Stored, Terms},
+};
 
 /// What a client brings to a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]

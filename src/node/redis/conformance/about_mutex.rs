@@ -6,31 +6,49 @@ use super::*;
 #[test]
 fn a_lock_is_granted_once_and_its_counter_grows() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&acquire("a", 1, secs(10), 0)), Reply::Granted(1));
+        assert_eq!(
+            peer.say(&acquire("a", 1, secs(10), 0)),
+            Reply::Mutex(mutex::Reply::Granted(1))
+        );
         let (left, c, who) = held(peer.say(&acquire("a", 2, secs(5), 100)));
         assert!(about(left, secs(10)), "{left:?}");
         assert_eq!(c, 1, "the counter is raised only under one's own lock");
         assert_eq!(who.as_deref(), Some(entry(1).as_str()));
-        assert_eq!(peer.say(&acquire("b", 2, secs(10), 40)), Reply::Granted(40));
-        assert_eq!(peer.say(&release("a", 2)), Reply::Released(false));
-        assert_eq!(peer.say(&release("a", 1)), Reply::Released(true));
-        assert_eq!(peer.say(&release("a", 1)), Reply::Released(false));
-        assert_eq!(peer.say(&acquire("a", 3, secs(10), 0)), Reply::Granted(2));
+        assert_eq!(
+            peer.say(&acquire("b", 2, secs(10), 40)),
+            Reply::Mutex(mutex::Reply::Granted(40))
+        );
+        assert_eq!(
+            peer.say(&release("a", 2)),
+            Reply::Mutex(mutex::Reply::Released(false))
+        );
+        assert_eq!(
+            peer.say(&release("a", 1)),
+            Reply::Mutex(mutex::Reply::Released(true))
+        );
+        assert_eq!(
+            peer.say(&release("a", 1)),
+            Reply::Mutex(mutex::Reply::Released(false))
+        );
+        assert_eq!(
+            peer.say(&acquire("a", 3, secs(10), 0)),
+            Reply::Mutex(mutex::Reply::Granted(2))
+        );
         let holder = Some(entry(3).as_str().to_owned());
         match peer.say(&inspect("a")) {
-            Reply::Inspected {
+            Reply::Mutex(mutex::Reply::Inspected {
                 holder: Some((who, Some(left))),
                 counter: 2,
-            } => {
+            }) => {
                 assert_eq!(Some(who), holder);
                 assert!(about(left, secs(10)), "{left:?}");
             }
             other => panic!("{other:?}"),
         }
-        let nobody = Reply::Inspected {
+        let nobody = Reply::Mutex(mutex::Reply::Inspected {
             holder: None,
             counter: 0,
-        };
+        });
         assert_eq!(peer.say(&inspect("never held")), nobody);
     });
 }
@@ -42,7 +60,7 @@ fn a_name_may_hold_any_character() {
         for n in ["\r\n$5\r\n", "_", "ä ö", ":@mutex:", "*", "\0"] {
             assert_eq!(
                 peer.say(&acquire(n, 1, secs(10), 7)),
-                Reply::Granted(7),
+                Reply::Mutex(mutex::Reply::Granted(7)),
                 "{n:?}"
             );
             assert_eq!(counter(peer, n), 7, "{n:?}");
@@ -54,12 +72,27 @@ fn a_name_may_hold_any_character() {
 #[test]
 fn a_raise_needs_the_lock_and_never_lowers() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&raise("a", 1, 5)), Reply::Lost);
+        assert_eq!(
+            peer.say(&raise("a", 1, 5)),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
         peer.say(&acquire("a", 1, secs(10), 10));
-        assert_eq!(peer.say(&raise("a", 2, 50)), Reply::Lost);
-        assert_eq!(peer.say(&raise("a", 1, 10)), Reply::Raised(10));
-        assert_eq!(peer.say(&raise("a", 1, 9)), Reply::Raised(10));
-        assert_eq!(peer.say(&raise("a", 1, 11)), Reply::Raised(11));
+        assert_eq!(
+            peer.say(&raise("a", 2, 50)),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 10)),
+            Reply::Mutex(mutex::Reply::Raised(10))
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 9)),
+            Reply::Mutex(mutex::Reply::Raised(10))
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 11)),
+            Reply::Mutex(mutex::Reply::Raised(11))
+        );
         assert_eq!(counter(peer, "a"), 11);
     });
 }
@@ -68,13 +101,25 @@ fn a_raise_needs_the_lock_and_never_lowers() {
 #[test]
 fn an_extension_only_prolongs() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&extend("a", 1, secs(10))), Reply::Lost);
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(10))),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
         assert_eq!(remaining(peer, "a"), None, "re-created");
         peer.say(&acquire("a", 1, secs(10), 0));
-        assert_eq!(peer.say(&extend("a", 2, secs(20))), Reply::Lost);
-        assert_eq!(peer.say(&extend("a", 1, secs(5))), Reply::Extended);
+        assert_eq!(
+            peer.say(&extend("a", 2, secs(20))),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(5))),
+            Reply::Mutex(mutex::Reply::Extended)
+        );
         assert!(about(remaining(peer, "a").unwrap(), secs(10)), "shortened");
-        assert_eq!(peer.say(&extend("a", 1, secs(20))), Reply::Extended);
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(20))),
+            Reply::Mutex(mutex::Reply::Extended)
+        );
         assert!(about(remaining(peer, "a").unwrap(), secs(20)));
     });
 }
@@ -85,18 +130,33 @@ fn an_entry_ends_with_its_ttl() {
     everywhere(|peer| {
         peer.say(&acquire("a", 1, Duration::from_millis(20), 0));
         sleep(Duration::from_millis(40));
-        assert_eq!(peer.say(&extend("a", 1, secs(10))), Reply::Lost);
-        assert_eq!(peer.say(&raise("a", 1, 10)), Reply::Lost);
-        assert_eq!(peer.say(&release("a", 1)), Reply::Released(false));
-        assert_eq!(peer.say(&evict("a")), Reply::Evicted(false));
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(10))),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 10)),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
+        assert_eq!(
+            peer.say(&release("a", 1)),
+            Reply::Mutex(mutex::Reply::Released(false))
+        );
+        assert_eq!(
+            peer.say(&evict("a")),
+            Reply::Mutex(mutex::Reply::Evicted(false))
+        );
         assert_eq!(
             peer.say(&inspect("a")),
-            Reply::Inspected {
+            Reply::Mutex(mutex::Reply::Inspected {
                 holder: None,
                 counter: 1
-            }
+            })
         );
-        assert_eq!(peer.say(&acquire("a", 2, secs(10), 0)), Reply::Granted(2));
+        assert_eq!(
+            peer.say(&acquire("a", 2, secs(10), 0)),
+            Reply::Mutex(mutex::Reply::Granted(2))
+        );
     });
 }
 
@@ -104,11 +164,23 @@ fn an_entry_ends_with_its_ttl() {
 #[test]
 fn an_eviction_frees_and_forgets_no_counter() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&evict("a")), Reply::Evicted(false));
+        assert_eq!(
+            peer.say(&evict("a")),
+            Reply::Mutex(mutex::Reply::Evicted(false))
+        );
         peer.say(&acquire("a", 1, secs(10), 0));
-        assert_eq!(peer.say(&evict("a")), Reply::Evicted(true));
-        assert_eq!(peer.say(&extend("a", 1, secs(10))), Reply::Lost);
-        assert_eq!(peer.say(&acquire("a", 2, secs(10), 0)), Reply::Granted(2));
+        assert_eq!(
+            peer.say(&evict("a")),
+            Reply::Mutex(mutex::Reply::Evicted(true))
+        );
+        assert_eq!(
+            peer.say(&extend("a", 1, secs(10))),
+            Reply::Mutex(mutex::Reply::Lost)
+        );
+        assert_eq!(
+            peer.say(&acquire("a", 2, secs(10), 0)),
+            Reply::Mutex(mutex::Reply::Granted(2))
+        );
     });
 }
 
@@ -119,7 +191,9 @@ fn a_floor_far_ahead_is_capped() {
         for floor in [wall_us() + 1_000_000_000, u64::MAX] {
             let n = floor.to_string();
             let from = wall_us() + 20_000_000;
-            let Reply::Granted(token) = peer.say(&acquire(&n, 1, secs(10), floor)) else {
+            let Reply::Mutex(mutex::Reply::Granted(token)) =
+                peer.say(&acquire(&n, 1, secs(10), floor))
+            else {
                 panic!()
             };
             assert!(
@@ -128,12 +202,17 @@ fn a_floor_far_ahead_is_capped() {
             );
             peer.say(&release(&n, 1));
             let next = peer.say(&acquire(&n, 2, secs(10), 0));
-            assert_eq!(next, Reply::Granted(token + 1), "{}", peer.name());
+            assert_eq!(
+                next,
+                Reply::Mutex(mutex::Reply::Granted(token + 1)),
+                "{}",
+                peer.name()
+            );
         }
         let below = wall_us() + 19_000_000;
         assert_eq!(
             peer.say(&acquire("below", 1, secs(10), below)),
-            Reply::Granted(below)
+            Reply::Mutex(mutex::Reply::Granted(below))
         );
     });
 }
@@ -146,10 +225,13 @@ fn a_raise_far_ahead_is_capped() {
         let ahead = 60_000_000 + 20_000_000;
         peer.say(&acquire("a", 1, secs(10), 0));
         let below = wall_us() + ahead - 1_000_000;
-        assert_eq!(peer.say(&raise("a", 1, below)), Reply::Raised(below));
+        assert_eq!(
+            peer.say(&raise("a", 1, below)),
+            Reply::Mutex(mutex::Reply::Raised(below))
+        );
         for token in [wall_us() + ahead + 1_000_000, MAX_TOKEN, u64::MAX] {
             let from = wall_us() + ahead;
-            let Reply::Raised(raised) = peer.say(&raise("a", 1, token)) else {
+            let Reply::Mutex(mutex::Reply::Raised(raised)) = peer.say(&raise("a", 1, token)) else {
                 panic!()
             };
             assert!((from..=wall_us() + ahead).contains(&raised), "{raised}");
@@ -162,11 +244,23 @@ fn a_raise_far_ahead_is_capped() {
 #[test]
 fn counters_are_numbers() {
     everywhere(|peer| {
-        assert_eq!(peer.say(&acquire("a", 1, secs(10), 9)), Reply::Granted(9));
-        assert_eq!(peer.say(&raise("a", 1, 10)), Reply::Raised(10));
-        assert_eq!(peer.say(&raise("a", 1, 9)), Reply::Raised(10));
+        assert_eq!(
+            peer.say(&acquire("a", 1, secs(10), 9)),
+            Reply::Mutex(mutex::Reply::Granted(9))
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 10)),
+            Reply::Mutex(mutex::Reply::Raised(10))
+        );
+        assert_eq!(
+            peer.say(&raise("a", 1, 9)),
+            Reply::Mutex(mutex::Reply::Raised(10))
+        );
         peer.say(&release("a", 1));
-        assert_eq!(peer.say(&acquire("a", 2, secs(10), 9)), Reply::Granted(11));
+        assert_eq!(
+            peer.say(&acquire("a", 2, secs(10), 9)),
+            Reply::Mutex(mutex::Reply::Granted(11))
+        );
     });
 }
 
@@ -187,7 +281,7 @@ fn counters_keep_all_digits() {
             assert_eq!(counter(peer, &n), c);
             assert_eq!(
                 peer.say(&acquire(&n, 2, secs(10), 0)),
-                Reply::Granted(c + 1)
+                Reply::Mutex(mutex::Reply::Granted(c + 1))
             );
             assert_eq!(counter(peer, &n), c + 1);
         }
@@ -201,7 +295,7 @@ fn an_exhausted_counter_grants_nothing() {
         peer.set_counter("a", MAX_TOKEN - 1);
         assert_eq!(
             peer.say(&acquire("a", 2, secs(10), 0)),
-            Reply::Granted(MAX_TOKEN)
+            Reply::Mutex(mutex::Reply::Granted(MAX_TOKEN))
         );
         let (_, c, who) = held(peer.say(&acquire("a", 3, secs(10), 0)));
         assert_eq!((c, who), (MAX_TOKEN, Some(entry(2).text())));
@@ -221,7 +315,7 @@ fn counters_rotate_by_age() {
             let token = peer.say(&acquire(n, 1, secs(10), 0));
             peer.say(&release(n, 1));
             match token {
-                Reply::Granted(token) => token,
+                Reply::Mutex(mutex::Reply::Granted(token)) => token,
                 other => panic!("{other:?}"),
             }
         };
@@ -235,7 +329,10 @@ fn counters_rotate_by_age() {
         assert_eq!(counter(peer, "b"), 1, "previous counters count");
         assert_eq!(take(peer, "b"), 2);
         peer.say(&acquire("c", 9, secs(10), 0));
-        assert_eq!(peer.say(&raise("c", 9, 30)), Reply::Raised(30));
+        assert_eq!(
+            peer.say(&raise("c", 9, 30)),
+            Reply::Mutex(mutex::Reply::Raised(30))
+        );
         peer.say(&release("c", 9));
         peer.set_age(8 * DAY);
         assert_eq!(take(peer, "z"), 1);

@@ -1,0 +1,142 @@
+//! What is claimed: the operations that a round puts to the nodes, and what their answers say, for each
+//! kind of thing that can be held. The only place above `node/` that knows the kinds.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    ballot::answers::Said,
+    name::Name,
+    node::{Operation, Reply, mutex},
+    owner::Entry,
+};
+
+/// Something that can be held.
+#[derive(Clone, Debug)]
+pub(crate) enum Claim {
+    /// A lock that one holds at a time.
+    Mutex(Name),
+}
+
+/// What the nodes are asked for with an acquisition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// For how long, lock-delay included.
+    pub(crate) ttl: Duration,
+    /// p: where the counter should at least be, in µs of the wall clock.
+    pub(crate) floor: u64,
+    /// The fleet's longest ttl.
+    pub(crate) max_ttl: Duration,
+}
+
+impl Claim {
+    pub(crate) fn name(&self) -> &Name {
+        match self {
+            Self::Mutex(name) => name,
+        }
+    }
+
+    /// Takes it where it is free.
+    pub(crate) fn acquire(&self, entry: &Entry, terms: Terms) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Acquire {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl: terms.ttl,
+                floor: terms.floor,
+                max_ttl: terms.max_ttl,
+            }),
+        }
+    }
+
+    /// Raises the counter to the token where it is ours.
+    pub(crate) fn raise(&self, entry: &Entry, token: u64, max_ttl: Duration) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Raise {
+                name: name.clone(),
+                entry: entry.clone(),
+                token,
+                max_ttl,
+            }),
+        }
+    }
+
+    /// Prolongs it where it is ours.
+    pub(crate) fn extend(&self, entry: &Entry, ttl: Duration) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Extend {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl,
+            }),
+        }
+    }
+
+    /// Frees it where it is ours.
+    pub(crate) fn release(&self, entry: &Entry) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Release {
+                name: name.clone(),
+                entry: entry.clone(),
+            }),
+        }
+    }
+}
+
+/// Reads who holds what by this name.
+pub(crate) fn inspect(name: Name) -> Arc<Operation> {
+    Operation::new(mutex::Command::Inspect { name })
+}
+
+/// Frees what is held by this name, no matter who holds it.
+pub(crate) fn evict(name: Name) -> Arc<Operation> {
+    Operation::new(mutex::Command::Evict { name })
+}
+
+/// A node's answer to an operation of a claim.
+pub(crate) fn said(reply: Reply) -> Said {
+    let Reply::Mutex(reply) = reply else {
+        return Said::Else;
+    };
+    match reply {
+        mutex::Reply::Granted(counter) => Said::Granted(counter),
+        mutex::Reply::Held {
+            remaining,
+            counter,
+            holder,
+        } => Said::Held {
+            remaining,
+            counter,
+            holder,
+        },
+        mutex::Reply::Raised(counter) => Said::Raised(counter),
+        mutex::Reply::Extended => Said::Extended,
+        mutex::Reply::Lost => Said::Lost,
+        mutex::Reply::Released(freed) => Said::Released(freed),
+        mutex::Reply::Inspected { .. } | mutex::Reply::Evicted(_) => Said::Else,
+    }
+}
+
+/// Who holds what by a name, as one node answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The holder's entry, and for how much longer; none: without an end.
+    pub(crate) holder: Option<(String, Option<Duration>)>,
+    /// The newest token that was given out there; 0 if none.
+    pub(crate) counter: u64,
+}
+
+/// A node's answer to [`inspect`].
+pub(crate) fn seen(reply: Reply) -> Option<Seen> {
+    match reply {
+        Reply::Mutex(mutex::Reply::Inspected { holder, counter }) => Some(Seen { holder, counter }),
+        _ => None,
+    }
+}
+
+/// A node's answer to [`evict`]: whether anybody held it.
+pub(crate) fn evicted(reply: &Reply) -> Option<bool> {
+    match reply {
+        Reply::Mutex(mutex::Reply::Evicted(held)) => Some(*held),
+        _ => None,
+    }
+}

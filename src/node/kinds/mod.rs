@@ -1,0 +1,124 @@
+//! What may be asked of a node, and what it may answer: one folder for each kind of request.
+//!
+//! A kind is told here by its [`Command`] and [`Reply`] alone. The rest of the client knows of a command
+//! what it asks by the methods below, and never its name.
+
+pub mod admission;
+pub mod mutex;
+pub mod server;
+
+use crate::owner::Entry;
+
+/// One request. What a node does with it is written down twice: as Lua, and as Rust in `apply.rs` of its
+/// folder; a test holds the two together.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// May this memory vote? Protocol §2.
+    Admission(admission::Command),
+    /// A lock that one holds at a time. Protocol §3.
+    Mutex(mutex::Command),
+    /// The server itself: its connections and its scripts.
+    Server(server::Command),
+}
+
+/// What a node says to a [`Command`] of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To an [`admission::Command`].
+    Admission(admission::Reply),
+    /// To a [`mutex::Command`].
+    Mutex(mutex::Reply),
+    /// To a [`server::Command`].
+    Server(server::Reply),
+}
+
+/// A node's error reply. It is no answer: never a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This memory is not admitted. Nothing was done.
+    ///
+    /// The guard of protocol §2.
+    NotAdmitted,
+    /// The script is not there. Nothing was done.
+    NoScript,
+    /// The server's ACL does not permit a command that this needs, in the server's words. It may have
+    /// been done in part.
+    Withheld(String),
+    /// Anything else, in the server's words. It may have been done in part.
+    Error(String),
+}
+
+/// A node's answer to one command.
+pub type Answer = Result<Reply, Fault>;
+
+impl Command {
+    /// Whether it is obeyed only where `<prefix>:open` says what the client expects.
+    pub fn is_guarded(&self) -> bool {
+        match self {
+            Self::Admission(_) | Self::Server(_) => false,
+            Self::Mutex(command) => command.is_guarded(),
+        }
+    }
+
+    /// The entry that it may leave on the node. It is sent once only, and what it leaves is taken back by
+    /// the command that [`frees`](Self::frees) the same entry.
+    pub(crate) fn takes(&self) -> Option<&Entry> {
+        match self {
+            Self::Admission(_) | Self::Server(_) => None,
+            Self::Mutex(command) => command.takes(),
+        }
+    }
+
+    /// The entry that it removes, wherever that stands.
+    pub(crate) fn frees(&self) -> Option<&Entry> {
+        match self {
+            Self::Admission(_) | Self::Server(_) => None,
+            Self::Mutex(command) => command.frees(),
+        }
+    }
+
+    /// Whether it prolongs what is held, and does nothing else.
+    pub(crate) fn extends(&self) -> bool {
+        match self {
+            Self::Admission(_) | Self::Server(_) => false,
+            Self::Mutex(command) => command.extends(),
+        }
+    }
+
+    /// Whether a server must permit it to its users before it can vote.
+    pub(crate) fn needs_voters_rights(&self) -> bool {
+        !matches!(
+            self,
+            Self::Admission(admission::Command::Survey)
+                | Self::Server(server::Command::Disconnect { .. })
+        )
+    }
+}
+
+impl Reply {
+    /// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
+    pub(crate) fn credible(self) -> Answer {
+        match self {
+            Self::Mutex(reply) => reply.credible().map(Self::Mutex),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl From<admission::Command> for Command {
+    fn from(command: admission::Command) -> Self {
+        Self::Admission(command)
+    }
+}
+
+impl From<mutex::Command> for Command {
+    fn from(command: mutex::Command) -> Self {
+        Self::Mutex(command)
+    }
+}
+
+impl From<server::Command> for Command {
+    fn from(command: server::Command) -> Self {
+        Self::Server(command)
+    }
+}

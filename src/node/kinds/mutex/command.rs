@@ -1,0 +1,143 @@
+//! What may be asked of a node about a lock, and what it may answer.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{FencingToken, name::Name, node::Fault, owner::Entry};
+
+/// What may be asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Takes the lock if it is free.
+    Acquire {
+        /// The lock.
+        name: Name,
+        /// The new holder.
+        entry: Entry,
+        /// For how long, lock-delay included.
+        ttl: Duration,
+        /// p: where the counter should at least be, in µs of the wall clock.
+        floor: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+    },
+    /// Raises the counter to the token, if the lock is ours.
+    Raise {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// The token.
+        token: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+    },
+    /// Prolongs the lock, if it is ours; never shortens, never re-creates.
+    Extend {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// From now, lock-delay included.
+        ttl: Duration,
+    },
+    /// Frees the lock, if it is ours. No guard: it is obeyed by a node that may not vote too.
+    Release {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+    },
+    /// Reads who holds.
+    Inspect {
+        /// The lock.
+        name: Name,
+    },
+    /// Frees the lock, no matter who holds it.
+    Evict {
+        /// The lock.
+        name: Name,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Acquired; the counter is now this.
+    Granted(u64),
+    /// Somebody else holds it.
+    Held {
+        /// For this much longer; none: without an end.
+        remaining: Option<Duration>,
+        /// The counter.
+        counter: u64,
+        /// The holder's entry; none where what stands there is not one.
+        holder: Option<Arc<str>>,
+    },
+    /// Raised; the counter is now this.
+    Raised(u64),
+    /// Extended.
+    Extended,
+    /// The lock is not ours: to a raise or an extension.
+    Lost,
+    /// To a release: whether it was ours.
+    Released(bool),
+    /// To an inspection.
+    Inspected {
+        /// The holder's entry, and its remaining time.
+        holder: Option<(String, Option<Duration>)>,
+        /// The counter: the newest token that was given out here; 0 if none.
+        counter: u64,
+    },
+    /// To an eviction: whether anybody held it.
+    Evicted(bool),
+}
+
+impl Command {
+    pub(crate) fn is_guarded(&self) -> bool {
+        !matches!(self, Self::Release { .. })
+    }
+
+    pub(crate) fn takes(&self) -> Option<&Entry> {
+        match self {
+            Self::Acquire { entry, .. } => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn frees(&self) -> Option<&Entry> {
+        match self {
+            Self::Release { entry, .. } => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn extends(&self) -> bool {
+        matches!(self, Self::Extend { .. })
+    }
+}
+
+impl Reply {
+    pub(crate) fn credible(self) -> Result<Self, Fault> {
+        let damaged = |counter: u64| counter > FencingToken::MAX;
+        match self {
+            Self::Granted(counter) | Self::Raised(counter) if damaged(counter) => {
+                Err(Fault::Error(format!(
+                    "its counter for this name is damaged: {counter} is not below 2^53"
+                )))
+            }
+            Self::Held {
+                remaining,
+                counter,
+                holder,
+            } if damaged(counter) => Ok(Self::Held {
+                remaining,
+                counter: 0,
+                holder,
+            }),
+            Self::Inspected { holder, counter } if damaged(counter) => {
+                Ok(Self::Inspected { holder, counter: 0 })
+            }
+            reply => Ok(reply),
+        }
+    }
+}
