@@ -7,11 +7,7 @@ use crate::node::redis::Authorities;
 use crate::{
     Error, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
-    engine::{
-        Engine, Status,
-        core::Core,
-        driver::{Driver, Task},
-    },
+    engine::{Driver, Engine, Status, Task},
     logs,
     name::check_word,
     node::{
@@ -469,7 +465,7 @@ fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: 
     };
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));
-    let core = Core::new(Arc::new(settings), Chance::System, &engine);
+    let core = engine.core(Arc::new(settings), Chance::System);
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         match alarm(embedded) {
             Ok(alarm) => {

@@ -11,7 +11,8 @@ use tracing::Instrument;
 
 use crate::{
     Error, Lease, LeaseWatch, Renewal, Report,
-    engine::{Engine, Patience, Wish},
+    claim::Claim,
+    engine::{Engine, Wait, Wish},
     logs,
     name::Name,
 };
@@ -110,7 +111,7 @@ impl Mutex {
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most
     /// one ttl.
     pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
-        let lease = self.acquire(Patience::Wait(self.wait_timeout));
+        let lease = self.acquire(Wait::For(self.wait_timeout));
         // A wait ends with a lease or with an error.
         async move { lease.await?.ok_or(Error::Closed) }
     }
@@ -128,7 +129,7 @@ impl Mutex {
     pub fn try_lock(
         &self,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        self.acquire(Patience::Try)
+        self.acquire(Wait::Never)
     }
 
     /// Locks, runs the work under [`Lease::guard`], and waits for the release. The work gets a
@@ -187,7 +188,7 @@ impl Mutex {
 
     fn acquire(
         &self,
-        patience: Patience,
+        wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         let settings = self.check();
         let mutex = self.clone();
@@ -195,15 +196,15 @@ impl Mutex {
             let (name, ttl) = settings?;
             let wish = |id, reply| Wish {
                 id,
-                name,
+                claim: Claim::Mutex(name),
                 ttl,
                 lock_delay: mutex.lock_delay,
                 renewal: mutex.renewal,
-                patience,
+                wait,
                 seen: mutex.seen,
                 reply,
             };
-            let span = logs::span!("acquire", name = mutex.name, wait_ms = wait_ms(patience));
+            let span = logs::span!("acquire", name = mutex.name, wait_ms = wait_ms(wait));
             mutex.engine.acquire(wish).instrument(span).await
         }
     }
@@ -242,10 +243,10 @@ impl Mutex {
 }
 
 /// For how long it waits at most; none if there is no limit.
-fn wait_ms(patience: Patience) -> Option<u64> {
-    match patience {
-        Patience::Try => Some(0),
-        Patience::Wait(limit) => limit.map(logs::ms),
+fn wait_ms(wait: Wait) -> Option<u64> {
+    match wait {
+        Wait::Never => Some(0),
+        Wait::For(limit) => limit.map(logs::ms),
     }
 }
 

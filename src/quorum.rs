@@ -173,7 +173,7 @@ impl Quorum {
 
     /// Every node's state, in the order they were given.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.engine.status.nodes()
+        self.engine.status().nodes()
     }
 
     /// At first the present state of every node, then each node again when its state changes: to another
@@ -200,7 +200,7 @@ impl Quorum {
     /// # Ok(()) }
     /// ```
     pub fn node_changes(&self) -> NodeChanges {
-        self.engine.status.changes()
+        self.engine.status().changes()
     }
 
     /// The word that all clients of these masters have to share: [`Builder::fleet`](crate::Builder::fleet),
@@ -211,7 +211,7 @@ impl Quorum {
 
     /// Whether locks can be taken, for a probe.
     pub fn health(&self) -> Health {
-        self.engine.status.health()
+        self.engine.status().health()
     }
 
     /// Admits brand-new masters without their quarantine: the caller says that these servers have never held a

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Tick;
 
 const DRIFT_FLOOR: Duration = Duration::from_millis(2);
-const LEAST_MARGIN: Duration = Duration::from_millis(20);
+const LEAST_NOTICE: Duration = Duration::from_millis(20);
 
 /// drift = ttl · 0.01 + 2 ms: what two clocks that slew by at most 0.5 % each may differ by.
 pub(crate) fn drift(ttl: Duration) -> Duration {
@@ -19,8 +19,8 @@ pub(crate) fn valid_until(t0: Tick, ttl: Duration) -> Tick {
 }
 
 /// How long before the end of the validity a loss is announced: max(20 ms, ttl / 20).
-pub(crate) fn margin(ttl: Duration) -> Duration {
-    (ttl / 20).max(LEAST_MARGIN)
+pub(crate) fn notice(ttl: Duration) -> Duration {
+    (ttl / 20).max(LEAST_NOTICE)
 }
 
 #[cfg(test)]
@@ -40,15 +40,15 @@ mod tests {
     }
 
     #[test]
-    fn the_margin_is_20_ms_or_a_twentieth() {
+    fn the_notice_is_20_ms_or_a_twentieth() {
         assert_eq!(
-            margin(Duration::from_millis(100)),
+            notice(Duration::from_millis(100)),
             Duration::from_millis(20)
         );
         assert_eq!(
-            margin(Duration::from_millis(400)),
+            notice(Duration::from_millis(400)),
             Duration::from_millis(20)
         );
-        assert_eq!(margin(Duration::from_secs(10)), Duration::from_millis(500));
+        assert_eq!(notice(Duration::from_secs(10)), Duration::from_millis(500));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{sync::mpsc::UnboundedReceiver, task::coop};
 
-use super::{Event, core::Core, remains::Remains};
+use super::{core::Core, event::Event};
 use crate::{
     clock::{Alarm, Clock, Tick},
     node::{Connection, Dial, Disconnected, Node, session::Effect},
@@ -99,6 +99,11 @@ impl Driver {
             self.core.event(event);
         }
         self.write_out();
+    }
+
+    /// Whether the core has nothing left to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.core.is_done()
     }
 
     /// Whether there is a lease that may still be dropped, and a node that could be told.
@@ -264,41 +269,6 @@ fn write(link: &mut Link, cx: &mut Context<'_>) -> Option<Disconnected> {
             Some(why)
         }
         Poll::Ready(Ok(())) | Poll::Pending => None,
-    }
-}
-
-/// The driver as a task. Dropped before its end, as a runtime does that ends, it leaves to the
-/// handles what they need to release their leases.
-pub(crate) struct Task {
-    driver: Option<Driver>,
-    remains: Arc<Remains>,
-}
-
-impl Task {
-    pub(crate) fn new(driver: Driver, remains: Arc<Remains>) -> Self {
-        let driver = Some(driver);
-        Self { driver, remains }
-    }
-}
-
-impl Future for Task {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.driver {
-            Some(driver) => Pin::new(driver).poll(cx),
-            None => Poll::Ready(()),
-        }
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if let Some(driver) = self.driver.take()
-            && !driver.core.is_done()
-        {
-            self.remains.leave(driver);
-        }
     }
 }
 

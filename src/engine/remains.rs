@@ -6,12 +6,15 @@
 //! lease writes the RELEASE. Nobody waits: what the sockets do not take at once is left to the ttl.
 
 use std::{
+    future::Future,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, MutexGuard, PoisonError},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
 };
 
-use super::{Event, driver::Driver};
+use super::{driver::Driver, event::Event};
 
 /// Shared by all handles of one engine.
 #[derive(Default)]
@@ -96,5 +99,40 @@ impl Remains {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The driver as a task. Dropped before its end, as a runtime does that ends, it leaves to the
+/// handles what they need to release their leases.
+pub(crate) struct Task {
+    driver: Option<Driver>,
+    remains: Arc<Remains>,
+}
+
+impl Task {
+    pub(crate) fn new(driver: Driver, remains: Arc<Remains>) -> Self {
+        let driver = Some(driver);
+        Self { driver, remains }
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.driver {
+            Some(driver) => Pin::new(driver).poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.take()
+            && !driver.is_done()
+        {
+            self.remains.leave(driver);
+        }
     }
 }

@@ -9,9 +9,13 @@ use proptest::prelude::*;
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{core::Core, *};
+use super::{event::WishId, *};
 use crate::{
-    clock::{ManualClock, Tick},
+    Error, Inspection, Lease, Renewal,
+    claim::Claim,
+    clock::{Clock, ManualClock, Tick},
+    lease::keeper::LeaseId,
+    name::Name,
     node::{
         Command, DialError, Disconnected, Fault, Reply as Said,
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
@@ -64,7 +68,7 @@ impl World {
             allow_eviction: false,
             rules: Rules::ALL,
         };
-        let core = Core::new(Arc::new(settings), Chance::seeded(1), &engine);
+        let core = engine.core(Arc::new(settings), Chance::seeded(1));
         let mut world = Self {
             core,
             clock,
@@ -134,12 +138,12 @@ impl World {
     fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
         let (reply, answer) = oneshot::channel();
         let mut wish = Wish {
-            id: 1_000_000,
-            name: Name::new("a").unwrap(),
+            id: WishId(1_000_000),
+            claim: Claim::Mutex(Name::new("a").unwrap()),
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),
-            patience: Patience::Try,
+            wait: Wait::Never,
             seen: Arc::new(AtomicU64::new(0)),
             reply,
         };
@@ -369,11 +373,11 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
 
 /// Wishes for one name that wait for so long at most.
 fn crowd(world: &mut World, wishes: u64, within: Option<u64>) -> Vec<Answered> {
-    let wait = Patience::Wait(within.map(Duration::from_millis));
+    let wait = Wait::For(within.map(Duration::from_millis));
     let ask = |id| {
         world.ask(|wish| {
-            wish.id = id;
-            wish.patience = wait;
+            wish.id = WishId(id);
+            wish.wait = wait;
         })
     };
     (1..=wishes).map(ask).collect()
@@ -390,7 +394,7 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
     let mut world = World::new(1);
     let mut answers = crowd(&mut world, 20, None);
     assert_eq!(world.sent().len(), 16);
-    let mut free = world.ask(|wish| wish.name = Name::new("b").unwrap());
+    let mut free = world.ask(|wish| wish.claim = Claim::Mutex(Name::new("b").unwrap()));
     assert_eq!(world.sent(), [(0, 'A')], "another name");
     let mut tried = world.try_lock();
     assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
@@ -421,7 +425,7 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
 
     // Whoever goes away makes room, in the line or before it.
     world.sent();
-    world.core.event(Event::Cancel(18));
+    world.core.event(Event::Cancel(WishId(18)));
     assert_eq!(
         world.sent(),
         [(0, 'R'), (0, 'A')],
@@ -438,8 +442,8 @@ fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
         .enumerate()
         .map(|(i, ms)| {
             world.ask(|wish| {
-                wish.id = 50 + i as u64;
-                wish.patience = Patience::Wait(Some(Duration::from_millis(ms)));
+                wish.id = WishId(50 + i as u64);
+                wish.wait = Wait::For(Some(Duration::from_millis(ms)));
             })
         })
         .collect();
@@ -475,10 +479,10 @@ fn a_crowd_that_goes_away_leaves_nothing() {
         let mut world = World::new(1);
         let mut answers = crowd(&mut world, 10_000, Some(60_000));
         match way {
-            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(id))),
+            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(WishId(id)))),
             1 => (1..=10_000)
                 .rev()
-                .for_each(|id| world.core.event(Event::Cancel(id))),
+                .for_each(|id| world.core.event(Event::Cancel(WishId(id)))),
             _ => {
                 world.core.close();
                 for answer in &mut answers {
@@ -499,7 +503,7 @@ fn whoever_is_gone_does_not_ask() {
     world.sent();
     let last = answers.split_off(199);
     answers.truncate(16);
-    world.core.event(Event::Cancel(1));
+    world.core.event(Event::Cancel(WishId(1)));
     for _ in 0..20 {
         world.at(0);
     }
@@ -564,7 +568,7 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     });
     world.core.answered(0, Err(crate::node::Fault::NotAdmitted));
     assert!(inspected.try_recv().is_ok());
-    let id = *world.core.leases.keys().next().unwrap();
+    let id = world.core.first_lease().unwrap();
     let (reply, mut released) = oneshot::channel();
     world.core.event(Event::Release {
         lease: id,
@@ -631,7 +635,7 @@ proptest! {
             told.push(answer.try_recv().unwrap().unwrap_err().to_string());
         }
         world.at(60_001);
-        told.extend(world._engine.status.nodes().iter().map(ToString::to_string));
+        told.extend(world._engine.status().nodes().iter().map(ToString::to_string));
         for text in told {
             prop_assert!(text.len() < 2_000, "{} bytes", text.len());
             prop_assert!(!text.contains(char::is_control), "{text:?}");
@@ -797,7 +801,7 @@ fn whom_no_majority_answers_is_told_when_enough_nodes_will_have_been_dialled() {
 #[test]
 fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
     let mut world = World::new(1);
-    let mut answer = world.ask(|wish| wish.patience = Patience::Wait(None));
+    let mut answer = world.ask(|wish| wish.wait = Wait::For(None));
     assert_eq!(world.sent(), [(0, 'A')]);
     world.core.answered(0, Ok(held()));
     let (mut now, mut rests) = (0, Vec::new());
@@ -830,12 +834,12 @@ fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
 #[test]
 fn no_random_bits_are_no_wrong_setting_either() {
     let mut world = World::new(3);
-    world.core.chance = Chance::Dry;
+    world.core.set_chance(Chance::Dry);
     let error = world.try_lock().try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::System(_)), "{error}");
     assert!(world.sent().is_empty(), "nobody was asked");
     assert_eq!((left(&world), error.retry_after()), (0, None));
-    world.core.chance = Chance::seeded(2);
+    world.core.set_chance(Chance::seeded(2));
     world.try_lock();
     assert_eq!(world.sent().len(), 3, "and it goes on");
 }
@@ -1054,7 +1058,7 @@ impl World {
         answer
     }
 
-    fn lease(&mut self) -> (Lease, u64) {
+    fn lease(&mut self) -> (Lease, LeaseId) {
         let mut answer = self.try_lock();
         self.sent();
         for node in 0..3 {
@@ -1062,7 +1066,7 @@ impl World {
                 .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
         }
         let lease = answer.try_recv().unwrap().unwrap().unwrap();
-        (lease, *self.core.leases.keys().next().unwrap())
+        (lease, self.core.first_lease().unwrap())
     }
 }
 

@@ -5,15 +5,16 @@ use std::{
     collections::{BinaryHeap, HashMap},
 };
 
-use crate::clock::Tick;
+use super::event::WishId;
+use crate::{clock::Tick, lease::keeper::LeaseId, node::session::RoundId};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    Task(u64),
-    Lease(u64),
-    /// The end of a wait in line.
-    Turn(u64),
+    Round(RoundId),
+    Lease(LeaseId),
+    /// The end of a wait in line, or of a rest.
+    Wish(WishId),
 }
 
 /// A heap of instants.
@@ -82,17 +83,25 @@ impl Timers {
 mod tests {
     use super::*;
 
+    fn lease(id: u64) -> Key {
+        Key::Lease(LeaseId(id))
+    }
+
+    fn round(id: u64) -> Key {
+        Key::Round(RoundId(id))
+    }
+
     #[test]
     fn the_earliest_counts_once() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
-        timers.at(Key::Lease(1), t(50));
-        timers.at(Key::Lease(1), t(20));
-        timers.at(Key::Lease(1), t(30));
-        timers.at(Key::Task(1), t(30));
+        timers.at(lease(1), t(50));
+        timers.at(lease(1), t(20));
+        timers.at(lease(1), t(30));
+        timers.at(round(1), t(30));
         assert_eq!(timers.pop(t(19)), None);
-        assert_eq!(timers.pop(t(20)), Some(Key::Lease(1)));
-        assert_eq!(timers.pop(t(40)), Some(Key::Task(1)));
+        assert_eq!(timers.pop(t(20)), Some(lease(1)));
+        assert_eq!(timers.pop(t(40)), Some(round(1)));
         assert_eq!(timers.pop(t(60)), None, "the superseded one is not heard");
         assert_eq!(timers.next(), None);
     }
@@ -101,12 +110,12 @@ mod tests {
     fn what_is_cancelled_is_not_woken_for() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
-        timers.at(Key::Task(1), t(10));
-        timers.at(Key::Task(2), t(20));
-        timers.at(Key::Task(3), t(30));
-        timers.cancel(Key::Task(2));
+        timers.at(round(1), t(10));
+        timers.at(round(2), t(20));
+        timers.at(round(3), t(30));
+        timers.cancel(round(2));
         assert_eq!(timers.next(), Some(t(10)));
-        timers.cancel(Key::Task(1));
+        timers.cancel(round(1));
         assert_eq!(timers.next(), Some(t(30)));
     }
 
@@ -114,10 +123,10 @@ mod tests {
     fn what_is_cancelled_is_not_kept_behind_what_is_not() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
-        timers.at(Key::Lease(0), t(1));
-        for lease in 1..10_000 {
-            timers.at(Key::Lease(lease), t(1000 + lease));
-            timers.cancel(Key::Lease(lease));
+        timers.at(lease(0), t(1));
+        for id in 1..10_000 {
+            timers.at(lease(id), t(1000 + id));
+            timers.cancel(lease(id));
         }
         assert!(timers.len() < 100, "{}", timers.len());
         assert_eq!(timers.next(), Some(t(1)));

@@ -1,28 +1,29 @@
 //! Whose turn it is to ask for a name. Pure.
 //!
-//! Every wish that waits asks the nodes again and again. Of one name only so many do at a time, and
-//! the others stand in line in the engine: a crowd on one name would keep all other names waiting.
+//! Every wish that waits asks the nodes again and again. Of one name only a few do at a time, and the
+//! others stand in line in the engine: a crowd on one name would keep all other names waiting.
 //! To be replaced once a wish can wait in line on the nodes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::event::WishId;
 use crate::{Report, name::Name};
 
-/// So many wishes of one name ask or rest at a time.
+/// At most this many wishes of one name ask or rest at a time.
 const MOST_ASKING: usize = 16;
 
 /// The wishes that wait for their locks; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
     lines: HashMap<Name, Line<W>>,
     /// The line of everyone who stands in one.
-    names: HashMap<u64, Name>,
+    names: HashMap<WishId, Name>,
     /// One entry for every place that became free while somebody stood in line.
     free: VecDeque<Name>,
 }
 
 struct Line<W> {
     asking: usize,
-    waiting: BTreeMap<u64, W>,
+    waiting: BTreeMap<WishId, W>,
     /// What the last one who asked was told, if it was refused.
     refusal: Option<Report>,
 }
@@ -39,7 +40,7 @@ impl<W> Default for Turns<W> {
 
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line.
-    pub(super) fn enter(&mut self, name: &Name, id: u64, wish: W) -> Option<W> {
+    pub(super) fn enter(&mut self, name: &Name, id: WishId, wish: W) -> Option<W> {
         let line = self.lines.entry(name.clone()).or_insert_with(|| Line {
             asking: 0,
             waiting: BTreeMap::new(),
@@ -54,7 +55,7 @@ impl<W> Turns<W> {
         None
     }
 
-    /// Whoever asks next, in a place that became free.
+    /// The one that asks next, in a place that became free.
     pub(super) fn next(&mut self) -> Option<W> {
         while let Some(name) = self.free.pop_front() {
             if let Some(line) = self.lines.get_mut(&name)
@@ -83,7 +84,7 @@ impl<W> Turns<W> {
 
     /// The time of one who stands in line is over. It leaves with the last refusal that another was
     /// told; where there is none it asks for itself, beside those whose turn it is.
-    pub(super) fn over(&mut self, id: u64) -> Option<(W, Option<Report>)> {
+    pub(super) fn over(&mut self, id: WishId) -> Option<(W, Option<Report>)> {
         let name = self.names.remove(&id)?;
         let line = self.lines.get_mut(&name)?;
         let wish = line.waiting.remove(&id)?;
@@ -96,7 +97,7 @@ impl<W> Turns<W> {
     }
 
     /// One that stands in line does not wish any more.
-    pub(super) fn leave(&mut self, id: u64) -> Option<W> {
+    pub(super) fn leave(&mut self, id: WishId) -> Option<W> {
         let name = self.names.remove(&id)?;
         let wish = self.lines.get_mut(&name)?.waiting.remove(&id);
         self.tidy(&name);
@@ -154,7 +155,7 @@ mod tests {
     fn crowd(wishes: u64) -> Turns<u64> {
         let mut turns = Turns::default();
         for id in 0..wishes {
-            let asks = turns.enter(&name("a"), id, id);
+            let asks = turns.enter(&name("a"), WishId(id), id);
             assert_eq!(asks, (id < MOST).then_some(id));
         }
         turns
@@ -168,14 +169,26 @@ mod tests {
     fn so_many_ask_and_the_others_follow_in_order() {
         let mut turns = crowd(MOST + 4);
         assert_eq!((turns.is_due(), turns.next()), (false, None));
-        assert_eq!(turns.enter(&name("b"), 999, 999), Some(999), "another name");
+        assert_eq!(
+            turns.enter(&name("b"), WishId(999), 999),
+            Some(999),
+            "another name"
+        );
         for asks in [7, 3] {
-            assert_eq!(turns.leave(asks), None);
+            assert_eq!(turns.leave(WishId(asks)), None);
             turns.done(&name("a"));
         }
         assert!(turns.is_due());
-        assert_eq!(turns.enter(&name("a"), 500, 500), None, "no overtaking");
-        assert_eq!(turns.leave(MOST + 1), Some(MOST + 1), "tired of waiting");
+        assert_eq!(
+            turns.enter(&name("a"), WishId(500), 500),
+            None,
+            "no overtaking"
+        );
+        assert_eq!(
+            turns.leave(WishId(MOST + 1)),
+            Some(MOST + 1),
+            "tired of waiting"
+        );
         assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
         assert_eq!((turns.is_due(), turns.next()), (false, None));
     }
@@ -183,13 +196,17 @@ mod tests {
     #[test]
     fn whose_time_is_over_leaves_with_the_last_refusal_or_asks() {
         let mut turns = crowd(MOST + 4);
-        assert_eq!(turns.over(0), None, "it asks");
-        assert_eq!(turns.over(MOST), Some((MOST, None)), "beside the others");
+        assert_eq!(turns.over(WishId(0)), None, "it asks");
+        assert_eq!(
+            turns.over(WishId(MOST)),
+            Some((MOST, None)),
+            "beside the others"
+        );
         turns.told(&name("a"), refusal());
-        assert_eq!(turns.over(MOST + 1), Some((MOST + 1, refusal())));
+        assert_eq!(turns.over(WishId(MOST + 1)), Some((MOST + 1, refusal())));
         turns.told(&name("a"), None);
         assert_eq!(
-            turns.over(MOST + 2),
+            turns.over(WishId(MOST + 2)),
             Some((MOST + 2, None)),
             "refused no more"
         );
@@ -206,7 +223,7 @@ mod tests {
         let all = 100_000;
         let mut turns = crowd(all);
         for id in (MOST..all).rev() {
-            assert_eq!(turns.leave(id), Some(id));
+            assert_eq!(turns.leave(WishId(id)), Some(id));
         }
         (0..MOST).for_each(|_| turns.done(&name("a")));
         assert_eq!(turns.next(), None);
@@ -214,7 +231,7 @@ mod tests {
 
         let mut turns = crowd(all);
         assert_eq!(turns.close(), (MOST..all).collect::<Vec<_>>());
-        assert_eq!(turns.leave(0), None);
+        assert_eq!(turns.leave(WishId(0)), None);
         assert_eq!(turns.len(), 0);
     }
 
@@ -229,25 +246,25 @@ mod tests {
                 match act {
                     0..3 => {
                         last += 1;
-                        match turns.enter(&of, last, last) {
+                        match turns.enter(&of, WishId(last), last) {
                             Some(id) => asking.push((id, of)),
                             None => drop(waiting.insert(last, of)),
                         }
                     }
                     3 if !asking.is_empty() => {
                         let (id, of) = asking.remove(pick as usize % asking.len());
-                        prop_assert_eq!(turns.leave(id), None);
+                        prop_assert_eq!(turns.leave(WishId(id)), None);
                         turns.done(&of);
                     }
                     _ => {
                         let id = last.saturating_sub(pick);
                         let was = waiting.remove(&id);
                         if one {
-                            let over = turns.over(id);
+                            let over = turns.over(WishId(id));
                             prop_assert_eq!(over.is_some(), was.is_some());
                             asking.extend(was.map(|of| (id, of)));
                         } else if was.is_some() {
-                            prop_assert_eq!(turns.leave(id), Some(id));
+                            prop_assert_eq!(turns.leave(WishId(id)), Some(id));
                         }
                     }
                 }
@@ -262,7 +279,7 @@ mod tests {
                 }
             }
             for id in waiting.keys() {
-                turns.leave(*id);
+                turns.leave(WishId(*id));
             }
             asking.iter().for_each(|(_, of)| turns.done(of));
             while turns.next().is_some() {}

@@ -1,8 +1,9 @@
 //! Holding over time: what a holder has in hand, and how it is told when it is over.
 
-pub(crate) mod hold;
+pub(crate) mod keeper;
 mod renewal;
 pub(crate) mod shared;
+pub(crate) mod upkeep;
 mod watch;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -12,8 +13,11 @@ pub use watch::LeaseWatch;
 
 use tracing::Instrument;
 
-use self::shared::Shared;
-use crate::{Error, FencingToken, LossReason, Lost, engine::Engine, logs};
+use self::{
+    keeper::{Keeper, LeaseId},
+    shared::Shared,
+};
+use crate::{Error, FencingToken, LossReason, Lost, logs};
 
 /// A lock that is held, until it is released, dropped or lost.
 ///
@@ -38,16 +42,16 @@ use crate::{Error, FencingToken, LossReason, Lost, engine::Engine, logs};
 #[must_use = "a lease that is dropped is released at once"]
 pub struct Lease {
     shared: Arc<Shared>,
-    engine: Engine,
-    /// What the engine knows it by; none once it was given up.
-    id: Option<u64>,
+    keeper: Arc<dyn Keeper>,
+    /// What the keeper knows it by; none once it was given up.
+    id: Option<LeaseId>,
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, engine: Engine, id: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, keeper: Arc<dyn Keeper>, id: LeaseId) -> Self {
         Self {
             shared,
-            engine,
+            keeper,
             id: Some(id),
         }
     }
@@ -91,13 +95,17 @@ impl Lease {
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
     pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        let (engine, id, shared) = (self.engine.clone(), self.id, Arc::clone(&self.shared));
+        let (id, shared) = (self.id, Arc::clone(&self.shared));
+        let keeper = Arc::clone(&self.keeper);
         async move {
             if let Some(lost) = shared.lost_now() {
                 return Err(lost.into());
             }
             let span = logs::span!("extend", name = shared.name.as_str());
-            engine.extend(id.unwrap_or_default()).instrument(span).await
+            match id {
+                Some(id) => keeper.extend(id).instrument(span).await,
+                None => Err(Error::Closed),
+            }
         }
     }
 
@@ -146,10 +154,9 @@ impl Lease {
         let id = self.id.take();
         let lost = self.shared.lost_now();
         let span = logs::span!("release", name = self.shared.name.as_str());
-        let engine = self.engine.clone();
         self.shared.lose(LossReason::Released);
         // Sent here, not at the first poll: a future that is dropped unpolled has released too.
-        let answer = id.map(|id| engine.release(id));
+        let answer = id.map(|id| self.keeper.release(id));
         async move {
             let answer = match answer {
                 Some(answer) => answer.instrument(span).await,
@@ -166,7 +173,7 @@ impl Lease {
     pub fn abandon(mut self) {
         self.shared.lose(LossReason::Released);
         if let Some(id) = self.id.take() {
-            self.engine.abandon(id);
+            self.keeper.abandon(id);
         }
     }
 }
@@ -175,7 +182,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.shared.lose(LossReason::Released);
-            self.engine.drop_lease(id);
+            self.keeper.free(id);
         }
     }
 }

@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     asked_at: Tick,
     /// A loss is announced this long before the validity ends.
-    margin: Duration,
-    /// Until when the lease is good, or `LOST`. Whoever finds its time over makes that final here:
+    notice: Duration,
+    /// Until when the lease is good, or `LOST`. The first to find its time over makes that final here:
     /// a later extension then finds `LOST` and revives nothing.
     valid_until: AtomicU64,
     reason: AtomicU8,
@@ -48,7 +48,7 @@ impl Shared {
         token: FencingToken,
         clock: Arc<dyn Clock>,
         asked_at: Tick,
-        margin: Duration,
+        notice: Duration,
         valid_until: Tick,
     ) -> Self {
         let now = clock.now().nanos();
@@ -57,7 +57,7 @@ impl Shared {
             token,
             clock,
             asked_at,
-            margin,
+            notice,
             valid_until: AtomicU64::new(valid_until.nanos()),
             reason: AtomicU8::new(NOT_LOST),
             reason_at_end: AtomicU8::new(code(LossReason::Expired)),
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     fn announce_at(&self, until: u64) -> Tick {
-        Tick::from_nanos(until).minus(self.margin)
+        Tick::from_nanos(until).minus(self.notice)
     }
 
     fn announce(&self, reason: u8) {
@@ -175,7 +175,7 @@ impl Shared {
 
     fn reason(&self) -> LossReason {
         let reason = match self.reason.load(SeqCst) {
-            // Whoever found its time over has not said so yet.
+            // Its time was found over, and that was not announced yet.
             NOT_LOST => self.reason_at_end.load(SeqCst),
             reason => reason,
         };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn validity_ends_a_margin_before_the_end_and_stays_ended() {
+    fn validity_ends_a_notice_before_the_end_and_stays_ended() {
         let (clock, lease) = lease();
         assert_eq!(lease.validity(), Duration::from_millis(100));
         clock.set(Tick::from_nanos(180 * MS - 1), 0);

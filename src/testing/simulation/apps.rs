@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     Error, Lease, Mutex, Renewal,
-    ballot::{majority::majority, validity::margin},
-    engine::{Engine, Event, bootstrap::long_enough},
+    ballot::{majority::majority, validity::notice},
+    engine::{Engine, Event, long_enough},
     name::Name,
     node::admission::Mode,
 };
@@ -619,7 +619,7 @@ impl World {
                     ));
                 }
                 let reading = self.clients[c].mono.read(self.now);
-                let margin = nanos(margin(ttl));
+                let margin = nanos(notice(ttl));
                 let good = nanos(lease.validity());
                 let over_at = (reading + good).saturating_sub(margin);
                 let strict = self.plan.exclusion;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ballot::majority::majority,
     clock::{Clock, ManualClock, Tick},
-    engine::{Engine, Event, Status, core::Core},
+    engine::{Core, Engine, Event, Status},
     node::{
         Answer, Command, DialError, Disconnected, Operation, admission::Terms, mutex,
         session::Effect, status::NodeState,
@@ -89,11 +89,7 @@ impl World {
             allow_eviction: false,
             rules: self.rules,
         };
-        let core = Core::new(
-            Arc::new(settings),
-            Chance::seeded(self.dice.next()),
-            &engine,
-        );
+        let core = engine.core(Arc::new(settings), Chance::seeded(self.dice.next()));
         let tasks = (0..self.plan.tasks)
             .map(|_| self.new_task(index, &engine))
             .collect();

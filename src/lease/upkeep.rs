@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Renewal;
 use crate::{
     LossReason,
-    ballot::validity::{margin, valid_until},
+    ballot::validity::{notice, valid_until},
     clock::Tick,
 };
 
@@ -16,7 +16,7 @@ const WARN_AFTER: u32 = 60;
 
 /// One lease over time.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Upkeep {
     ttl: Duration,
     asked_at: Tick,
     valid_until: Tick,
@@ -44,7 +44,7 @@ pub(crate) enum Due {
     Wait(Tick),
 }
 
-impl Hold {
+impl Upkeep {
     /// A lease that was asked for at `t0`.
     pub(crate) fn new(ttl: Duration, t0: Tick, renewal: Renewal, jitter: Duration) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Hold {
 
     /// What is due now, the last heartbeat having come at `beat_at`.
     pub(crate) fn due(&self, now: Tick, beat_at: Tick) -> Due {
-        let end = self.valid_until().minus(margin(self.ttl));
+        let end = self.valid_until().minus(notice(self.ttl));
         if now >= end {
             return Due::Lose(self.reason_at_end());
         }
@@ -114,7 +114,7 @@ impl Hold {
     /// Should it stay unanswered, half of the time that is left belongs to a second try: the node
     /// timeout may be longer than the whole of it.
     pub(crate) fn renewal_sent(&mut self, now: Tick) {
-        let end = self.valid_until().minus(margin(self.ttl));
+        let end = self.valid_until().minus(notice(self.ttl));
         self.again_at = now.plus(end.since(now) / 2);
         self.in_flight += 1;
         self.tried = true;
@@ -177,11 +177,11 @@ mod tests {
         Tick::from_nanos(ms * 1_000_000)
     }
 
-    fn hold(renewal: Renewal) -> Hold {
-        Hold::new(TTL, at(0), renewal, Duration::ZERO)
+    fn hold(renewal: Renewal) -> Upkeep {
+        Upkeep::new(TTL, at(0), renewal, Duration::ZERO)
     }
 
-    // ttl 3 s: drift 32 ms, valid until 2968, margin 150, announced at 2818, renewed at 1000.
+    // ttl 3 s: drift 32 ms, valid until 2968, notice 150, announced at 2818, renewed at 1000.
 
     #[test]
     fn renewed_at_a_third_of_the_ttl() {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn without_renewal_it_expires_a_margin_early() {
+    fn without_renewal_it_expires_a_notice_early() {
         let h = hold(Renewal::off());
         assert_eq!(h.due(at(0), at(0)), Due::Wait(at(2818)));
         assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::Expired));
@@ -242,10 +242,10 @@ mod tests {
         assert_eq!(h.due(at(2818), at(0)), Due::Lose(LossReason::NodesLost));
     }
 
-    // ttl 600 ms: drift 8 ms, valid until 592, margin 30, announced at 562, renewed at 200.
+    // ttl 600 ms: drift 8 ms, valid until 592, notice 30, announced at 562, renewed at 200.
     #[test]
     fn a_short_ttl_has_a_second_try_before_the_node_timeout() {
-        let mut h = Hold::new(
+        let mut h = Upkeep::new(
             Duration::from_millis(600),
             at(0),
             Renewal::auto(),
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn only_the_first_failure_of_an_outage_is_news() {
         let mut h = hold(Renewal::auto());
-        let fails = |at_ms, h: &mut Hold| {
+        let fails = |at_ms, h: &mut Upkeep| {
             h.renewal_sent(at(at_ms));
             h.renewal_failed(at(at_ms + 1))
         };

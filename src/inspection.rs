@@ -1,51 +1,12 @@
-//! What operators ask: who holds a name, and freeing it.
+//! Who holds a name, as every node sees it: what [`Quorum::inspect`](crate::Quorum::inspect) answers.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use super::{
-    Reply as Answer,
-    core::{Core, Outstanding, Task},
-    timers::Key,
-};
 use crate::{
-    Error, FencingToken, Silence, Vote,
-    ballot::{
-        answers::{Answers, Evidence, Heard},
-        majority::majority,
-    },
-    claim,
-    clock::Tick,
+    FencingToken, Silence,
+    ballot::majority::majority,
     columns::{seconds, table},
-    name::Name,
-    node::{
-        Operation, Reply, admission,
-        session::{RoundId, Tag},
-    },
-    owner::label_of,
 };
-
-/// A question to all nodes under way.
-pub(super) struct Asking {
-    name: Name,
-    answers: Answers<Reply>,
-    reply: Asker,
-}
-
-enum Asker {
-    Inspect(Answer<Inspection>),
-    Evict(Answer<bool>),
-}
-
-impl Asking {
-    pub(super) fn vote(&mut self, node: usize, answer: Result<Reply, Silence>) {
-        self.answers.set(node, answer);
-    }
-
-    pub(super) fn outstanding(&self) -> Vec<Outstanding> {
-        let nodes = self.answers.outstanding();
-        nodes.map(|node| (node, None)).collect()
-    }
-}
 
 /// Who holds a name, as every node sees it. `Display` is what an operator reads: who holds it, and a line for
 /// each node.
@@ -69,7 +30,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Whoever holds the name on a majority of nodes: the mutex's holder.
+    /// The holder of the mutex: who holds the name on a majority of nodes.
     pub fn holder(&self) -> Option<&Holder> {
         let mut votes: BTreeMap<&str, (usize, &Holder)> = BTreeMap::new();
         for holder in self.nodes.iter().filter_map(|node| node.holder.as_ref()) {
@@ -91,7 +52,7 @@ impl Inspection {
         self.nodes.iter().filter(answered).count()
     }
 
-    /// On how many nodes the holder is one like this.
+    /// On how many nodes a holder stands that matches `by`.
     fn held(&self, by: impl Fn(&Holder) -> bool) -> usize {
         let held = |node: &&NodeInspection| node.holder.as_ref().is_some_and(&by);
         self.nodes.iter().filter(held).count()
@@ -180,133 +141,6 @@ impl fmt::Display for Holder {
             Some(left) => write!(f, ", for {} more unless it is renewed", seconds(left)),
             None => f.write_str(", without an end"),
         }
-    }
-}
-
-impl Core {
-    pub(super) fn inspect(&mut self, now: Tick, name: Name, reply: Answer<Inspection>) {
-        let command = claim::inspect(name.clone());
-        self.ask_all(now, name, command, Asker::Inspect(reply));
-    }
-
-    pub(super) fn evict(&mut self, now: Tick, name: Name, reply: Answer<bool>) {
-        let command = claim::evict(name.clone());
-        self.ask_all(now, name, command, Asker::Evict(reply));
-    }
-
-    fn ask_all(&mut self, now: Tick, name: Name, operation: Arc<Operation>, reply: Asker) {
-        let total = self.settings.total();
-        let mut answers = Answers::new(total);
-        let ticket = self.new_ticket();
-        let tag = Tag {
-            round: RoundId(ticket),
-            request: 0,
-        };
-        for node in 0..total {
-            let asked = self.session(now, node, |session, step| {
-                session.ask(step, tag, &operation)
-            });
-            if let Some(Err(silence)) = asked {
-                answers.set(node, Err(silence));
-            }
-        }
-        self.put(
-            ticket,
-            Task::Asking(Asking {
-                name,
-                answers,
-                reply,
-            }),
-        );
-        self.timers
-            .at(Key::Task(ticket), now.plus(self.settings.node_timeout));
-        self.asking_heard(now, ticket);
-    }
-
-    /// Waits for every node: an operator wants to know what each one says.
-    pub(super) fn asking_heard(&mut self, now: Tick, ticket: u64) {
-        match self.task(ticket) {
-            Some(Task::Asking(asking)) if asking.answers.waiting() == 0 => {}
-            _ => return,
-        }
-        let Some(Task::Asking(Asking {
-            name,
-            answers,
-            reply,
-        })) = self.take(ticket)
-        else {
-            return;
-        };
-        match reply {
-            Asker::Inspect(reply) => {
-                let nodes = self.settings.nodes.iter().zip(answers.iter());
-                let nodes = nodes
-                    .map(|(node, heard)| node_inspection(node, heard))
-                    .collect();
-                let _ = reply.send(Ok(Inspection {
-                    name: name.as_str().to_owned(),
-                    nodes,
-                }));
-            }
-            Asker::Evict(reply) => {
-                let freed = answers.count(|r| claim::evicted(r) == Some(true)) > 0;
-                let answered = answers.count(|r| claim::evicted(r).is_some());
-                let report = || {
-                    let again = self.try_again(now, self.needed);
-                    answers.report(
-                        name.as_str(),
-                        self.needed,
-                        &self.settings.nodes,
-                        Some(again),
-                    )
-                };
-                let _ = reply.send(match answered >= self.needed {
-                    true => Ok(freed),
-                    false => Err(Error::NoQuorum(report())),
-                });
-            }
-        }
-    }
-}
-
-impl Evidence for Reply {
-    fn vote(&self) -> Vote {
-        match self {
-            Self::Admission(admission::Reply::Admitted(false)) => Vote::None(Silence::NotAdmitted),
-            _ => Vote::Confirmed,
-        }
-    }
-}
-
-fn node_inspection(node: &Arc<str>, heard: &Heard<Reply>) -> NodeInspection {
-    let node = Arc::clone(node);
-    let seen = match heard {
-        Heard::Said(reply) => claim::seen(reply.clone()),
-        Heard::Waiting | Heard::Silent(_) => None,
-    };
-    match (heard, seen) {
-        (_, Some(claim::Seen { holder, counter })) => NodeInspection {
-            node,
-            holder: holder.as_ref().map(|(entry, remaining)| Holder {
-                entry: entry.clone(),
-                label: label_of(entry).to_owned(),
-                remaining: *remaining,
-            }),
-            token: (counter > 0).then(|| FencingToken::from_counter(counter)),
-            silence: None,
-        },
-        (Heard::Silent(silence), None) => NodeInspection {
-            node,
-            holder: None,
-            token: None,
-            silence: Some(silence.clone()),
-        },
-        (Heard::Waiting | Heard::Said(_), None) => NodeInspection {
-            node,
-            holder: None,
-            token: None,
-            silence: Some(Silence::TimedOut),
-        },
     }
 }
 

@@ -1,0 +1,245 @@
+//! One attempt: one owner, one round of votes, and the raise where tokens are unequal (protocol §3, client
+//! steps 1 to 5).
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    event::{Wish, WishId},
+    net::Net,
+    patience::{Failure, Past},
+    rollback::roll_back,
+    round::{self, Request},
+    timers::Key,
+};
+use crate::{
+    Error, Report, Silence,
+    ballot::{
+        acquire::{Ballot, Outcome, Verdict},
+        answers::{Heard, Said},
+        validity::{notice, valid_until},
+    },
+    claim::{Claim, Terms},
+    clock::Tick,
+    node::{session::RoundId, status::NodeState},
+    owner::Entry,
+    rules::Rule,
+};
+
+/// An attempt under way.
+pub(super) struct Attempt {
+    pub(super) round: RoundId,
+    claim: Claim,
+    pub(super) entry: Entry,
+    pub(super) t0: Tick,
+    ttl: Duration,
+    /// With the lock-delay.
+    node_ttl: Duration,
+    ballot: Ballot,
+    /// The nodes that were asked.
+    pub(super) asked: Vec<usize>,
+    rolled_back: bool,
+    /// Unequal tokens: when to stop waiting for the rest and raise.
+    settle_at: Option<Tick>,
+    deadline: Tick,
+}
+
+/// What became of it so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Open,
+    /// Held on a majority, with this token.
+    Won(u64),
+    /// Not won, and taken back.
+    Failed(Failure),
+}
+
+impl Attempt {
+    /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be.
+    pub(super) fn begin(net: &mut Net, wish: &Wish, floor: u64) -> Result<Self, Error> {
+        let entry = new_owner(net, wish.id)?;
+        let terms = Terms {
+            ttl: wish.node_ttl(),
+            floor,
+            max_ttl: net.fleet().max_ttl(),
+        };
+        let operation = wish.claim.acquire(&entry, terms);
+        let round = net.new_round();
+        let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
+        let mut asked = Vec::with_capacity(net.total());
+        let states = net.states();
+        let voting = |state: &&NodeState| **state == NodeState::Voting;
+        // Where no majority can be asked nobody is: nothing has to be taken back then.
+        let enough = states.iter().filter(voting).count() >= net.needed;
+        for (node, state) in states.iter().enumerate() {
+            match state.silence() {
+                Some(silence) => drop(ballot.vote(node, Err(silence))),
+                None if enough => asked.push(node),
+                None => {}
+            }
+        }
+        let tag = Request::Acquire.of(round);
+        round::ask(net, tag, &operation, asked.iter().copied());
+        Ok(Self {
+            round,
+            claim: wish.claim.clone(),
+            entry,
+            t0: net.now,
+            ttl: wish.ttl,
+            node_ttl: wish.node_ttl(),
+            ballot,
+            asked,
+            rolled_back: false,
+            settle_at: None,
+            deadline: round::begin(net, round),
+        })
+    }
+
+    /// A node's answer.
+    pub(super) fn heard(&mut self, net: &mut Net, node: usize, answer: Result<Said, Silence>) {
+        let late = self.ballot.vote(node, answer);
+        if let Some(token) = late.filter(|_| !self.rolled_back) {
+            // A late grant while others are being raised: it is raised too.
+            self.raise(net, token, [node]);
+        }
+    }
+
+    /// The deadline has come: who is late is waited for no more.
+    pub(super) fn due(&mut self, net: &mut Net) {
+        if self.deadline > net.now {
+            return;
+        }
+        let late = net.late(self.outstanding());
+        for (node, silence) in late.silent {
+            self.ballot.vote(node, Err(silence));
+        }
+        if let Some(at) = late.until {
+            self.deadline = at;
+        }
+    }
+
+    /// Looks at the votes, and does what follows.
+    pub(super) fn look(&mut self, net: &mut Net) -> Progress {
+        let verdict = match self.ballot.verdict() {
+            // The RELEASEs are on their way: what is granted late is granted to nobody.
+            Verdict::Won(_) | Verdict::Split if self.rolled_back => Verdict::Over(Outcome::Held),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Open => {
+                net.timers.at(Key::Round(self.round), self.deadline);
+                Progress::Open
+            }
+            Verdict::Won(token) => {
+                // Looked at after the last vote that counts, never before.
+                let end = valid_until(self.t0, self.ttl).minus(notice(self.ttl));
+                if net.now < end || !net.holds(Rule::ValidityAfterVote) {
+                    return Progress::Won(token);
+                }
+                self.failed(net, Failure::TooSlow)
+            }
+            Verdict::Split => self.split(net),
+            Verdict::Lost => {
+                self.roll_back(net);
+                net.timers.at(Key::Round(self.round), self.deadline);
+                Progress::Open
+            }
+            Verdict::Over(Outcome::Held) => self.failed(net, Failure::Held),
+            Verdict::Over(Outcome::NoQuorum) => self.failed(net, Failure::NoQuorum),
+            Verdict::Over(Outcome::Quarantined) => self.failed(net, Failure::Quarantined),
+        }
+    }
+
+    /// Takes back what it may leave behind, once.
+    pub(super) fn roll_back(&mut self, net: &mut Net) {
+        if !self.rolled_back {
+            self.rolled_back = true;
+            let granted = self.ballot.holders();
+            roll_back(
+                net,
+                &self.claim,
+                &self.entry,
+                &self.asked,
+                granted,
+                self.node_ttl,
+            );
+        }
+    }
+
+    /// What is to be known of it once it failed. `is_stale`: some node said that it is not what it was.
+    pub(super) fn past(&self, now: Tick, failure: Failure) -> Past {
+        let stale = |heard: &Heard<Said>| {
+            matches!(
+                heard,
+                Heard::Silent(Silence::NotAdmitted | Silence::ScriptsFlushed)
+            )
+        };
+        Past {
+            failure,
+            took: now.since(self.t0),
+            known: self.ballot.retry_after(),
+            is_stale: self.ballot.answers().iter().any(stale),
+        }
+    }
+
+    /// The evidence.
+    pub(super) fn report(&self, net: &Net, retry_after: Option<Duration>) -> Report {
+        let (name, nodes) = (self.claim.name().as_str(), &net.settings.nodes);
+        let answers = self.ballot.answers();
+        answers.report(name, net.needed, nodes, retry_after)
+    }
+
+    /// The greatest counter in any answer.
+    pub(super) fn largest_counter(&self) -> u64 {
+        self.ballot.largest_counter()
+    }
+
+    /// The nodes that granted.
+    pub(super) fn granted(&self) -> Vec<usize> {
+        self.ballot.holders().collect()
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    fn outstanding(&self) -> impl Iterator<Item = super::net::Outstanding> + '_ {
+        let nodes = self.ballot.answers().outstanding();
+        nodes.map(|node| (node, None))
+    }
+
+    fn failed(&mut self, net: &mut Net, failure: Failure) -> Progress {
+        self.roll_back(net);
+        Progress::Failed(failure)
+    }
+
+    /// A majority granted, with unequal tokens: waits for the outstanding replies for about one
+    /// more reply time, then raises.
+    fn split(&mut self, net: &mut Net) -> Progress {
+        let took = net.now.since(self.t0);
+        let settle_at = *self.settle_at.get_or_insert_with(|| net.now.plus(took));
+        if self.ballot.answers().waiting() > 0 && net.now < settle_at {
+            net.timers.at(Key::Round(self.round), settle_at);
+            return Progress::Open;
+        }
+        let (token, behind) = self.ballot.raise();
+        self.deadline = round::begin(net, self.round);
+        self.raise(net, token, behind);
+        self.look(net)
+    }
+
+    fn raise(&mut self, net: &mut Net, token: u64, nodes: impl IntoIterator<Item = usize>) {
+        let max_ttl = net.fleet().max_ttl();
+        let operation: Arc<_> = self.claim.raise(&self.entry, token, max_ttl);
+        let tag = Request::Raise.of(self.round);
+        for (node, silence) in round::ask(net, tag, &operation, nodes) {
+            self.ballot.vote(node, Err(silence));
+        }
+    }
+}
+
+/// Every attempt has a new owner.
+fn new_owner(net: &mut Net, wish: WishId) -> Result<Entry, Error> {
+    let bits = match net.holds(Rule::FreshOwner) {
+        true => net.chance.bits()?,
+        false => wish.0.into(),
+    };
+    Ok(Entry::new(bits, &net.settings.label))
+}

@@ -1,0 +1,100 @@
+//! What a bootstrap does next, by what the nodes said. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    node::{
+        admission::{BootRecord, Mode, Terms},
+        session::LAST_BACKOFF,
+    },
+    report::seconds,
+    rules::{Rule, Rules},
+};
+
+/// What follows from nodes that were met twice and said the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Every node votes on these terms.
+    Done,
+    /// Nothing can be said before more time has passed.
+    Wait,
+    /// They look new: ask whether they were used.
+    Survey,
+    Admit(Mode),
+}
+
+/// G: by then every living client that reaches any of these nodes has told it that the fleet is in
+/// use: the longest back-off, one answer, and a handshake a second later.
+pub(crate) fn long_enough(node_timeout: Duration) -> Duration {
+    LAST_BACKOFF + node_timeout + Duration::from_secs(1)
+}
+
+/// The decision. `nodes`: their names and records; `g` is G in ms.
+pub(super) fn decide(
+    nodes: &[(Arc<str>, BootRecord)],
+    own: Terms,
+    mode: Mode,
+    g: u64,
+    rules: Rules,
+) -> Result<Next, String> {
+    let wanted = greatest(nodes.iter().map(|(_, record)| record), own);
+    let voting = nodes.iter().find(|(_, record)| record.votes());
+    if nodes.iter().all(|(_, record)| record.votes()) {
+        let raises = nodes.iter().any(|(_, record)| record.terms != wanted);
+        return Ok(match raises {
+            true => Next::Admit(Mode::Raise),
+            false => Next::Done,
+        });
+    }
+    match mode {
+        Mode::New => {}
+        Mode::Forced => return Ok(Next::Admit(Mode::Forced)),
+        Mode::Raise => return Ok(Next::Wait),
+    }
+    let left = longest_wait(nodes.iter().map(|(_, record)| record));
+    let wait = by_themselves(left);
+    if let Some((node, _)) = voting
+        && rules.hold(Rule::BootstrapOnlyNew)
+    {
+        // A quarantine that is shorter than the wait of a bootstrap just ends.
+        return match left <= g {
+            true => Ok(Next::Wait),
+            false => Err(format!(
+                "{node} votes already, so the others are not new: they restarted, and {wait}"
+            )),
+        };
+    }
+    // Every client that sees a voter says u, this one too: only what skips both rules shows the first.
+    if voting.is_some() || !rules.hold(Rule::BootstrapUnused) {
+        return Ok(Next::Admit(Mode::Forced));
+    }
+    if let Some((node, _)) = nodes.iter().find(|(_, record)| record.used) {
+        return Err(format!(
+            "{node} was told by a client, or remembers, that this fleet has been in use, so these \
+             masters are not new: they restarted, and {wait}"
+        ));
+    }
+    let settled = nodes.iter().all(|(_, record)| record.witnessed >= g);
+    Ok(if settled { Next::Survey } else { Next::Wait })
+}
+
+/// In ms: until the last of them votes, if they are watched until then.
+pub(super) fn longest_wait<'r>(records: impl Iterator<Item = &'r BootRecord>) -> u64 {
+    let left = records.map(|r| r.terms.quarantine().saturating_sub(r.witnessed));
+    left.max().unwrap_or(0)
+}
+
+pub(super) fn by_themselves(left: u64) -> String {
+    format!(
+        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
+         max_ttl)",
+        seconds(Duration::from_millis(left))
+    )
+}
+
+pub(super) fn greatest<'r>(records: impl Iterator<Item = &'r BootRecord>, own: Terms) -> Terms {
+    records.fold(own, |terms, record| terms.join(record.terms))
+}
+
+#[cfg(test)]
+mod tests;

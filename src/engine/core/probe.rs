@@ -1,0 +1,48 @@
+//! What the simulation and tests look at.
+
+use super::Core;
+#[cfg(test)]
+use crate::{lease::keeper::LeaseId, owner::Chance};
+use crate::{
+    clock::Tick,
+    node::{session::Session, status::NodeState},
+};
+
+impl Core {
+    /// What is kept though nothing goes on: all of it zero after quiet time.
+    pub(crate) fn leftovers(&self) -> [(&'static str, usize); 8] {
+        let [wishes, turns] = self.wishes.len();
+        let [leases, rounds] = self.holdings.len();
+        let sessions = self.net.sessions().iter();
+        [
+            ("wishes", wishes),
+            ("turns", turns),
+            ("leases", leases),
+            ("rounds", rounds + self.questions.len()),
+            ("timers", self.net.timers.len()),
+            ("early requests", self.early.len()),
+            ("callers", self.ready.len()),
+            ("releases", sessions.filter(|s| !s.is_idle()).count()),
+        ]
+    }
+
+    /// How many requests are unanswered at the node that owes the most.
+    pub(crate) fn most_in_flight(&self) -> usize {
+        let in_flight = self.net.sessions().iter().map(Session::in_flight);
+        in_flight.max().unwrap_or(0)
+    }
+
+    pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
+        self.net.states_at(now)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn first_lease(&self) -> Option<LeaseId> {
+        self.holdings.first()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_chance(&mut self, chance: Chance) {
+        self.net.chance = chance;
+    }
+}

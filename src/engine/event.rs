@@ -1,0 +1,108 @@
+//! What callers put to the engine.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Inspection, Lease, Renewal, claim::Claim, lease::keeper::LeaseId, name::Name,
+    node::admission::Mode, response::Responder,
+};
+
+/// What is put to the core.
+pub(crate) enum Event {
+    Acquire(Wish),
+    /// The wish's future was dropped.
+    Cancel(WishId),
+    Extend {
+        lease: LeaseId,
+        reply: Responder<()>,
+    },
+    /// Released, and somebody waits for the answer; or dropped.
+    Release {
+        lease: LeaseId,
+        reply: Option<Responder<()>>,
+    },
+    Abandon {
+        lease: LeaseId,
+    },
+    Inspect {
+        name: Name,
+        reply: Responder<Inspection>,
+    },
+    Evict {
+        name: Name,
+        reply: Responder<bool>,
+    },
+    /// Answered once a majority of nodes answers.
+    Ready {
+        within: Duration,
+        reply: Responder<()>,
+    },
+    /// Answered once a majority of nodes votes.
+    Voting {
+        within: Duration,
+        reply: Responder<()>,
+    },
+    /// Bootstraps, or raises the terms.
+    Bootstrap {
+        within: Duration,
+        mode: Mode,
+        reply: Responder<()>,
+    },
+    Shutdown {
+        within: Duration,
+        reply: oneshot::Sender<Vec<String>>,
+    },
+}
+
+impl Event {
+    /// What is still obeyed when the runtime is gone, and then answered to nobody.
+    pub(super) fn without_answer(self) -> Option<Self> {
+        match self {
+            Self::Release { lease, .. } => Some(Self::Release { lease, reply: None }),
+            Self::Cancel(_) | Self::Abandon { .. } => Some(self),
+            _ => None,
+        }
+    }
+}
+
+/// One wish; a later one has a greater number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WishId(pub(crate) u64);
+
+/// One wish to hold something: everything that an attempt needs.
+pub(crate) struct Wish {
+    pub(crate) id: WishId,
+    pub(crate) claim: Claim,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) renewal: Renewal,
+    pub(crate) wait: Wait,
+    /// The largest counter that this handle has seen for the name.
+    pub(crate) seen: Arc<AtomicU64>,
+    pub(crate) reply: Responder<Option<Lease>>,
+}
+
+impl Wish {
+    pub(super) fn name(&self) -> &Name {
+        self.claim.name()
+    }
+
+    /// For how long nodes are to hold it.
+    pub(super) fn node_ttl(&self) -> Duration {
+        self.ttl + self.lock_delay
+    }
+}
+
+/// For how long a wish waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// One attempt.
+    Never,
+    /// Until it is held, or for this long.
+    For(Option<Duration>),
+}

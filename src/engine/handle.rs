@@ -1,0 +1,150 @@
+//! The way into the engine.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    core::Core,
+    event::{Event, Wish, WishId},
+    remains::Remains,
+    status::Status,
+};
+use crate::{
+    Error, Lease,
+    clock::Clock,
+    lease::keeper::{Keeper, LeaseId},
+    owner::Chance,
+    response::{Responder, Response},
+    settings::Settings,
+};
+
+/// The way into the engine: cheap to clone. With the last one, leases included, the engine ends.
+#[derive(Clone)]
+pub(crate) struct Engine(Arc<Inner>);
+
+struct Inner {
+    events: mpsc::UnboundedSender<Event>,
+    remains: Arc<Remains>,
+    last_wish: AtomicU64,
+    status: Arc<Status>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        status: Arc<Status>,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, mpsc::UnboundedReceiver<Event>) {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let inner = Inner {
+            events,
+            remains: Arc::default(),
+            last_wish: AtomicU64::new(0),
+            status,
+            clock,
+        };
+        (Self(Arc::new(inner)), receiver)
+    }
+
+    /// What decides for this handle's task. It does not keep the engine running.
+    pub(crate) fn core(&self, settings: Arc<Settings>, chance: Chance) -> Core {
+        let (clock, status) = (Arc::clone(&self.0.clock), Arc::clone(&self.0.status));
+        let keeper: Weak<Inner> = Arc::downgrade(&self.0);
+        Core::new(settings, chance, clock, status, keeper)
+    }
+
+    /// What the engine's task is made with.
+    pub(crate) fn remains(&self) -> Arc<Remains> {
+        Arc::clone(&self.0.remains)
+    }
+
+    pub(crate) fn status(&self) -> &Status {
+        &self.0.status
+    }
+
+    pub(crate) fn new_wish(&self) -> WishId {
+        WishId(self.0.last_wish.fetch_add(1, Relaxed) + 1)
+    }
+
+    /// Sends an event; the answer is `Closed` if nobody is there any more.
+    pub(crate) fn call<T>(&self, event: impl FnOnce(Responder<T>) -> Event) -> Response<T> {
+        self.0.call(event)
+    }
+
+    /// Acquires; dropping the future takes everything back.
+    pub(crate) async fn acquire(
+        &self,
+        wish: impl FnOnce(WishId, Responder<Option<Lease>>) -> Wish,
+    ) -> Result<Option<Lease>, Error> {
+        let id = self.new_wish();
+        let mut cancel = CancelOnDrop {
+            engine: self,
+            id: Some(id),
+        };
+        let answer = self.call(|reply| Event::Acquire(wish(id, reply))).await;
+        cancel.id = None;
+        answer
+    }
+
+    pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
+        let (reply, answer) = oneshot::channel();
+        self.0.tell(Event::Shutdown { within, reply });
+        answer.await.unwrap_or_default()
+    }
+}
+
+impl Inner {
+    /// Puts an event to the task, or to what it has left behind.
+    fn tell(&self, event: Event) {
+        if let Err(mpsc::error::SendError(event)) = self.events.send(event) {
+            self.remains.tell(event);
+        }
+    }
+
+    fn call<T>(&self, event: impl FnOnce(Responder<T>) -> Event) -> Response<T> {
+        let (reply, answer) = Response::channel();
+        self.tell(event(reply));
+        answer
+    }
+}
+
+impl Keeper for Inner {
+    fn extend(&self, lease: LeaseId) -> Response<()> {
+        self.call(|reply| Event::Extend { lease, reply })
+    }
+
+    fn release(&self, lease: LeaseId) -> Response<()> {
+        self.call(|reply| Event::Release {
+            lease,
+            reply: Some(reply),
+        })
+    }
+
+    fn free(&self, lease: LeaseId) {
+        self.tell(Event::Release { lease, reply: None });
+    }
+
+    fn abandon(&self, lease: LeaseId) {
+        self.tell(Event::Abandon { lease });
+    }
+}
+
+struct CancelOnDrop<'a> {
+    engine: &'a Engine,
+    id: Option<WishId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.engine.0.tell(Event::Cancel(id));
+        }
+    }
+}

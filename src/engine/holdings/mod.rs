@@ -1,0 +1,355 @@
+//! Leases: from the grant to the end (protocol §3, client steps 6 to 8).
+
+mod extension;
+mod release;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use self::{extension::Extension, release::Release};
+use super::{net::Net, timers::Key, wishes::Grant};
+use crate::{
+    Error, FencingToken, Lease, LossReason, Silence,
+    ballot::{answers::Said, validity::notice},
+    claim::Claim,
+    lease::{
+        keeper::{Keeper, LeaseId},
+        shared::Shared,
+        upkeep::{Due, Upkeep},
+    },
+    logs,
+    node::session::RoundId,
+    owner::Entry,
+    response::Responder,
+};
+
+/// All leases, and what is asked for them.
+pub(super) struct Holdings {
+    /// What the leases are given: the way back into this engine.
+    keeper: Weak<dyn Keeper>,
+    leases: BTreeMap<LeaseId, Holding>,
+    extensions: HashMap<RoundId, Extension>,
+    releases: HashMap<RoundId, Release>,
+}
+
+/// One lease.
+struct Holding {
+    shared: Arc<Shared>,
+    upkeep: Upkeep,
+    claim: Claim,
+    entry: Entry,
+    lock_delay: Duration,
+    /// Where it was asked for: where it has to be released.
+    asked: Vec<usize>,
+    /// Where it was granted.
+    held_on: Vec<usize>,
+    /// Where an extension found it gone: there it stays gone, as no extension re-creates.
+    gone: Vec<usize>,
+    /// Its loss was logged.
+    told: bool,
+}
+
+impl Holding {
+    fn node_ttl(&self) -> Duration {
+        self.upkeep.ttl() + self.lock_delay
+    }
+
+    /// Once, if it was lost and not given up.
+    fn log_loss(&mut self) {
+        let Some(lost) = self.shared.lost_now() else {
+            return;
+        };
+        let told = std::mem::replace(&mut self.told, true);
+        if lost.reason != LossReason::Released && !told {
+            logs::warn!(
+                name = self.shared.name.as_str(),
+                reason = lost.reason.to_string(),
+                held_for_ms = logs::ms(self.shared.held_for()),
+                "a lease is lost"
+            );
+        }
+    }
+}
+
+impl Holdings {
+    pub(super) fn new(keeper: Weak<dyn Keeper>) -> Self {
+        Self {
+            keeper,
+            leases: BTreeMap::new(),
+            extensions: HashMap::new(),
+            releases: HashMap::new(),
+        }
+    }
+
+    /// A wish was granted: its caller gets the lease.
+    pub(super) fn begin(&mut self, net: &mut Net, grant: Grant) {
+        let Grant {
+            wish,
+            mut attempt,
+            token,
+        } = grant;
+        let Some(keeper) = self.keeper.upgrade() else {
+            return attempt.roll_back(net);
+        };
+        let jitter = jitter(net, wish.ttl);
+        let upkeep = Upkeep::new(wish.ttl, attempt.t0, wish.renewal, jitter);
+        let shared = Arc::new(Shared::new(
+            wish.name().clone(),
+            FencingToken::from_counter(token),
+            Arc::clone(&net.clock),
+            attempt.t0,
+            notice(wish.ttl),
+            upkeep.valid_until(),
+        ));
+        logs::debug!(name = wish.name().as_str(), token, "acquired");
+        // Its id is the round of the attempt that was won: that is how late grants find it.
+        let id = lease_of(attempt.round);
+        let lease = Lease::new(Arc::clone(&shared), keeper, id);
+        let holding = Holding {
+            shared,
+            upkeep,
+            claim: wish.claim,
+            held_on: attempt.granted(),
+            entry: attempt.entry,
+            lock_delay: wish.lock_delay,
+            asked: attempt.asked,
+            gone: Vec::new(),
+            told: false,
+        };
+        self.leases.insert(id, holding);
+        self.lease_due(net, id);
+        // A caller that is gone drops the lease here, which releases it.
+        drop(wish.reply.send(Ok(Some(lease))));
+    }
+
+    /// A grant that arrives after the win is kept: the lease survives one more node's death.
+    pub(super) fn late_grant(&mut self, round: RoundId, node: usize, said: &Said) {
+        let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
+            return;
+        };
+        let granted = matches!(said, Said::Granted(_) | Said::Raised(_));
+        if granted && !holding.held_on.contains(&node) {
+            holding.held_on.push(node);
+        }
+    }
+
+    /// Looks whether a lease is to be renewed, or is over.
+    pub(super) fn lease_due(&mut self, net: &mut Net, id: LeaseId) {
+        loop {
+            let Some(holding) = self.leases.get_mut(&id) else {
+                return;
+            };
+            let shared = &holding.shared;
+            if holding.upkeep.warn_once(net.now) {
+                logs::warn!(
+                    name = shared.name.as_str(),
+                    held_for_ms = logs::ms(shared.held_for()),
+                    "a lease has been held for 60 ttl"
+                );
+            }
+            shared.set_reason_at_end(holding.upkeep.reason_at_end());
+            if shared.validity().is_zero() {
+                let reason = reason_of(shared);
+                return self.lose(id, reason);
+            }
+            match holding.upkeep.due(net.now, shared.beat_at()) {
+                Due::Lose(reason) => return self.lose(id, reason),
+                Due::Wait(at) => return net.timers.at(Key::Lease(id), at),
+                Due::Renew => {
+                    holding.upkeep.renewal_sent(net.now);
+                    shared.set_reason_at_end(holding.upkeep.reason_at_end());
+                    self.send_extension(net, id, None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn extend(&mut self, net: &mut Net, id: LeaseId, reply: Responder<()>) {
+        match self.leases.get(&id) {
+            None => drop(reply.send(Err(Error::Closed))),
+            Some(holding) => match holding.shared.lost_now() {
+                Some(lost) => drop(reply.send(Err(lost.into()))),
+                None => self.send_extension(net, id, Some(reply)),
+            },
+        }
+    }
+
+    pub(super) fn extension_heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) {
+        if let Some(extension) = self.extensions.get_mut(&round) {
+            extension.heard(node, answer);
+            self.look_at_extension(net, round);
+        }
+    }
+
+    /// Frees what is held. Where nobody waits for the answer, `reply` is none.
+    pub(super) fn release(&mut self, net: &mut Net, id: LeaseId, reply: Option<Responder<()>>) {
+        let Some(mut holding) = self.take(net, id) else {
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(Error::Closed));
+            }
+            return;
+        };
+        // Its holder may have seen the end of its time before we did.
+        holding.log_loss();
+        logs::debug!(name = holding.shared.name.as_str(), "released");
+        if let Some((round, release)) = Release::begin(net, holding, reply) {
+            self.releases.insert(round, release);
+            self.look_at_release(net, round);
+        }
+    }
+
+    pub(super) fn release_heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) {
+        if let Some(release) = self.releases.get_mut(&round) {
+            release.heard(net, node, answer);
+            self.look_at_release(net, round);
+        }
+    }
+
+    /// Leaves it to its ttl.
+    pub(super) fn abandon(&mut self, net: &mut Net, id: LeaseId) {
+        self.take(net, id);
+    }
+
+    /// Answers to an extension or a release are due.
+    pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) {
+        if let Some(extension) = self.extensions.get_mut(&round) {
+            extension.due(net, round);
+            self.look_at_extension(net, round);
+        } else if let Some(release) = self.releases.get_mut(&round) {
+            release.due(net, round);
+            self.look_at_release(net, round);
+        }
+    }
+
+    // ---- the end of the engine --------------------------------------------------------------
+
+    /// Whether there are leases that were not dropped yet.
+    pub(super) fn is_any_held(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
+    /// Whether nothing is held, and nobody waits for a release.
+    pub(super) fn is_clean(&self) -> bool {
+        self.leases.is_empty() && self.releases.is_empty()
+    }
+
+    /// The names that are held.
+    pub(super) fn names(&self) -> Vec<String> {
+        let names = self.leases.values().map(|holding| &holding.shared.name);
+        names.map(|name| name.as_str().to_owned()).collect()
+    }
+
+    /// Nobody renews any more: all are lost.
+    pub(super) fn lose_all(&mut self) {
+        for holding in self.leases.values_mut() {
+            holding.shared.lose(LossReason::NodesLost);
+            holding.log_loss();
+        }
+    }
+
+    /// The engine ends. What is lost with it is no news, and nobody waits for an answer.
+    pub(super) fn end(&mut self) {
+        for holding in self.leases.values_mut() {
+            holding.told = true;
+            holding.shared.lose(LossReason::NodesLost);
+        }
+        self.extensions.clear();
+        self.releases.clear();
+    }
+
+    /// What is kept: leases, and rounds under way.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> [usize; 2] {
+        let rounds = self.extensions.len() + self.releases.len();
+        [self.leases.len(), rounds]
+    }
+
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<LeaseId> {
+        self.leases.keys().next().copied()
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
+    fn lose(&mut self, id: LeaseId, reason: LossReason) {
+        if let Some(holding) = self.leases.get_mut(&id) {
+            holding.shared.lose(reason);
+            holding.log_loss();
+        }
+    }
+
+    fn take(&mut self, net: &mut Net, id: LeaseId) -> Option<Holding> {
+        net.timers.cancel(Key::Lease(id));
+        self.leases.remove(&id)
+    }
+
+    fn send_extension(&mut self, net: &mut Net, id: LeaseId, reply: Option<Responder<()>>) {
+        let Some(holding) = self.leases.get(&id) else {
+            return;
+        };
+        let (round, extension) = Extension::begin(net, id, holding, reply);
+        self.extensions.insert(round, extension);
+        self.look_at_extension(net, round);
+    }
+
+    fn look_at_extension(&mut self, net: &mut Net, round: RoundId) {
+        if !self
+            .extensions
+            .get(&round)
+            .is_some_and(Extension::is_decided)
+        {
+            return;
+        }
+        net.timers.cancel(Key::Round(round));
+        let Some(extension) = self.extensions.remove(&round) else {
+            return;
+        };
+        let (id, held) = (extension.lease(), self.leases.len());
+        let lost = extension.end(net, self.leases.get_mut(&id), held);
+        if let Some(reason) = lost {
+            self.lose(id, reason);
+        }
+        self.lease_due(net, id);
+    }
+
+    fn look_at_release(&mut self, net: &mut Net, round: RoundId) {
+        if !self.releases.get(&round).is_some_and(Release::is_decided) {
+            return;
+        }
+        net.timers.cancel(Key::Round(round));
+        if let Some(release) = self.releases.remove(&round) {
+            release.end(net);
+        }
+    }
+}
+
+fn lease_of(round: RoundId) -> LeaseId {
+    LeaseId(round.0)
+}
+
+fn reason_of(shared: &Shared) -> LossReason {
+    let lost = shared.lost_now();
+    lost.map_or(LossReason::Expired, |lost| lost.reason)
+}
+
+/// Renewals are spread, so that many leases are not renewed in one burst.
+fn jitter(net: &mut Net, ttl: Duration) -> Duration {
+    let most = u64::try_from((ttl / 20).as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(net.chance.up_to(most))
+}

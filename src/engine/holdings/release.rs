@@ -1,0 +1,109 @@
+//! One RELEASE on all nodes, whose answers somebody waits for.
+
+use super::Holding;
+use crate::{
+    Error, LossReason, Lost, Silence,
+    ballot::{
+        answers::Said,
+        release::{Ballot, Verdict},
+    },
+    engine::{
+        net::Net,
+        round::{self, Request},
+    },
+    node::{
+        session::{DutyId, RoundId},
+        status::NodeState,
+    },
+    response::Responder,
+};
+
+/// A release under way.
+pub(super) struct Release {
+    name: String,
+    /// Where it was asked for, and what is owed there.
+    owed: Vec<(usize, DutyId)>,
+    ballot: Ballot,
+    reply: Responder<()>,
+}
+
+impl Release {
+    /// Takes a lease back. Where nobody waits for the answers, none are gathered.
+    pub(super) fn begin(
+        net: &mut Net,
+        holding: Holding,
+        reply: Option<Responder<()>>,
+    ) -> Option<(RoundId, Self)> {
+        let operation = holding.claim.release(&holding.entry);
+        let round = net.new_round();
+        let tag = reply.is_some().then(|| Request::Release.of(round));
+        let until = net.now.plus(holding.node_ttl());
+        let asked = holding.asked.iter().copied();
+        let owed = round::release(net, tag, &operation, asked, until);
+        let reply = reply?;
+        let mut ballot = Ballot::new(net.total(), net.needed, holding.held_on);
+        for (node, state) in net.states().iter().enumerate() {
+            if !holding.asked.contains(&node) {
+                let silence = state.silence().unwrap_or(Silence::ConnectionLost);
+                ballot.vote(node, Err(silence));
+            }
+        }
+        round::begin(net, round);
+        let release = Self {
+            name: holding.shared.name.as_str().to_owned(),
+            owed,
+            ballot,
+            reply,
+        };
+        Some((round, release))
+    }
+
+    pub(super) fn heard(&mut self, net: &Net, node: usize, answer: Result<Said, Silence>) {
+        // A node that has lost its memory says "not yours", and votes for nobody else either: the lease
+        // was not over for that.
+        let votes = || {
+            let session = net.sessions().get(node);
+            session.is_some_and(|s| s.state(net.now, net.fleet()) == NodeState::Voting)
+        };
+        let forgot = answer == Ok(Said::Released(false)) && !votes();
+        let answer = match forgot {
+            true => Err(Silence::NotAdmitted),
+            false => answer,
+        };
+        self.ballot.vote(node, answer);
+    }
+
+    /// Answers are due.
+    pub(super) fn due(&mut self, net: &mut Net, round: RoundId) {
+        let duty = |node| {
+            let owed = self.owed.iter().find(|(to, _)| *to == node);
+            (node, owed.map(|(_, duty)| *duty))
+        };
+        let outstanding = self.ballot.answers().outstanding().map(duty);
+        for (node, silence) in round::due(net, round, outstanding) {
+            self.ballot.vote(node, Err(silence));
+        }
+    }
+
+    pub(super) fn is_decided(&self) -> bool {
+        self.ballot.verdict() != Verdict::Open
+    }
+
+    /// Tells the caller.
+    pub(super) fn end(self, net: &Net) {
+        let answer = match self.ballot.verdict() {
+            Verdict::Released | Verdict::Open => Ok(()),
+            Verdict::Gone => Err(Lost {
+                reason: LossReason::Evicted,
+            }
+            .into()),
+            Verdict::NoQuorum => {
+                let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
+                let answers = self.ballot.answers();
+                let report = answers.report(self.name, net.needed, nodes, Some(again));
+                Err(Error::NoQuorum(report))
+            }
+        };
+        let _ = self.reply.send(answer);
+    }
+}

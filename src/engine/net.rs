@@ -1,0 +1,286 @@
+//! What every room of the engine borrows: the nodes' sessions, the effects that they ask for, time, timers
+//! and chance.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use super::{journal::Journal, timers::Timers};
+use crate::{
+    NodeReport, Report, Silence, Vote,
+    ballot::majority::majority,
+    clock::{Clock, Tick},
+    node::{
+        session::{DutyId, Effect, Fleet, Heard, LAST_BACKOFF, RoundId, Session, Step},
+        status::{NodeState, NodeStatus},
+    },
+    owner::Chance,
+    rules::Rule,
+    settings::Settings,
+};
+
+/// What a caller is told to wait before it tries again, at least.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+/// And at most: by then every node that is away was dialled again.
+const LONGEST_PAUSE: Duration = LAST_BACKOFF.saturating_add(SHORTEST_PAUSE);
+
+/// What operations borrow.
+pub(crate) struct Net {
+    pub(super) settings: Arc<Settings>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The time of what is being looked at.
+    pub(super) now: Tick,
+    /// Q.
+    pub(super) needed: usize,
+    pub(super) chance: Chance,
+    pub(super) timers: Timers,
+    pub(super) journal: Journal,
+    sessions: Vec<Session>,
+    fleet: Fleet,
+    effects: VecDeque<Effect>,
+    heard: VecDeque<Heard>,
+    last_round: u64,
+}
+
+/// A node that has not answered yet, and the RELEASE that is meant if it is one.
+pub(super) type Outstanding = (usize, Option<DutyId>);
+
+/// What is to be made of answers that are due.
+pub(super) struct Late {
+    /// Waited for no more, and why.
+    pub(super) silent: Vec<(usize, Silence)>,
+    /// Until when the others are waited for at least.
+    pub(super) until: Option<Tick>,
+}
+
+impl Net {
+    pub(super) fn new(settings: Arc<Settings>, chance: Chance, clock: Arc<dyn Clock>) -> Self {
+        let now = clock.now();
+        let total = settings.total();
+        Self {
+            needed: majority(total),
+            sessions: (0..total).map(|node| Session::new(node, now)).collect(),
+            fleet: Fleet::new(Arc::clone(&settings)),
+            now,
+            clock,
+            settings,
+            chance,
+            timers: Timers::default(),
+            journal: Journal::default(),
+            effects: VecDeque::new(),
+            heard: VecDeque::new(),
+            last_round: 0,
+        }
+    }
+
+    /// Reads the clock: all that follows happens now.
+    pub(super) fn look_at_the_clock(&mut self) {
+        self.now = self.clock.now();
+    }
+
+    pub(super) fn new_round(&mut self) -> RoundId {
+        self.last_round += 1;
+        RoundId(self.last_round)
+    }
+
+    /// N.
+    pub(super) fn total(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(super) fn holds(&self, rule: Rule) -> bool {
+        self.settings.rules.hold(rule)
+    }
+
+    // ---- sessions ---------------------------------------------------------------------------
+
+    /// Lets a session do one step.
+    pub(super) fn session<T>(
+        &mut self,
+        node: usize,
+        act: impl FnOnce(&mut Session, &mut Step<'_>) -> T,
+    ) -> Option<T> {
+        let session = self.sessions.get_mut(node)?;
+        let mut step = Step {
+            now: self.now,
+            settings: &self.settings,
+            fleet: &mut self.fleet,
+            chance: &mut self.chance,
+            effects: &mut self.effects,
+            heard: &mut self.heard,
+        };
+        Some(act(session, &mut step))
+    }
+
+    /// Lets every session do one step.
+    pub(super) fn every_session(&mut self, mut act: impl FnMut(&mut Session, &mut Step<'_>)) {
+        for node in 0..self.total() {
+            self.session(node, &mut act);
+        }
+    }
+
+    pub(super) fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    pub(super) fn fleet_mut(&mut self) -> &mut Fleet {
+        &mut self.fleet
+    }
+
+    /// Lets those sessions tick for which time has come by `seen`.
+    pub(super) fn tick(&mut self, seen: Tick) {
+        for node in 0..self.total() {
+            let due = |s: &Session| s.next_tick(&self.settings).is_some_and(|at| at <= seen);
+            if self.sessions.get(node).is_some_and(due) {
+                self.session(node, |session, step| session.tick(step, seen));
+            }
+        }
+    }
+
+    /// When a session or a timer has something to do.
+    pub(super) fn next_tick(&self) -> Option<Tick> {
+        let sessions = self.sessions.iter();
+        let sessions = sessions.filter_map(|s| s.next_tick(&self.settings));
+        sessions.chain(self.timers.next()).min()
+    }
+
+    /// What was sent has left.
+    pub(super) fn left(&mut self) {
+        if !self.effects.is_empty() || !self.sessions.iter().any(Session::has_unleft) {
+            return;
+        }
+        let now = self.clock.now();
+        for session in &mut self.sessions {
+            session.left(now);
+        }
+    }
+
+    /// A connection took back this many operations; what it was not given yet is not among them.
+    pub(super) fn withdrawn(&mut self, node: usize, taken: usize) {
+        let behind = |effect: &&Effect| matches!(effect, Effect::Send(to, ..) if *to == node);
+        let behind = self.effects.iter().filter(behind).count();
+        self.session(node, |session, step| {
+            session.withdrawn(step, taken, behind);
+        });
+    }
+
+    pub(super) fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    pub(super) fn next_heard(&mut self) -> Option<Heard> {
+        self.heard.pop_front()
+    }
+
+    pub(super) fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
+    /// Meets every node again where the fleet's terms have moved. Whether any node may have changed.
+    pub(super) fn look_for_changes(&mut self) -> bool {
+        let moved = self.fleet.take_moved();
+        if moved {
+            self.every_session(|session, step| session.meet_again(step));
+        }
+        self.take_changed() || moved
+    }
+
+    /// Whether any node's state may have changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> bool {
+        let mut changed = false;
+        for session in &mut self.sessions {
+            changed |= session.take_changed();
+        }
+        changed
+    }
+
+    /// The last handshakes, where one brings a quarantine nearer to its end.
+    pub(super) fn part(&mut self) {
+        self.every_session(|session, step| session.part(step));
+    }
+
+    /// Whether nothing is left to take back or to tell.
+    pub(super) fn is_idle(&self) -> bool {
+        let idle = |session: &Session| session.is_idle() && !session.is_parting();
+        self.sessions.iter().all(idle)
+    }
+
+    // ---- what follows from them -------------------------------------------------------------
+
+    pub(super) fn states(&self) -> Vec<NodeState> {
+        self.states_at(self.now)
+    }
+
+    pub(super) fn states_at(&self, now: Tick) -> Vec<NodeState> {
+        let states = self.sessions.iter();
+        states.map(|s| s.state(now, &self.fleet)).collect()
+    }
+
+    /// Every node's status, to be published.
+    pub(super) fn statuses(&self) -> Vec<NodeStatus> {
+        let nodes = self.sessions.iter().zip(&self.settings.nodes);
+        nodes
+            .map(|(session, id)| NodeStatus {
+                node: Arc::clone(id),
+                state: session.state(self.now, &self.fleet),
+                note: session.note().map(str::to_owned),
+                used: session.witness().is_some_and(|witness| witness.record.used),
+            })
+            .collect()
+    }
+
+    /// How long a caller should wait after `NoQuorum`: until enough missing nodes have been dialled or met
+    /// again. Never zero, or a plain loop would spin.
+    pub(super) fn try_again(&self, needed: usize) -> Duration {
+        let node_timeout = self.settings.node_timeout;
+        let wait = |session: &Session| match session.state(self.now, &self.fleet) {
+            NodeState::Voting => None,
+            NodeState::Quarantined(left) => Some(left),
+            _ => Some(match session.next_try() {
+                Some(at) => at.since(self.now),
+                None => node_timeout,
+            }),
+        };
+        let mut waits: Vec<Duration> = self.sessions.iter().filter_map(wait).collect();
+        waits.sort_unstable();
+        let voting = self.sessions.len() - waits.len();
+        let missing = needed.saturating_sub(voting);
+        let wait = missing.checked_sub(1).and_then(|last| waits.get(last));
+        // What is dialled has to be met as well before it votes.
+        let wait = wait.map_or(node_timeout, |wait| wait.saturating_add(SHORTEST_PAUSE));
+        wait.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    }
+
+    /// Who is waited for no more. The evidence is the connection's: who answers all that is older is not
+    /// late, though the clock says so.
+    pub(super) fn late(&self, outstanding: impl IntoIterator<Item = Outstanding>) -> Late {
+        let (mut silent, mut until) = (Vec::new(), None);
+        for (node, release) in outstanding {
+            let Some(session) = self.sessions.get(node) else {
+                continue;
+            };
+            match session.patience(release, &self.settings) {
+                Some(at) => until = Some(until.map_or(at, |until: Tick| until.min(at))),
+                None => silent.push((node, session.why_late(release))),
+            }
+        }
+        Late { silent, until }
+    }
+
+    /// What each node is, as evidence. A quarantined node answers: here that is all that is asked of it.
+    pub(super) fn state_report(&self, subject: &str, needed: usize) -> Report {
+        let nodes = self.settings.nodes.iter().zip(self.states());
+        let nodes = nodes.map(|(node, state)| NodeReport {
+            node: Arc::clone(node),
+            vote: match state {
+                NodeState::Quarantined(_) => Vote::Confirmed,
+                state => state.silence().map_or(Vote::Confirmed, Vote::None),
+            },
+            holder: None,
+        });
+        let again = self.try_again(needed);
+        Report::new(subject, needed, nodes.collect(), Some(again))
+    }
+}

@@ -1,0 +1,186 @@
+//! What operators ask of a name: who holds it, and freeing it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    net::Net,
+    round::{self, Request},
+    timers::Key,
+};
+use crate::{
+    Error, FencingToken, Holder, Inspection, NodeInspection, Silence, Vote,
+    ballot::answers::{Answers, Evidence, Heard},
+    claim::{self, Seen},
+    name::Name,
+    node::{Operation, Reply, session::RoundId},
+    owner::label_of,
+    response::Responder,
+};
+
+/// Questions under way. Each waits for every node: an operator wants to know what each one says.
+#[derive(Default)]
+pub(super) struct Questions(HashMap<RoundId, Question>);
+
+struct Question {
+    name: Name,
+    asks: Asks,
+}
+
+enum Asks {
+    WhoHolds(Answers<Seen>, Responder<Inspection>),
+    ToFree(Answers<Evicted>, Responder<bool>),
+}
+
+/// Whether anybody held it.
+#[derive(PartialEq)]
+struct Evicted(bool);
+
+impl Evidence for Evicted {
+    fn vote(&self) -> Vote {
+        Vote::Confirmed
+    }
+}
+
+impl Questions {
+    pub(super) fn inspect(&mut self, net: &mut Net, name: Name, reply: Responder<Inspection>) {
+        let operation = claim::inspect(name.clone());
+        let asks = Asks::WhoHolds(Answers::new(net.total()), reply);
+        self.ask(net, Question { name, asks }, &operation);
+    }
+
+    pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
+        let operation = claim::evict(name.clone());
+        let asks = Asks::ToFree(Answers::new(net.total()), reply);
+        self.ask(net, Question { name, asks }, &operation);
+    }
+
+    pub(super) fn heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Reply, Silence>,
+    ) {
+        if let Some(question) = self.0.get_mut(&round) {
+            question.asks.heard(node, answer);
+            self.look(net, round);
+        }
+    }
+
+    /// Answers are due.
+    pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) {
+        let Some(question) = self.0.get_mut(&round) else {
+            return;
+        };
+        let outstanding = question.asks.outstanding().into_iter();
+        for (node, silence) in round::due(net, round, outstanding.map(|node| (node, None))) {
+            question.asks.heard(node, Err(silence));
+        }
+        self.look(net, round);
+    }
+
+    /// The engine ends.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn ask(&mut self, net: &mut Net, mut question: Question, operation: &Arc<Operation>) {
+        let round = net.new_round();
+        let (tag, nodes) = (Request::Question.of(round), 0..net.total());
+        for (node, silence) in round::ask(net, tag, operation, nodes) {
+            question.asks.heard(node, Err(silence));
+        }
+        round::begin(net, round);
+        self.0.insert(round, question);
+        self.look(net, round);
+    }
+
+    fn look(&mut self, net: &mut Net, round: RoundId) {
+        let answered = |question: &Question| question.asks.outstanding().is_empty();
+        if self.0.get(&round).is_some_and(answered) {
+            net.timers.cancel(Key::Round(round));
+            if let Some(question) = self.0.remove(&round) {
+                question.end(net);
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Every node has answered, or will not.
+    fn end(self, net: &Net) {
+        let name = self.name.as_str();
+        match self.asks {
+            Asks::WhoHolds(answers, reply) => {
+                let nodes = net.settings.nodes.iter().zip(answers.iter());
+                let nodes = nodes.map(|(node, heard)| node_inspection(node, heard));
+                let _ = reply.send(Ok(Inspection {
+                    name: name.to_owned(),
+                    nodes: nodes.collect(),
+                }));
+            }
+            Asks::ToFree(answers, reply) => {
+                let answered = answers.count(|_| true);
+                let _ = reply.send(match answered >= net.needed {
+                    true => Ok(answers.count(|evicted| evicted.0) > 0),
+                    false => {
+                        let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
+                        let report = answers.report(name, net.needed, nodes, Some(again));
+                        Err(Error::NoQuorum(report))
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Asks {
+    fn heard(&mut self, node: usize, answer: Result<Reply, Silence>) {
+        // No other reply fits the command.
+        match self {
+            Self::WhoHolds(answers, _) => {
+                let seen = answer.and_then(|reply| claim::seen(reply).ok_or(Silence::TimedOut));
+                answers.set(node, seen);
+            }
+            Self::ToFree(answers, _) => {
+                let evicted =
+                    answer.and_then(|reply| claim::evicted(&reply).ok_or(Silence::TimedOut));
+                answers.set(node, evicted.map(Evicted));
+            }
+        }
+    }
+
+    fn outstanding(&self) -> Vec<usize> {
+        match self {
+            Self::WhoHolds(answers, _) => answers.outstanding().collect(),
+            Self::ToFree(answers, _) => answers.outstanding().collect(),
+        }
+    }
+}
+
+fn node_inspection(node: &Arc<str>, heard: &Heard<Seen>) -> NodeInspection {
+    let mut inspection = NodeInspection {
+        node: Arc::clone(node),
+        holder: None,
+        token: None,
+        silence: None,
+    };
+    match heard {
+        Heard::Said(Seen { holder, counter }) => {
+            inspection.holder = holder.as_ref().map(|(entry, remaining)| Holder {
+                entry: entry.clone(),
+                label: label_of(entry).to_owned(),
+                remaining: *remaining,
+            });
+            inspection.token = (*counter > 0).then(|| FencingToken::from_counter(*counter));
+        }
+        Heard::Silent(silence) => inspection.silence = Some(silence.clone()),
+        Heard::Waiting => inspection.silence = Some(Silence::TimedOut),
+    }
+    inspection
+}

@@ -1,0 +1,24 @@
+//! Taking back what an attempt may have left on the nodes (protocol §3, client step 5).
+
+use std::time::Duration;
+
+use super::{net::Net, round};
+use crate::{claim::Claim, owner::Entry, rules::Rule};
+
+/// RELEASE to every node that was asked, also where it was refused: a grant may still come.
+pub(super) fn roll_back(
+    net: &mut Net,
+    claim: &Claim,
+    entry: &Entry,
+    asked: &[usize],
+    granted: impl Iterator<Item = usize>,
+    ttl: Duration,
+) {
+    let until = net.now.plus(ttl);
+    let operation = claim.release(entry);
+    if net.holds(Rule::ReleaseEverywhere) {
+        round::release(net, None, &operation, asked.iter().copied(), until);
+    } else {
+        round::release(net, None, &operation, granted, until);
+    }
+}

@@ -1,0 +1,119 @@
+//! Rounds: one request put to the nodes. Here alone every node is asked.
+
+use std::sync::Arc;
+
+use super::{
+    net::{Late, Net, Outstanding},
+    timers::Key,
+};
+use crate::{
+    Silence,
+    clock::Tick,
+    node::{
+        Operation,
+        session::{DutyId, RoundId, Tag},
+    },
+};
+
+/// Which request of a round an answer belongs to: by it the core finds the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Request {
+    /// ACQUIRE of an attempt.
+    Acquire,
+    /// RAISE of an attempt.
+    Raise,
+    /// EXTEND of a lease.
+    Extend,
+    /// RELEASE that somebody waits for.
+    Release,
+    /// What an operator asks about a name.
+    Question,
+    /// A step of a bootstrap.
+    Bootstrap,
+}
+
+impl Request {
+    pub(super) fn of(self, round: RoundId) -> Tag {
+        let request = self as u8;
+        Tag { round, request }
+    }
+
+    pub(super) fn from(tag: Tag) -> Option<Self> {
+        let all = [
+            Self::Acquire,
+            Self::Raise,
+            Self::Extend,
+            Self::Release,
+            Self::Question,
+            Self::Bootstrap,
+        ];
+        all.get(usize::from(tag.request)).copied()
+    }
+}
+
+/// Asks these nodes for their votes. Returns those that cannot be asked now, and why.
+pub(super) fn ask(
+    net: &mut Net,
+    tag: Tag,
+    operation: &Arc<Operation>,
+    nodes: impl IntoIterator<Item = usize>,
+) -> Vec<(usize, Silence)> {
+    let mut unasked = Vec::new();
+    for node in nodes {
+        let asked = net.session(node, |session, step| session.ask(step, tag, operation));
+        if let Some(Err(silence)) = asked {
+            unasked.push((node, silence));
+        }
+    }
+    unasked
+}
+
+/// Puts to every node what is meant for it, whether it votes or not. One that is not met is not asked.
+pub(super) fn put_to_all(net: &mut Net, tag: Tag, operation: impl Fn(usize) -> Arc<Operation>) {
+    for node in 0..net.total() {
+        let operation = operation(node);
+        net.session(node, |session, step| {
+            session.ask_unvoting(step, tag, &operation)
+        });
+    }
+}
+
+/// Takes back on these nodes what the operation frees: it is sent until it is answered, or until the end.
+pub(super) fn release(
+    net: &mut Net,
+    tag: Option<Tag>,
+    operation: &Arc<Operation>,
+    nodes: impl IntoIterator<Item = usize>,
+    until: Tick,
+) -> Vec<(usize, DutyId)> {
+    let mut sent = Vec::new();
+    for node in nodes {
+        let duty = net.session(node, |session, step| {
+            session.release(step, operation, until, tag)
+        });
+        sent.extend(duty.map(|duty| (node, duty)));
+    }
+    sent
+}
+
+/// The time has come when answers are due. Returns who is waited for no more; for the others the timer is set
+/// again.
+pub(super) fn due(
+    net: &mut Net,
+    round: RoundId,
+    outstanding: impl IntoIterator<Item = Outstanding>,
+) -> Vec<(usize, Silence)> {
+    let Late { silent, until } = net.late(outstanding);
+    if let Some(at) = until {
+        net.timers.at(Key::Round(round), at);
+    }
+    silent
+}
+
+/// From now on answers are due after the node timeout.
+pub(super) fn begin(net: &mut Net, round: RoundId) -> Tick {
+    let at = net.now.plus(net.settings.node_timeout);
+    net.timers.at(Key::Round(round), at);
+    at
+}

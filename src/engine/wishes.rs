@@ -1,0 +1,335 @@
+//! From a wish to a grant: attempts, and the rests between them.
+
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use super::{
+    attempt::{Attempt, Progress},
+    event::{Wait, Wish, WishId},
+    net::{Net, SHORTEST_PAUSE},
+    patience::{Failure, Limits, Next, Past, Patience},
+    timers::Key,
+    turns::Turns,
+};
+use crate::{Error, Silence, ballot::answers::Said, node::session::RoundId};
+
+/// At most this many who stood in line begin to ask in one go.
+const TURNS_AT_ONCE: usize = 16;
+
+/// All wishes. Each one stands in line, asks, or rests.
+#[derive(Default)]
+pub(super) struct Wishes {
+    turns: Turns<Box<Waiter>>,
+    asking: HashMap<RoundId, Asking>,
+    resting: HashMap<WishId, Resting>,
+    /// The attempt of each wish that asks.
+    rounds: HashMap<WishId, RoundId>,
+}
+
+struct Waiter {
+    wish: Wish,
+    patience: Patience,
+}
+
+struct Asking {
+    waiter: Box<Waiter>,
+    attempt: Attempt,
+}
+
+struct Resting {
+    waiter: Box<Waiter>,
+    /// What it is told if its time is over before the next attempt.
+    last: Error,
+}
+
+/// An attempt that was won.
+pub(super) struct Grant {
+    pub(super) wish: Wish,
+    pub(super) attempt: Attempt,
+    pub(super) token: u64,
+}
+
+/// What follows from an answer.
+pub(super) enum Follows {
+    Nothing,
+    Grant(Box<Grant>),
+    /// No wish waits for it any more.
+    Stray(Result<Said, Silence>),
+}
+
+impl Wishes {
+    pub(super) fn begin(&mut self, net: &mut Net, wish: Wish) {
+        if wish.reply.is_closed() {
+            return;
+        }
+        let (name, id) = (wish.name().clone(), wish.id);
+        let patience = Patience::new(wish.wait, net.now);
+        let waiter = Box::new(Waiter { wish, patience });
+        if !waiter.patience.waits() {
+            return self.attempt(net, waiter);
+        }
+        let give_up_at = waiter.patience.give_up_at();
+        match (self.turns.enter(&name, id, waiter), give_up_at) {
+            (Some(waiter), _) => self.attempt(net, waiter),
+            (None, Some(at)) => net.timers.at(Key::Wish(id), at),
+            (None, None) => {}
+        }
+    }
+
+    /// The caller's future was dropped.
+    pub(super) fn cancel(&mut self, net: &mut Net, id: WishId) {
+        if self.turns.leave(id).is_some() {
+            net.timers.cancel(Key::Wish(id));
+        } else if let Some(waiter) = self.end(net, id) {
+            self.make_room(&waiter.wish);
+        }
+    }
+
+    /// All wishes end: the quorum closes.
+    pub(super) fn close(&mut self, net: &mut Net) {
+        let mut waiters = self.turns.close();
+        for waiter in &waiters {
+            net.timers.cancel(Key::Wish(waiter.wish.id));
+        }
+        let mut ids: Vec<WishId> = self
+            .rounds
+            .keys()
+            .chain(self.resting.keys())
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        waiters.extend(ids.into_iter().filter_map(|id| self.end(net, id)));
+        for waiter in waiters {
+            let _ = waiter.wish.reply.send(Err(Error::Closed));
+        }
+    }
+
+    /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
+    pub(super) fn take_turns(&mut self, net: &mut Net) {
+        for _ in 0..TURNS_AT_ONCE {
+            let Some(waiter) = self.turns.next() else {
+                return;
+            };
+            net.timers.cancel(Key::Wish(waiter.wish.id));
+            match waiter.wish.reply.is_closed() {
+                true => self.make_room(&waiter.wish),
+                false => self.attempt(net, waiter),
+            }
+        }
+    }
+
+    /// Whether [`take_turns`](Self::take_turns) has something to do.
+    pub(super) fn has_turns(&self) -> bool {
+        self.turns.is_due()
+    }
+
+    /// A node answered an attempt.
+    pub(super) fn heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let Some(Asking { waiter, attempt }) = self.asking.get_mut(&round) else {
+            return Follows::Stray(answer);
+        };
+        attempt.heard(net, node, answer);
+        waiter
+            .wish
+            .seen
+            .fetch_max(attempt.largest_counter(), Relaxed);
+        self.look(net, round)
+    }
+
+    /// A deadline of an attempt.
+    pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) -> Follows {
+        if let Some(asking) = self.asking.get_mut(&round) {
+            asking.attempt.due(net);
+        }
+        self.look(net, round)
+    }
+
+    /// Whether the wait in line of this wish is over; what follows is done.
+    pub(super) fn turn_is_over(&mut self, net: &mut Net, id: WishId) -> bool {
+        match self.turns.over(id) {
+            Some((waiter, Some(refusal))) => {
+                let _ = waiter.wish.reply.send(Err(Error::Held(refusal)));
+                true
+            }
+            Some((waiter, None)) => {
+                self.attempt(net, waiter);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A rest is over: the caller is told, or the next attempt begins. False where that could be and `may_wait`
+    /// is set: nodes are just being met.
+    pub(super) fn rested(&mut self, net: &mut Net, id: WishId, may_wait: bool) -> bool {
+        let Some(resting) = self.resting.get(&id) else {
+            return true;
+        };
+        let is_over = resting.waiter.patience.is_over(net.now);
+        if may_wait && !is_over {
+            return false;
+        }
+        if let Some(Resting { waiter, last }) = self.resting.remove(&id) {
+            if is_over {
+                self.make_room(&waiter.wish);
+                let _ = waiter.wish.reply.send(Err(last));
+            } else {
+                self.attempt(net, waiter);
+            }
+        }
+        true
+    }
+
+    /// What is kept of wishes: those that ask or rest, and the lines.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> [usize; 2] {
+        let wishes = self.asking.len() + self.resting.len() + self.rounds.len();
+        [wishes, self.turns.len()]
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    fn attempt(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
+        waiter.patience.attempt();
+        let seen = waiter.wish.seen.load(Relaxed).saturating_add(1);
+        let floor = net.clock.wall_us().max(seen);
+        match Attempt::begin(net, &waiter.wish, floor) {
+            Ok(attempt) => {
+                let round = attempt.round;
+                self.rounds.insert(waiter.wish.id, round);
+                self.asking.insert(round, Asking { waiter, attempt });
+                // Nobody has answered, so nothing is granted.
+                self.look(net, round);
+            }
+            Err(error) => {
+                self.make_room(&waiter.wish);
+                let _ = waiter.wish.reply.send(Err(error));
+            }
+        }
+    }
+
+    fn look(&mut self, net: &mut Net, round: RoundId) -> Follows {
+        let Some(asking) = self.asking.get_mut(&round) else {
+            return Follows::Nothing;
+        };
+        let progress = asking.attempt.look(net);
+        if progress == Progress::Open {
+            return Follows::Nothing;
+        }
+        let Some(Asking { waiter, attempt }) = self.take(net, round) else {
+            return Follows::Nothing;
+        };
+        match progress {
+            Progress::Won(token) => {
+                self.make_room(&waiter.wish);
+                return Follows::Grant(Box::new(Grant {
+                    wish: waiter.wish,
+                    attempt,
+                    token,
+                }));
+            }
+            Progress::Failed(failure) => self.failed(net, waiter, &attempt, failure),
+            Progress::Open => {}
+        }
+        Follows::Nothing
+    }
+
+    fn failed(
+        &mut self,
+        net: &mut Net,
+        mut waiter: Box<Waiter>,
+        attempt: &Attempt,
+        failure: Failure,
+    ) {
+        let past = attempt.past(net.now, failure);
+        let error = error_of(net, attempt, &past);
+        let refusal = match &error {
+            Error::Held(report) => Some(report.clone()),
+            _ => None,
+        };
+        self.turns.told(waiter.wish.name(), refusal);
+        let limits = limits(net);
+        let (refresh, warn) = match waiter.patience.failed(net.now, &past, limits) {
+            Next::Rest { refresh, warn } => (refresh, warn),
+            Next::Answer => {
+                self.make_room(&waiter.wish);
+                let answer = match error {
+                    Error::Held(_) => Ok(None),
+                    error => Err(error),
+                };
+                let _ = waiter.wish.reply.send(answer);
+                return;
+            }
+        };
+        if warn {
+            net.journal
+                .waits_out_a_quarantine(net.now, waiter.wish.name(), &error);
+        }
+        let up_to = |most| net.chance.up_to(most);
+        let until = waiter
+            .patience
+            .rest_until(net.now, &past, refresh, limits, up_to);
+        let id = waiter.wish.id;
+        net.timers.at(Key::Wish(id), until);
+        let last = error;
+        self.resting.insert(id, Resting { waiter, last });
+    }
+
+    /// An attempt that is over.
+    fn take(&mut self, net: &mut Net, round: RoundId) -> Option<Asking> {
+        net.timers.cancel(Key::Round(round));
+        let asking = self.asking.remove(&round)?;
+        self.rounds.remove(&asking.waiter.wish.id);
+        Some(asking)
+    }
+
+    /// Ends a wish that asks or rests, and takes back what it asked for.
+    fn end(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
+        if let Some(resting) = self.resting.remove(&id) {
+            net.timers.cancel(Key::Wish(id));
+            return Some(resting.waiter);
+        }
+        let round = self.rounds.get(&id).copied()?;
+        let Asking {
+            waiter,
+            mut attempt,
+        } = self.take(net, round)?;
+        attempt.roll_back(net);
+        Some(waiter)
+    }
+
+    /// A wish that asked or rested is over, granted or not: its place is another's.
+    fn make_room(&mut self, wish: &Wish) {
+        if wish.wait != Wait::Never {
+            self.turns.done(wish.name());
+        }
+    }
+}
+
+fn limits(net: &Net) -> Limits {
+    let quarantine = Duration::from_millis(net.fleet().greatest_terms().quarantine());
+    let outage = net.settings.terms.max_ttl;
+    Limits::new(quarantine, outage, net.settings.node_timeout)
+}
+
+/// Why an attempt was not won.
+fn error_of(net: &Net, attempt: &Attempt, past: &Past) -> Error {
+    let again = || net.try_again(net.needed);
+    let retry_after = match (past.failure, past.known) {
+        (Failure::Held, known) => known,
+        (Failure::Quarantined, Some(left)) => Some(left.max(SHORTEST_PAUSE)),
+        (Failure::Quarantined | Failure::NoQuorum | Failure::TooSlow, _) => Some(again()),
+    };
+    let report = attempt.report(net, retry_after);
+    match past.failure {
+        Failure::Held => Error::Held(report),
+        Failure::NoQuorum => Error::NoQuorum(report),
+        Failure::Quarantined => Error::Quarantined(report),
+        Failure::TooSlow => Error::TooSlow(report),
+    }
+}
