@@ -44,6 +44,7 @@ mod engine;
 mod env;
 mod error;
 pub mod fence;
+mod inspection;
 mod lease;
 mod logs;
 mod mutex;
@@ -59,8 +60,9 @@ pub mod testing;
 mod token;
 
 pub use builder::Builder;
-pub use engine::{Holder, Inspection, NodeChanges, NodeInspection};
+pub use engine::NodeChanges;
 pub use error::{Error, LossReason, Lost};
+pub use inspection::{Holder, Inspection, NodeInspection};
 pub use lease::{Lease, LeaseWatch, Renewal};
 pub use mutex::Mutex;
 pub use node::memory::server::MemoryNode;

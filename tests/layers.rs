@@ -16,6 +16,7 @@ const FLOORS: &[&[&str]] = &[
     ],
     &["node"],
     &["ballot"],
+    &["inspection"],
     &["engine", "lease"],
     &["mutex"],
     &["builder", "env", "quorum"],

@@ -33,12 +33,11 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use asking::{Holder, Inspection, NodeInspection};
 pub use status::NodeChanges;
 pub(crate) use status::Status;
 
 use self::remains::Remains;
-use crate::{Error, Lease, Renewal, clock::Clock, name::Name, node::admission::Mode};
+use crate::{Error, Inspection, Lease, Renewal, clock::Clock, name::Name, node::admission::Mode};
 
 /// What is put to the core.
 pub(crate) enum Event {
