@@ -215,8 +215,8 @@ impl Core {
             {
                 entry.clone()
             }
-            _ => match self.chance.bits() {
-                Ok(bits) => Entry::new(bits, &self.settings.label),
+            _ => match self.chance.owner() {
+                Ok(owner) => Entry::new(owner, &self.settings.label),
                 Err(error) => {
                     self.end_wish(&acquisition.wish);
                     let _ = acquisition.wish.reply.send(Err(error));

@@ -102,6 +102,7 @@ pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
     holder.map_or(Value::Null, |holder| {
         json!({
             "label": holder.label,
+            "owner": holder.owner(),
             "entry": holder.entry,
             "remaining_ms": holder.remaining.map(output::milliseconds),
         })

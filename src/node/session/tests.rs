@@ -202,7 +202,10 @@ fn name() -> Name {
 }
 
 fn entry(ticket: Ticket) -> Entry {
-    Entry::new(ticket.into(), &Label::new("test").unwrap())
+    Entry::new(
+        uuid::Uuid::from_u128(ticket.into()),
+        &Label::new("test").unwrap(),
+    )
 }
 
 fn kinds(commands: &[Command]) -> Vec<&'static str> {
