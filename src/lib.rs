@@ -55,6 +55,7 @@ mod quorum;
 mod report;
 mod rules;
 mod settings;
+mod start;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod token;

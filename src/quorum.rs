@@ -1,16 +1,16 @@
 //! The front door: one set of connections, and every primitive made from it.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
 use crate::{
     Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus,
-    builder::{self, Limits},
     engine::{Engine, Event},
     logs,
     name::Name,
     node::admission::Mode,
+    start,
 };
 
 /// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
@@ -35,6 +35,15 @@ use crate::{
 pub struct Quorum {
     engine: Engine,
     limits: Limits,
+}
+
+/// What a quorum remembers of its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) fleet: Arc<str>,
+    pub(crate) max_ttl: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
 }
 
 impl Quorum {
@@ -62,7 +71,7 @@ impl Quorum {
     /// They follow tokio's clock, so a paused test clock moves ttl, renewal and validity together.
     /// Has to be called within a tokio runtime.
     pub fn in_memory(n: usize) -> Self {
-        builder::in_memory(n)
+        start::in_memory(n)
     }
 
     /// The mutex of this name: 1 to 512 bytes of free text, checked when it is locked.

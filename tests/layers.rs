@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["inspection"],
     &["engine", "lease"],
     &["mutex"],
-    &["builder", "env", "quorum"],
+    &["builder", "env", "quorum", "start"],
 ];
 /// What stands beside the stairs, and what it may name.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];

@@ -18,5 +18,7 @@ mod gate;
 pub mod postgres;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
+mod stale;
 
-pub use gate::{Gate, StaleToken};
+pub use gate::Gate;
+pub use stale::StaleToken;
