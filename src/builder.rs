@@ -71,14 +71,14 @@ impl Builder {
     }
 
     /// Trusts the certificate authorities in `pem` for the `rediss://` nodes of this quorum, **in place of** the
-    /// system's, of `SSL_CERT_FILE` and of `SSL_CERT_DIR`, which are not looked at then. So a private CA is
-    /// trusted by these connections alone, and nobody else is. (The `redis` crate's `TlsCertificates::root_cert` does
-    /// the same.) Default: the system's.
+    /// system's and of those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, which are not read then. So only these
+    /// connections trust a private CA, and they trust nothing else. (The `redis` crate's
+    /// `TlsCertificates::root_cert` does the same.) Default: the system's.
     ///
-    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key that stands among them is left out.
-    /// Called again, the last one counts. To trust the system's too, put its certificates in. It concerns TLS
-    /// only: a node of `redis://` stays in the clear, and one of `rediss://…#insecure` trusts anybody. A bad one
-    /// makes [`connect`](Self::connect) fail with `Invalid`.
+    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key among them is ignored. If it is
+    /// called again, the last call counts. To trust the system's too, add its certificates to `pem`. It concerns
+    /// TLS only: a `redis://` node stays in the clear, and one with `rediss://…#insecure` trusts anybody. A bad
+    /// `pem` makes [`connect`](Self::connect) fail with `Invalid`.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -97,8 +97,8 @@ impl Builder {
         self
     }
 
-    /// How long to wait for one node's answer. Default 500 ms. A few times the round trip to the
-    /// farthest node is right: it bounds what a dead majority costs.
+    /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
+    /// node: it bounds what a dead majority costs.
     pub fn node_timeout(mut self, d: Duration) -> Self {
         self.draft.node_timeout = d;
         self
@@ -110,7 +110,7 @@ impl Builder {
         self
     }
 
-    /// How long one connection may take, TLS and authentication included. Default 3 s.
+    /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
     pub fn dial_timeout(mut self, d: Duration) -> Self {
         self.draft.dial_timeout = d;
         self
@@ -124,16 +124,16 @@ impl Builder {
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     ///
-    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
-    /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
-    /// less works. [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
+    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
+    /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
+    /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
     pub fn max_ttl(mut self, d: Duration) -> Self {
         self.draft.max_ttl = d;
         self
     }
 
-    /// M: added to the time that a restarted master is kept out; at most 24 h. Default 5 s. Set the
-    /// same in every client: it is agreed on, and raised, as [`max_ttl`](Self::max_ttl) is.
+    /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
+    /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
     pub fn restart_margin(mut self, d: Duration) -> Self {
         self.draft.margin = d;
         self
@@ -149,40 +149,40 @@ impl Builder {
     /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
     /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
     ///
-    /// Clients whose words differ are clients of different fleets, and a master works with one of
-    /// them only (protocol §2): that is how a client with another list is noticed. So name the fleet
-    /// where clients reach the same masters by different addresses.
+    /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
+    /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
+    /// masters by different addresses.
     pub fn fleet(mut self, name: impl Into<String>) -> Self {
         self.draft.fleet = Some(name.into());
         self
     }
 
-    /// Who holds, for operators: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+    /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.draft.label = Some(label.into());
         self
     }
 
-    /// Counts servers whose `maxmemory-policy` may evict keys. A lock that is evicted is held by
-    /// two: only for servers that never reach `maxmemory`.
+    /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
+    /// only for servers that never reach `maxmemory`.
     pub fn allow_eviction(mut self) -> Self {
         self.draft.allow_eviction = true;
         self
     }
 
-    /// Switches rules of the protocol off, to see that a test finds what they stand against. What
-    /// a client decides follows them on every kind of node, what is in the scripts does not.
+    /// Switches rules of the protocol off, to see that a test finds what they prevent. The client's decisions
+    /// follow them on every kind of node; the scripts do not.
     #[cfg(feature = "test-util")]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.draft.rules = rules;
         self
     }
 
-    /// Dials all nodes at once and is ready when a majority answered; the rest is dialled on.
+    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
     ///
     /// # Errors
-    /// - `Invalid` for bad settings, and when two addresses are one server.
-    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and why.
+    /// - `Invalid` for bad settings, and when two addresses lead to one server.
+    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and its reason.
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.
@@ -192,11 +192,11 @@ impl Builder {
         Ok(quorum)
     }
 
-    /// Starts to dial and returns at once: only bad settings fail. A lock that is taken before all nodes are met
-    /// is held by those that were; [`Quorum::ready`] waits a little for the others too.
+    /// Starts to dial and returns at once; it fails only for bad settings. A lock that is taken before all nodes
+    /// are connected stands on those that are; [`Quorum::ready`] waits a little for the others too.
     ///
-    /// It has to be called within a tokio runtime with I/O and time enabled, as the background work runs
-    /// there; without a runtime every call answers `Closed`.
+    /// Call it within a tokio runtime with I/O and time enabled: the background work runs there. Without a runtime
+    /// every call answers `Closed`.
     ///
     /// # Errors
     /// `Invalid`.
@@ -251,7 +251,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Of a bad URL little is shown, as it may hold a password: so it is counted.
+/// Little of a bad URL is shown, as it may hold a password. Its place in the list says which one it is.
 fn in_the_list(error: Error, number: usize, total: usize) -> Error {
     match error {
         Error::Invalid(why) if total > 1 => {

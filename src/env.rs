@@ -1,7 +1,7 @@
-//! Settings from the environment: the command line's variables, for programs too. The command reads them by the
-//! same functions.
+//! Settings from the environment: programs may use the variables of the command line. Both read them with the
+//! functions here.
 
-// Public for the command alone.
+// Public only for the command.
 #![cfg_attr(not(feature = "cli"), allow(unreachable_pub))]
 
 use std::{ffi::OsString, fs::File, io::Read as _, time::Duration};
@@ -33,11 +33,11 @@ pub const LABEL: &str = "QUORATE_LABEL";
 /// [`Builder::allow_eviction`].
 pub const ALLOW_EVICTION: &str = "QUORATE_ALLOW_EVICTION";
 
-/// How to name masters, for a text that says that there are none.
+/// How to name masters, for an error that says that none are named.
 pub const SET_NODES: &str = "set QUORATE_NODES (separated by commas), as in \
     QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1";
 
-/// More is not read of a file with masters.
+/// At most this much is read of a file with masters.
 const LONGEST_FILE: u64 = 1 << 20;
 
 impl Quorum {
@@ -51,7 +51,7 @@ impl Quorum {
     /// ```
     ///
     /// # Errors
-    /// As of [`Builder::from_env`] and [`Builder::connect`].
+    /// As for [`Builder::from_env`] and [`Builder::connect`].
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.
@@ -77,9 +77,9 @@ impl Builder {
     /// | `QUORATE_LABEL` | [`label`](Self::label) |
     /// | `QUORATE_ALLOW_EVICTION` | [`allow_eviction`](Self::allow_eviction), if it is `1` or `true`; `0` or `false`: not |
     ///
-    /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. A variable that is empty counts
-    /// as not set, and what is not set has its default. What is set on the builder afterwards replaces what the
-    /// environment said; masters are added to those that it names. The file is read here, while the thread waits.
+    /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. An empty variable counts as not set,
+    /// and what is not set has its default. What is set on the builder afterwards replaces what the environment
+    /// said; masters are added to those that it names. The file is read in this call, which blocks the thread.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), quorate::Error> {
@@ -156,7 +156,7 @@ fn time(
     Ok(d)
 }
 
-/// The same error, saying which variable it is about.
+/// The same error with the name of the variable.
 fn of(variable: &str, error: Error) -> Error {
     match error {
         Error::Invalid(why) => Error::Invalid(format!("{variable}: {why}")),
@@ -164,34 +164,34 @@ fn of(variable: &str, error: Error) -> Error {
     }
 }
 
-/// What reads a variable.
+/// Reads a variable.
 type Lookup = dyn Fn(&str) -> Option<OsString>;
 
-/// The environment, by whatever reads it. All errors are `Invalid`, name the variable and show no value
-/// that could hold a password.
+/// The environment, behind the function that reads it. All errors are `Invalid`; they name the variable and show no
+/// value that could hold a password.
 pub struct Variables(Box<Lookup>);
 
 impl Variables {
-    /// Those of this process.
+    /// The variables of this process.
     pub fn of_this_process() -> Self {
         Self(Box::new(|variable| std::env::var_os(variable)))
     }
 
-    /// What a variable says; nothing if it is empty.
+    /// The value of a variable; none if it is empty.
     pub fn word(&self, variable: &str) -> Result<Option<String>, Error> {
         let said = self.0(variable).map(OsString::into_string).transpose();
         let said = said.map_err(|_| Error::Invalid(format!("{variable} is not valid UTF-8")))?;
         Ok(said.filter(|text| !text.trim().is_empty()))
     }
 
-    /// As [`duration`].
+    /// A value that is a [`duration`].
     pub fn duration(&self, variable: &str) -> Result<Option<Duration>, Error> {
         let said = self.word(variable)?.map(|text| duration(&text));
         said.transpose()
             .map_err(|why| Error::Invalid(format!("{variable}: {why}")))
     }
 
-    /// `1` or `true`, `0` or `false`.
+    /// A value that is `1` or `true`, `0` or `false`.
     pub fn flag(&self, variable: &str) -> Result<Option<bool>, Error> {
         match self.word(variable)?.as_deref() {
             None => Ok(None),
@@ -201,7 +201,7 @@ impl Variables {
         }
     }
 
-    /// The masters' URLs, and the variable that led to them; none if no variable does.
+    /// The masters' URLs, and the variable that names them; none if none does.
     pub fn nodes(&self) -> Result<(Vec<String>, Option<&'static str>), Error> {
         match (self.word(NODES)?, self.word(NODES_FILE)?) {
             (Some(_), Some(_)) => Err(Error::Invalid(format!(
@@ -217,9 +217,9 @@ impl Variables {
         }
     }
 
-    /// Why there may be no masters here, to be added to a text that says so.
+    /// A possible reason why no masters are named, to be added to an error that says so.
     pub fn hint(&self) -> String {
-        // What `quorate lock` hands to its command.
+        // `quorate lock` sets this for its command.
         match self.0("QUORATE_TOKEN") {
             Some(_) => format!(
                 ". A command that `quorate lock` runs finds {NODES} only with `quorate lock --keep-env`"
@@ -242,7 +242,7 @@ fn from_file(path: &str) -> Result<Vec<String>, Error> {
             "the file {path:?}, which {NODES_FILE} names, cannot be read: {error}"
         ))
     })?;
-    // Some editors begin a file with a mark of the encoding.
+    // Some editors begin a file with a byte order mark.
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let nodes: Vec<String> = lines
         .filter(|line| !line.starts_with('#'))

@@ -46,8 +46,7 @@ pub(crate) fn is_entry(text: &str) -> bool {
     owner_of(text).is_some()
 }
 
-/// The owner's part of an entry that was read on a node; none if the text does not have the form of an
-/// [`Entry`].
+/// The owner of an entry that was read on a node; none if the text does not have the form of an [`Entry`].
 pub(crate) fn owner_of(entry: &str) -> Option<Uuid> {
     let (owner, label) = entry.split_once('@')?;
     let lower_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
@@ -57,7 +56,7 @@ pub(crate) fn owner_of(entry: &str) -> Option<Uuid> {
     Uuid::try_parse(owner).ok()
 }
 
-/// The label's part of an entry that was read on a node; the whole text where there is no `@`.
+/// The label of an entry that was read on a node; the whole text if it has no `@`.
 pub(crate) fn label_of(entry: &str) -> &str {
     entry.split_once('@').map_or(entry, |(_, label)| label)
 }
@@ -72,7 +71,7 @@ impl Label {
         Ok(Self(label.into()))
     }
 
-    /// `host:pid`, with what a label may not hold left out.
+    /// `host:pid`, without the characters that a label may not hold.
     pub(crate) fn of_this_process() -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
@@ -97,7 +96,7 @@ pub(crate) enum Chance {
     System,
     #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
     Seeded(Box<StdRng>),
-    /// The operating system has none to give.
+    /// As if the operating system had none to give.
     #[cfg(test)]
     Dry,
 }
@@ -108,7 +107,7 @@ impl Chance {
         Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// 128 fresh bits; an error where the operating system has none to give.
+    /// 128 fresh bits; an error if the operating system has none to give.
     pub(crate) fn bits(&mut self) -> Result<u128, Error> {
         let mut bytes = [0; 16];
         match self {

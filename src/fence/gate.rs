@@ -11,34 +11,32 @@ use hashbrown::HashTable;
 use super::StaleToken;
 use crate::FencingToken;
 
-/// So many resources, unless asked otherwise.
+/// The default number of resources.
 const ROOM: usize = 1 << 16;
-/// Threads that ask about different resources seldom meet.
+/// With this many, threads that ask about different resources seldom wait for each other.
 const SHARDS: usize = 16;
-/// So many resources to a shard at least. What a shard needs beyond its share grows with the root of
-/// it: of fewer that would be more than a quarter.
+/// A shard holds at least this many resources. What it needs beyond its share grows with the square root of the
+/// share: with fewer resources that would be more than a quarter.
 const PER_SHARD: usize = 600;
 
 /// Remembers the newest token of every resource, and refuses an older one.
 ///
-/// Put it where all writes to a resource come by: the service that owns it, the task that writes
-/// the file. It is `Send + Sync`; share it by reference or in an `Arc`.
+/// Put it where all writes to a resource pass: in the service that owns it, in the task that writes the file. It is
+/// `Send + Sync`; share it by reference or in an `Arc`.
 ///
 /// It promises that once a token was admitted for a resource, no smaller one ever is.
 ///
-/// Its memory is bounded: it knows about [`room`](Self::with_room) resources (65,536 by default), and
-/// never more than a quarter more.
-/// When it is full it forgets those with the oldest tokens, and from then on refuses any token that
-/// is older than theirs for a resource that it does not know. Such a refusal may be one too many,
-/// never one too few. Tokens of all names follow the clock in µs, so it takes a holder that
-/// has held its lock since before all that the gate still knows. Tokens that were numbered otherwise
-/// (Consul's, or your own) belong into another gate, with room for all their resources.
+/// Its memory is bounded: it holds 65,536 resources, or as many as [`with_room`](Self::with_room) says, and at most
+/// a quarter more. When it is full it forgets the resources with the oldest tokens. From then on it refuses any
+/// token that is older than the forgotten ones for a resource that it does not know. So it may refuse a valid
+/// token, but never admits a stale one. Tokens of all names follow the clock in µs, so this happens only to a
+/// holder that has held its lock since before all that the gate still knows. Tokens that are numbered otherwise
+/// (Consul's, or your own) belong in another gate, with room for all their resources.
 ///
-/// It does not make the write: between [`admit`](Self::admit) and a write, a newer holder may be
-/// admitted and write first. Where that matters, keep one lock around both, or let the store itself
-/// compare tokens in the statement that writes. It does not reach beyond this process, and it forgets
-/// everything with it: a token from before a restart passes until a newer one has been seen. Where
-/// that matters, keep the newest token beside what it protects.
+/// It does not make the write: between [`admit`](Self::admit) and a write, a newer holder may be admitted and write
+/// first. If that matters, keep one lock around both, or let the store itself compare tokens in the statement that
+/// writes. It does not reach beyond this process, and is forgotten with it: after a restart an old token passes
+/// until a newer one has been seen. If that matters, keep the newest token beside what it protects.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,11 +59,11 @@ pub struct Gate {
     shards: Box<[Shard]>,
     hasher: RandomState,
     room: usize,
-    /// How many resources one shard has room for.
+    /// How many resources one shard holds before it forgets.
     share: usize,
 }
 
-/// On a cache line of its own: its neighbours are other threads' locks.
+/// On a cache line of its own, as its neighbours are locked by other threads.
 #[repr(align(64))]
 #[derive(Default)]
 struct Shard(Mutex<Marks>);
@@ -88,8 +86,8 @@ impl Gate {
         Self::with_room(ROOM)
     }
 
-    /// A gate with room for so many resources at once; at least one. So many it keeps without
-    /// forgetting any; a gate for 1,200 and more may keep up to a quarter more.
+    /// A gate that holds at least `resources` entries, and at least one, before it forgets any. From 1,200 on it
+    /// may hold up to a quarter more.
     pub fn with_room(resources: usize) -> Self {
         let room = resources.max(1);
         let shards = (room / PER_SHARD).clamp(1, SHARDS);
@@ -104,17 +102,17 @@ impl Gate {
     /// Lets `token` through to `resource` unless a newer one was there before. An equal one passes.
     ///
     /// # Errors
-    /// [`StaleToken`]: do not write. Whoever holds that token has lost its lock, and somebody else
-    /// has written since; or the gate was full and cannot tell any more.
+    /// [`StaleToken`]: do not write. The holder of that token has lost its lock, and somebody else has written
+    /// since; or the gate was full and can no longer tell.
     pub fn admit(&self, resource: &str, token: FencingToken) -> Result<(), StaleToken> {
         let hash = self.hasher.hash_one(resource);
-        // The table uses the hash's lowest and highest bits; these are from its middle.
+        // The table uses the lowest and the highest bits of the hash; these are from its middle.
         let index = (hash >> 32) as usize % self.shards.len().max(1);
         let Some(Shard(marks)) = self.shards.get(index) else {
-            // There is always one. Who knows nothing lets nobody in.
+            // There is always one. Without it, refuse.
             return Err(StaleToken::new(resource, token, token, true));
         };
-        // A panic elsewhere cannot leave a half-made entry behind: it is one insertion.
+        // A panic elsewhere cannot leave half an entry behind: an entry is one insertion.
         let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mark) = marks
             .newest
@@ -142,8 +140,8 @@ impl Gate {
     }
 }
 
-/// How many resources come to a shard at most when there are `room` of them. Hashing spreads them
-/// unevenly: six standard deviations more than the mean is less than once in ten million gates.
+/// At most this many of `room` resources fall to one shard. Hashing spreads them unevenly: six standard deviations
+/// above the mean are exceeded in fewer than one gate in ten million.
 fn share(room: usize, shards: usize) -> usize {
     let mean = room.div_ceil(shards);
     match shards {
@@ -153,7 +151,7 @@ fn share(room: usize, shards: usize) -> usize {
 }
 
 impl Marks {
-    /// Makes room for an eighth of what is there, so that it is done seldom.
+    /// Forgets an eighth of what is there, so that it is done seldom.
     fn forget_the_oldest(&mut self) {
         let mut tokens: Vec<FencingToken> = self.newest.iter().map(|mark| mark.token).collect();
         let last = (tokens.len() / 8).min(tokens.len().saturating_sub(1));

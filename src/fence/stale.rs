@@ -8,12 +8,12 @@ use crate::FencingToken;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleToken {
-    /// What was to be written.
+    /// The resource that was to be written.
     pub resource: String,
     /// The token that was refused.
     pub token: FencingToken,
-    /// The newest token that the resource has seen; where it was forgotten, the newest of all that
-    /// were.
+    /// The newest token that the resource has seen; if the resource was forgotten, the newest of all forgotten
+    /// tokens.
     pub newest: FencingToken,
     /// A full [`Gate`](super::Gate) has forgotten resources with newer tokens than this, and does not know whether
     /// this one was among them.

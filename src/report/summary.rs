@@ -1,5 +1,5 @@
-//! What a report comes to in one line, for [`Error`](crate::Error)'s own text. That text may reach end
-//! users and metrics, so it names no address: neither a node's, nor one that stands in a reason.
+//! A report in one line, for the text of [`Error`](crate::Error). That text may reach end users and metrics, so it
+//! names no address: neither a node's nor one within a reason.
 
 use std::{
     fmt,
@@ -8,19 +8,18 @@ use std::{
 
 use super::{LONGEST, NodeReport, Report, Silence, Vote, cut};
 
-/// How many reasons of one kind are told; the others are counted.
+/// At most this many reasons of one kind are told; the others are counted.
 const MOST_REASONS: usize = 2;
-/// How many characters of one reason are told.
+/// At most this many characters of one reason are told.
 const LONGEST_REASON: usize = 2 * LONGEST;
 
-/// How many nodes gave what was asked: none of them is silent, and none says that it has no such lock.
+/// How many nodes gave what was asked: they are not silent, and do not say that the lock is not ours.
 pub(crate) fn answered(report: &Report) -> usize {
     let gave = |node: &&NodeReport| !matches!(node.vote, Vote::None(_) | Vote::NotOurs);
     report.nodes().iter().filter(gave).count()
 }
 
-/// ` (2 unreachable, 1 stalled, 1 refused: its ACL withholds HMGET)`; nothing where all nodes gave what
-/// was asked.
+/// ` (2 unreachable, 1 stalled, 1 refused: its ACL withholds HMGET)`; nothing if all nodes gave what was asked.
 pub(crate) struct Missing<'a>(pub(crate) &'a Report);
 
 impl fmt::Display for Missing<'_> {
@@ -45,7 +44,7 @@ impl fmt::Display for Missing<'_> {
         let nodes = self.0.nodes().iter();
         let not_ours = nodes.filter(|node| node.vote == Vote::NotOurs).count();
         parts.put(not_ours, "where the lock is not ours", None)?;
-        // With a reason, so behind the others.
+        // These come with a reason, so they stand last.
         parts.unreachable(self.0)?;
         parts.reasons(self.0, "refused", |silence| match silence {
             Silence::Refused(why) => Some(why),
@@ -71,8 +70,8 @@ impl Parts<'_, '_> {
         self.put(count, what, None)
     }
 
-    /// What each node that cannot be reached says of it is mostly about the network between: it is told
-    /// only where all say the same.
+    /// Why a node cannot be reached is mostly about the network in between, so the reason is told only if it is the
+    /// same for all.
     fn unreachable(&mut self, report: &Report) -> fmt::Result {
         let reasons = counted(report, |silence| match silence {
             Silence::Unreachable(why) => Some(why),
@@ -156,15 +155,15 @@ fn without_addresses(why: &str, of: &NodeReport, nodes: &[NodeReport]) -> String
         let start = rest.find(in_address).unwrap_or(rest.len());
         let (between, behind) = rest.split_at(start);
         text.push_str(between);
-        // `\n` and the like, which is how a character that moves is told: the letter is no part of the word.
+        // A control character is told as `\n` or the like: its letter does not belong to the word.
         let escape = between.ends_with('\\') && behind.starts_with(['n', 'r', 't', '0']);
         let (letter, behind) = behind.split_at(usize::from(escape));
         text.push_str(letter);
         let end = behind.find(|c| !in_address(c)).unwrap_or(behind.len());
         let (word, behind) = behind.split_at(end);
-        // Without the full stop or colon of the sentence, too.
+        // Also try it without the full stop or colon of the sentence.
         let bare = word.trim_end_matches(['.', ':']);
-        // As rustls tells for whom a certificate is.
+        // This is how rustls tells for whom a certificate is.
         let named = text.ends_with("DnsName(\"");
         let address = [bare, word]
             .into_iter()
@@ -193,7 +192,8 @@ fn is_address(word: &str, nodes: &[NodeReport]) -> bool {
     }
     let is_node = |node: &NodeReport| {
         let host = node.node.rsplit_once(':').map(|(host, _)| host);
-        // A host may be called `name` or `master`: such a word alone tells nothing, and masked it spoils the text.
+        // A host may be called `name` or `master`. Such a word tells nothing by itself, and masking it would spoil
+        // the text.
         let telling = |host: &str| host.contains(|c: char| !c.is_alphabetic());
         *node.node == *word || host.is_some_and(|host| host == word && telling(host))
     };
@@ -211,7 +211,7 @@ fn is_endpoint(word: &str) -> bool {
     if bare.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok() {
         return true;
     }
-    // Not every word with a number behind it: key prefixes and fleets are called `jobs:1`.
+    // Not every word with a number after it is one: key prefixes and fleets may be called `jobs:1`.
     word.rsplit_once(':').is_some_and(|(host, port)| {
         (host.contains('.') || host == "localhost")
             && port.parse::<u16>().is_ok()
