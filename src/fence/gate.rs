@@ -28,10 +28,10 @@ const PER_SHARD: usize = 600;
 ///
 /// Its memory is bounded: it holds 65,536 resources, or as many as [`with_room`](Self::with_room) says, and at most
 /// a quarter more. When it is full it forgets the resources with the oldest tokens. From then on it refuses any
-/// token that is older than the forgotten ones for a resource that it does not know. So it may refuse a valid
-/// token, but never admits a stale one. Tokens of all names follow the clock in µs, so this happens only to a
-/// holder that has held its lock since before all that the gate still knows. Tokens that are numbered otherwise
-/// (Consul's, or your own) belong in another gate, with room for all their resources.
+/// token that is older than the forgotten ones for a resource that it does not know. So it may refuse a token that
+/// is not stale, but never admits one that is older than an admitted one. Tokens of all names follow the clock in
+/// µs, so this happens only to a holder that has held its lock since before all that the gate still knows. Tokens
+/// that are numbered otherwise (Consul's, or your own) belong in another gate, with room for all their resources.
 ///
 /// It does not make the write: between [`admit`](Self::admit) and a write, a newer holder may be admitted and write
 /// first. If that matters, keep one lock around both, or let the store itself compare tokens in the statement that

@@ -69,7 +69,7 @@
 //! - [`Error::Redis`]: the server said no, or nothing was heard; in the latter case it may have been done or not.
 //!
 //! Doing it again with the same token, on the same connection, is right for `set`, `hset` and `del`, and may append
-//!   twice with `rpush` and `xadd`. The same holds for a future that is dropped.
+//! twice with `rpush` and `xadd`. The same holds for a future that is dropped.
 
 use std::{fmt, sync::LazyLock, time::Duration};
 
