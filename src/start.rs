@@ -85,7 +85,7 @@ pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quo
     let node = |given: Given| given.into_node(&keys, draft.dial_timeout);
     let nodes: Vec<Arc<dyn Node>> = given.into_iter().map(node).collect();
     check_unique(&nodes)?;
-    if nodes.len() % 2 == 0 {
+    if nodes.len().is_multiple_of(2) {
         logs::warn!(
             masters = nodes.len(),
             "an even number of masters survives no more failures than one fewer would"
