@@ -1,4 +1,4 @@
-//! The front door: one set of connections, and every primitive made from it.
+//! The front door: one set of connections, and every primitive that is made from it.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

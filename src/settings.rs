@@ -17,14 +17,14 @@ const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 /// Settings of one quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// host:port of every node; their number is N.
+    /// `host:port` of every node, or the path of its socket; their number is N.
     pub(crate) nodes: Vec<Arc<str>>,
-    /// The word for the list of them: `Builder::fleet`, or what follows from their addresses.
+    /// The word for the list of them: `Builder::fleet`, or one derived from their addresses.
     pub(crate) list: String,
     /// What every key begins with.
     pub(crate) prefix: String,
     pub(crate) node_timeout: Duration,
-    /// What this client asks of the fleet: `max_ttl`, and M.
+    /// What this client asks of the fleet: `max_ttl` and the restart margin.
     pub(crate) terms: Terms,
     pub(crate) label: Label,
     pub(crate) allow_eviction: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// N.
+    /// N: the number of nodes.
     pub(crate) fn total(&self) -> usize {
         self.nodes.len()
     }

@@ -31,7 +31,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// Trusts these in place of the system's, where it is a server.
+    /// If it is a server, trusts these authorities in place of the system's.
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn trust(&mut self, authorities: &Authorities) {
         if let Self::Target(Target::Server(address)) = self {
@@ -39,7 +39,7 @@ impl Given {
         }
     }
 
-    /// What the word for the list of nodes follows from.
+    /// The address from which the word for the list of nodes is derived.
     fn address(&self) -> String {
         match self {
             Self::Target(Target::Server(address)) => address.with_database(),
@@ -119,8 +119,8 @@ fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
     }
 }
 
-/// Starts the engine on the current runtime. Where there is none the engine is dropped at once, and
-/// with it the other end of every call: `Closed`.
+/// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other
+/// end of every call, so that calls answer `Closed`.
 fn run(
     draft: Draft,
     label: Label,
