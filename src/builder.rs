@@ -1,30 +1,17 @@
-//! Settings of a quorum, checked before anything is dialled.
+//! The setters of a quorum: nothing is checked before it connects, and nothing dialled before it is checked.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
 use crate::node::redis::Authorities;
+#[cfg(feature = "test-util")]
+use crate::rules::Rules;
 use crate::{
     Error, Quorum,
-    clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
-    engine::{Driver, Engine, Status, Task},
-    logs,
-    name::check_word,
-    node::{
-        Node,
-        admission::{
-            Terms,
-            record::{LONGEST, list_word},
-        },
-        redis::{IntoNode, Keys, RedisNode, Target},
-    },
-    owner::{Chance, Label},
-    rules::Rules,
-    settings::Settings,
+    node::redis::IntoNode,
+    settings::Draft,
+    start::{self, Given},
 };
-
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
-const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 
 /// Builds a [`Quorum`]. Every setting has a default but the nodes.
 ///
@@ -44,32 +31,7 @@ pub struct Builder {
     nodes: Vec<Result<Given, Error>>,
     #[cfg(feature = "tls-rustls")]
     authorities: Option<Result<Authorities, Error>>,
-    node_timeout: Duration,
-    connect_timeout: Duration,
-    dial_timeout: Duration,
-    shutdown_timeout: Duration,
-    max_ttl: Duration,
-    margin: Duration,
-    prefix: String,
-    fleet: Option<String>,
-    label: Option<String>,
-    allow_eviction: bool,
-    rules: Rules,
-}
-
-enum Given {
-    Target(Target),
-    #[cfg(feature = "unstable-node")]
-    Custom(Arc<dyn Node>),
-}
-
-/// What a quorum remembers of its settings.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) fleet: Arc<str>,
-    pub(crate) max_ttl: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) shutdown_timeout: Duration,
+    draft: Draft,
 }
 
 impl Builder {
@@ -78,17 +40,7 @@ impl Builder {
             nodes: Vec::new(),
             #[cfg(feature = "tls-rustls")]
             authorities: None,
-            node_timeout: Duration::from_millis(500),
-            connect_timeout: Duration::from_secs(5),
-            dial_timeout: Duration::from_secs(3),
-            shutdown_timeout: Duration::from_secs(5),
-            max_ttl: Duration::from_secs(30),
-            margin: Duration::from_secs(5),
-            prefix: "quorate".into(),
-            fleet: None,
-            label: None,
-            allow_eviction: false,
-            rules: Rules::ALL,
+            draft: Draft::default(),
         }
     }
 
@@ -112,20 +64,21 @@ impl Builder {
 
     /// Adds a master of another kind. Outside semver.
     #[cfg(feature = "unstable-node")]
-    pub fn custom_node(mut self, node: impl Node + 'static) -> Self {
-        self.nodes.push(Ok(Given::Custom(Arc::new(node))));
+    pub fn custom_node(mut self, node: impl crate::node::Node + 'static) -> Self {
+        self.nodes
+            .push(Ok(Given::Custom(std::sync::Arc::new(node))));
         self
     }
 
     /// Trusts the certificate authorities in `pem` for the `rediss://` nodes of this quorum, **in place of** the
-    /// system's, of `SSL_CERT_FILE` and of `SSL_CERT_DIR`, which are not looked at then. So a private CA is
-    /// trusted by these connections alone, and nobody else is. (The `redis` crate's `TlsCertificates::root_cert` does
-    /// the same.) Default: the system's.
+    /// system's and of those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, which are not read then. So only these
+    /// connections trust a private CA, and they trust nothing else. (The `redis` crate's
+    /// `TlsCertificates::root_cert` does the same.) Default: the system's.
     ///
-    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key that stands among them is left out.
-    /// Called again, the last one counts. To trust the system's too, put its certificates in. It concerns TLS
-    /// only: a node of `redis://` stays in the clear, and one of `rediss://…#insecure` trusts anybody. A bad one
-    /// makes [`connect`](Self::connect) fail with `Invalid`.
+    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key among them is ignored. If it is
+    /// called again, the last call counts. To trust the system's too, add its certificates to `pem`. It concerns
+    /// TLS only: a `redis://` node stays in the clear, and one with `rediss://…#insecure` trusts anybody. A bad
+    /// `pem` makes [`connect`](Self::connect) fail with `Invalid`.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -144,92 +97,92 @@ impl Builder {
         self
     }
 
-    /// How long to wait for one node's answer. Default 500 ms. A few times the round trip to the
-    /// farthest node is right: it bounds what a dead majority costs.
+    /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
+    /// node: it bounds what a dead majority costs.
     pub fn node_timeout(mut self, d: Duration) -> Self {
-        self.node_timeout = d;
+        self.draft.node_timeout = d;
         self
     }
 
     /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
     pub fn connect_timeout(mut self, d: Duration) -> Self {
-        self.connect_timeout = d;
+        self.draft.connect_timeout = d;
         self
     }
 
-    /// How long one connection may take, TLS and authentication included. Default 3 s.
+    /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
     pub fn dial_timeout(mut self, d: Duration) -> Self {
-        self.dial_timeout = d;
+        self.draft.dial_timeout = d;
         self
     }
 
     /// How long [`Quorum::shutdown`] waits for leases to be dropped. Default 5 s.
     pub fn shutdown_timeout(mut self, d: Duration) -> Self {
-        self.shutdown_timeout = d;
+        self.draft.shutdown_timeout = d;
         self
     }
 
     /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
     ///
-    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the
-    /// same in every client. A client that asks for more than the fleet has is refused, one that asks for
-    /// less works. [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
+    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
+    /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
+    /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
     pub fn max_ttl(mut self, d: Duration) -> Self {
-        self.max_ttl = d;
+        self.draft.max_ttl = d;
         self
     }
 
-    /// M: added to the time that a restarted master is kept out; at most 24 h. Default 5 s. Set the
-    /// same in every client: it is agreed on, and raised, as [`max_ttl`](Self::max_ttl) is.
+    /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
+    /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
     pub fn restart_margin(mut self, d: Duration) -> Self {
-        self.margin = d;
+        self.draft.margin = d;
         self
     }
 
     /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
     /// Default `quorate`. Deployments with different prefixes share nothing.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.draft.prefix = prefix.into();
         self
     }
 
     /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
     /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
     ///
-    /// Clients whose words differ are clients of different fleets, and a master works with one of
-    /// them only (protocol §2): that is how a client with another list is noticed. So name the fleet
-    /// where clients reach the same masters by different addresses.
+    /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
+    /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
+    /// masters by different addresses.
     pub fn fleet(mut self, name: impl Into<String>) -> Self {
-        self.fleet = Some(name.into());
+        self.draft.fleet = Some(name.into());
         self
     }
 
-    /// Who holds, for operators: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+    /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.draft.label = Some(label.into());
         self
     }
 
-    /// Counts servers whose `maxmemory-policy` may evict keys. A lock that is evicted is held by
-    /// two: only for servers that never reach `maxmemory`.
+    /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
+    /// only for servers that never reach `maxmemory`.
     pub fn allow_eviction(mut self) -> Self {
-        self.allow_eviction = true;
+        self.draft.allow_eviction = true;
         self
     }
 
-    /// Switches rules of the protocol off, to see that a test finds what they stand against. What
-    /// a client decides follows them on every kind of node, what is in the scripts does not.
+    /// Switches rules of the protocol off, to see that a test finds what they prevent. The client's decisions
+    /// follow them on every kind of node; the scripts do not.
     #[cfg(feature = "test-util")]
     pub fn rules(mut self, rules: Rules) -> Self {
-        self.rules = rules;
+        self.draft.rules = rules;
         self
     }
 
-    /// Dials all nodes at once and is ready when a majority answered; the rest is dialled on.
+    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
     ///
     /// # Errors
-    /// - `Invalid` for bad settings, and when two addresses are one server.
-    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and why.
+    /// - `Invalid` for bad settings, and when two addresses lead to one server.
+    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and its reason.
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.
@@ -239,70 +192,31 @@ impl Builder {
         Ok(quorum)
     }
 
-    /// Starts to dial and returns at once: only bad settings fail. A lock that is taken before all nodes are met
-    /// is held by those that were; [`Quorum::ready`] waits a little for the others too.
+    /// Starts to dial and returns at once; it fails only for bad settings. A lock that is taken before all nodes
+    /// are connected stands on those that are; [`Quorum::ready`] waits a little for the others too.
     ///
-    /// It has to be called within a tokio runtime with I/O and time enabled, as the background work runs
-    /// there; without a runtime every call answers `Closed`.
+    /// Call it within a tokio runtime with I/O and time enabled: the background work runs there. Without a runtime
+    /// every call answers `Closed`.
     ///
     /// # Errors
     /// `Invalid`.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
-        let settings_of = self.check()?;
+        if self.nodes.is_empty() {
+            return Err(Error::Invalid(
+                "no node was given: a quorum needs at least one master".into(),
+            ));
+        }
+        let label = self.draft.check()?;
         self.check_nodes()?;
+        #[cfg_attr(not(feature = "tls-rustls"), allow(unused_mut))]
+        let mut nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "tls-rustls")]
-        let authorities = self.authorities.clone().transpose()?;
-        let Self {
-            nodes,
-            dial_timeout,
-            prefix,
-            connect_timeout,
-            shutdown_timeout,
-            ..
-        } = self;
-        let keys = Arc::new(Keys::new(&prefix));
-        let mut embedded = true;
-        let mut fleet: Vec<Arc<dyn Node>> = Vec::with_capacity(nodes.len());
-        let mut addresses = Vec::with_capacity(nodes.len());
-        for given in nodes {
-            fleet.push(match given? {
-                #[allow(unused_mut)] // without TLS
-                Given::Target(Target::Server(mut address)) => {
-                    embedded = false;
-                    #[cfg(feature = "tls-rustls")]
-                    if let Some(authorities) = &authorities {
-                        address.trust(authorities);
-                    }
-                    addresses.push(address.with_database());
-                    Arc::new(RedisNode::new(address, Arc::clone(&keys), dial_timeout))
-                }
-                Given::Target(Target::Memory(node)) => {
-                    addresses.push(node.id().to_string());
-                    Arc::new(node)
-                }
-                #[cfg(feature = "unstable-node")]
-                Given::Custom(node) => {
-                    embedded = false;
-                    addresses.push(node.id().to_owned());
-                    node
-                }
-            });
+        if let Some(authorities) = self.authorities.transpose()? {
+            for node in &mut nodes {
+                node.trust(&authorities);
+            }
         }
-        let ids = fleet.iter().map(|node| node.id().into()).collect();
-        let settings = settings_of(ids, list_word(&addresses))?;
-        if settings.total() % 2 == 0 {
-            logs::warn!(
-                masters = settings.total(),
-                "an even number of masters survives no more failures than one fewer would"
-            );
-        }
-        let limits = Limits {
-            fleet: settings.list.as_str().into(),
-            max_ttl: settings.terms.max_ttl,
-            connect_timeout,
-            shutdown_timeout,
-        };
-        Ok(start(settings, fleet, embedded, limits))
+        start::start(nodes, self.draft, label)
     }
 
     /// Whether each node can be understood.
@@ -318,176 +232,15 @@ impl Builder {
     /// What was set.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> String {
-        let id = |given: &Result<Given, Error>| match given {
-            Ok(Given::Target(Target::Server(address))) => address.id().into(),
-            _ => panic!("not the address of a server"),
-        };
-        let settings_of = self.check().unwrap();
-        let settings = settings_of(self.nodes.iter().map(id).collect(), "list".into()).unwrap();
-        format!("{settings:?} connect_timeout: {:?}", self.connect_timeout)
+        let nodes = self.nodes.iter().map(|node| node.as_ref().unwrap().id());
+        let label = self.draft.check().unwrap();
+        let connect_timeout = self.draft.connect_timeout;
+        let settings = self
+            .draft
+            .clone()
+            .settle(label, nodes.collect(), "list".into());
+        format!("{settings:?} connect_timeout: {connect_timeout:?}")
     }
-
-    /// Checks what can be checked without the nodes' names.
-    #[allow(clippy::type_complexity)] // what is returned is called once, in here
-    fn check(
-        &self,
-    ) -> Result<impl FnOnce(Vec<Arc<str>>, String) -> Result<Settings, Error> + use<>, Error> {
-        let invalid = |why: String| Err(Error::Invalid(why));
-        if self.nodes.is_empty() {
-            return invalid("no node was given: a quorum needs at least one master".into());
-        }
-        check_word("key prefix", &self.prefix)?;
-        if let Some(word) = &self.fleet {
-            check_word("fleet name", word)?;
-        }
-        check_max_ttl(self.max_ttl)?;
-        check_margin(self.margin)?;
-        check_timeout("node_timeout", self.node_timeout)?;
-        check_timeout("connect_timeout", self.connect_timeout)?;
-        check_timeout("dial_timeout", self.dial_timeout)?;
-        let label = match &self.label {
-            Some(label) => Label::new(label)?,
-            None => Label::of_this_process(),
-        };
-        let terms = Terms::new(self.max_ttl, self.margin);
-        let (prefix, fleet) = (self.prefix.clone(), self.fleet.clone());
-        let (node_timeout, allow_eviction, rules) =
-            (self.node_timeout, self.allow_eviction, self.rules);
-        Ok(move |nodes: Vec<Arc<str>>, list: String| {
-            if let Some(twice) = nodes
-                .iter()
-                .enumerate()
-                .find(|(i, n)| nodes.iter().take(*i).any(|m| m == *n))
-            {
-                return Err(Error::Invalid(format!(
-                    "{} is given twice: one server is one vote",
-                    twice.1
-                )));
-            }
-            Ok(Settings {
-                nodes,
-                list: fleet.unwrap_or(list),
-                prefix,
-                node_timeout,
-                terms,
-                label,
-                allow_eviction,
-                rules,
-            })
-        })
-    }
-}
-
-pub(crate) fn check_max_ttl(d: Duration) -> Result<(), Error> {
-    match (SHORTEST_MAX_TTL..=LONGEST).contains(&d) {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
-            "max_ttl {d:?} is not between {SHORTEST_MAX_TTL:?} and 24 h"
-        ))),
-    }
-}
-
-pub(crate) fn check_margin(d: Duration) -> Result<(), Error> {
-    match d <= LONGEST {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
-            "restart_margin {d:?} is longer than 24 h"
-        ))),
-    }
-}
-
-pub(crate) fn check_timeout(what: &str, d: Duration) -> Result<(), Error> {
-    if d.is_zero() {
-        return Err(Error::Invalid(format!(
-            "{what} is zero: no node can answer in no time"
-        )));
-    }
-    if d > LONGEST_TIMEOUT {
-        return Err(Error::Invalid(format!(
-            "{what} {d:?} is longer than an hour"
-        )));
-    }
-    Ok(())
-}
-
-/// Of a bad URL little is shown, as it may hold a password: so it is counted.
-fn in_the_list(error: Error, number: usize, total: usize) -> Error {
-    match error {
-        Error::Invalid(why) if total > 1 => {
-            Error::Invalid(format!("node {number} of {total}: {why}"))
-        }
-        error => error,
-    }
-}
-
-/// `in_memory`: n masters in this process that vote already.
-pub(crate) fn in_memory(n: usize) -> Quorum {
-    let builder = Builder::new();
-    let nodes: Vec<crate::MemoryNode> = (0..n.max(1)).map(|_| crate::MemoryNode::new()).collect();
-    let ids: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(node.id())).collect();
-    let addresses: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    let (terms, list) = (
-        Terms::new(builder.max_ttl, builder.margin),
-        list_word(&addresses),
-    );
-    for node in &nodes {
-        node.admit(nodes.len() as u64, &list, terms);
-    }
-    let settings = Settings {
-        nodes: ids,
-        list,
-        prefix: builder.prefix,
-        node_timeout: builder.node_timeout,
-        terms,
-        label: Label::of_this_process(),
-        allow_eviction: false,
-        rules: Rules::ALL,
-    };
-    let limits = Limits {
-        fleet: settings.list.as_str().into(),
-        max_ttl: builder.max_ttl,
-        connect_timeout: builder.connect_timeout,
-        shutdown_timeout: builder.shutdown_timeout,
-    };
-    let fleet = nodes
-        .into_iter()
-        .map(|node| Arc::new(node) as Arc<dyn Node>)
-        .collect();
-    start(settings, fleet, true, limits)
-}
-
-/// Starts the engine on the current runtime. Where there is none the engine is dropped at once, and
-/// with it the other end of every call: `Closed`.
-fn start(settings: Settings, fleet: Vec<Arc<dyn Node>>, embedded: bool, limits: Limits) -> Quorum {
-    let clock: Arc<dyn Clock> = match embedded {
-        true => Arc::new(TokioClock::new()),
-        false => Arc::new(SystemClock),
-    };
-    let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
-    let (engine, events) = Engine::new(status, Arc::clone(&clock));
-    let core = engine.core(Arc::new(settings), Chance::System);
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        match alarm(embedded) {
-            Ok(alarm) => {
-                let driver = Driver::new(core, events, fleet, alarm, clock);
-                drop(runtime.spawn(Task::new(driver, engine.remains())));
-            }
-            Err(error) => {
-                logs::error!(
-                    reason = error.to_string(),
-                    "no timer could be made: the quorum is closed"
-                );
-            }
-        }
-    }
-    Quorum::new(engine, limits)
-}
-
-fn alarm(embedded: bool) -> io::Result<Box<dyn Alarm>> {
-    Ok(match embedded {
-        true => Box::new(TokioAlarm::new()?),
-        false => Box::new(SystemAlarm::new()?),
-    })
 }
 
 impl fmt::Debug for Builder {
@@ -495,5 +248,15 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("nodes", &self.nodes.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// Little of a bad URL is shown, as it may hold a password. Its place in the list says which one it is.
+fn in_the_list(error: Error, number: usize, total: usize) -> Error {
+    match error {
+        Error::Invalid(why) if total > 1 => {
+            Error::Invalid(format!("node {number} of {total}: {why}"))
+        }
+        error => error,
     }
 }

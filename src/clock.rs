@@ -49,7 +49,7 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What reads the time.
+/// A source of time.
 pub(crate) trait Clock: Send + Sync + fmt::Debug {
     /// Monotonic, suspended time included.
     fn now(&self) -> Tick;
@@ -57,15 +57,15 @@ pub(crate) trait Clock: Send + Sync + fmt::Debug {
     fn wall_us(&self) -> u64;
 }
 
-/// What wakes the engine at an instant of its clock; one instant at a time.
+/// Wakes the engine at an instant of its clock; one instant at a time.
 ///
-/// It never rings by the clock alone. Before anybody is called late, the runtime has to look at the
-/// sockets: a process that stood still, or whose runtime was blocked, finds its deadlines over and the
-/// answers unread. Reading the sockets first is not enough, as tokio asks the kernel for nothing
-/// before its reactor has said that there is something.
+/// It never rings by the clock alone. Before any node is called late, the runtime has to look at the sockets: a
+/// process that stood still, or whose runtime was blocked, finds its deadlines over and the answers unread. Reading
+/// the sockets first is not enough, because tokio does not ask the kernel before its reactor has said that there is
+/// something to read.
 pub(crate) trait Alarm: Send {
-    /// Ready once `at` has come, and the reactor knows of all that had arrived by the instant that is
-    /// given; else the task is woken then. It may ring early.
+    /// Ready with an instant once `at` has come and the reactor knows of everything that had arrived by that
+    /// instant. Otherwise the task is woken then. It may ring early.
     fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick>;
 }
 
@@ -114,11 +114,10 @@ mod linux {
 
     /// A timerfd on `CLOCK_BOOTTIME`: it rings at once when a suspended machine wakes up.
     ///
-    /// It is one of the reactor's descriptors, and epoll tells in the order in which things became
-    /// ready: when it is told that this one rang, it was told before of every socket that had
-    /// something to read by then. That holds on both kinds of runtime. `tokio::task::yield_now` would
-    /// not do: whatever else wakes this task ends that wait, and of several workers only one has the
-    /// reactor.
+    /// It is one of the reactor's descriptors, and epoll reports them in the order in which they became ready:
+    /// before it reports that this one rang, it has reported every socket that had something to read by then. That
+    /// holds on both kinds of runtime. `tokio::task::yield_now` would not do: anything else that wakes this task
+    /// ends that wait, and of several workers only one has the reactor.
     pub(crate) struct SystemAlarm {
         fd: AsyncFd<OwnedFd>,
         armed: Option<Tick>,
@@ -191,7 +190,7 @@ mod tokio_clock {
 
     use super::{Alarm, Clock, Context, Pin, Poll, Tick};
 
-    /// Before the start of the clock lies room for instants in the past.
+    /// The clock starts at this, so that there are instants before its start.
     const START: Duration = Duration::from_secs(3600);
 
     /// tokio's clock; the wall clock is read once and then follows it.
@@ -227,8 +226,8 @@ mod tokio_clock {
         }
     }
 
-    /// A tokio timer. What is due already waits for one turn of the reactor, unless something else
-    /// wakes the task before: that is as much as tokio's own means give.
+    /// A tokio timer. What is due already waits for one turn of the reactor, unless something else wakes the task
+    /// before: tokio has no means for more.
     pub(crate) struct TokioAlarm {
         armed: Option<(Tick, Wait)>,
     }
@@ -263,7 +262,7 @@ mod tokio_clock {
     }
 }
 
-/// How long this thread has computed: for tests of what something costs, beside which others run.
+/// The CPU time of this thread, for tests that measure a cost while other tests run.
 #[cfg(test)]
 pub(crate) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -1,11 +1,11 @@
-//! What people read of many things at once: rows in columns, and durations that need not be exact.
+//! Text for people: rows in columns, and durations that need not be exact.
 
-// Public for the command alone.
+// Public only for the command.
 #![cfg_attr(not(feature = "cli"), allow(unreachable_pub))]
 
 use std::time::Duration;
 
-/// Rows under a head, as wide as they need to be; the last column is not padded.
+/// Rows under a head, with columns as wide as they need to be; the last one is not padded.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut lines: Vec<Vec<&str>> = vec![head.to_vec()];
     lines.extend(

@@ -1,15 +1,15 @@
-//! Settings from the environment: the command line's variables, for programs too. The command reads them by the
-//! same functions.
+//! Settings from the environment: programs may use the variables of the command line. Both read them with the
+//! functions here.
 
-// Public for the command alone.
+// Public only for the command.
 #![cfg_attr(not(feature = "cli"), allow(unreachable_pub))]
 
 use std::{ffi::OsString, fs::File, io::Read as _, time::Duration};
 
 use crate::{
     Builder, Error, Quorum,
-    builder::{check_margin, check_max_ttl, check_timeout},
     name::check_word,
+    settings::{check_margin, check_max_ttl, check_timeout},
 };
 
 /// The masters, with their passwords.
@@ -33,11 +33,11 @@ pub const LABEL: &str = "QUORATE_LABEL";
 /// [`Builder::allow_eviction`].
 pub const ALLOW_EVICTION: &str = "QUORATE_ALLOW_EVICTION";
 
-/// How to name masters, for a text that says that there are none.
+/// How to name masters, for an error that says that none are named.
 pub const SET_NODES: &str = "set QUORATE_NODES (separated by commas), as in \
     QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1";
 
-/// More is not read of a file with masters.
+/// At most this much is read of a file with masters.
 const LONGEST_FILE: u64 = 1 << 20;
 
 impl Quorum {
@@ -51,7 +51,7 @@ impl Quorum {
     /// ```
     ///
     /// # Errors
-    /// As of [`Builder::from_env`] and [`Builder::connect`].
+    /// As for [`Builder::from_env`] and [`Builder::connect`].
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.
@@ -77,9 +77,9 @@ impl Builder {
     /// | `QUORATE_LABEL` | [`label`](Self::label) |
     /// | `QUORATE_ALLOW_EVICTION` | [`allow_eviction`](Self::allow_eviction), if it is `1` or `true`; `0` or `false`: not |
     ///
-    /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. A variable that is empty counts
-    /// as not set, and what is not set has its default. What is set on the builder afterwards replaces what the
-    /// environment said; masters are added to those that it names. The file is read here, while the thread waits.
+    /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. An empty variable counts as not set,
+    /// and what is not set has its default. What is set on the builder afterwards replaces what the environment
+    /// said; masters are added to those that it names. The file is read in this call, which blocks the thread.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), quorate::Error> {
@@ -156,7 +156,7 @@ fn time(
     Ok(d)
 }
 
-/// The same error, saying which variable it is about.
+/// The same error with the name of the variable.
 fn of(variable: &str, error: Error) -> Error {
     match error {
         Error::Invalid(why) => Error::Invalid(format!("{variable}: {why}")),
@@ -164,34 +164,34 @@ fn of(variable: &str, error: Error) -> Error {
     }
 }
 
-/// What reads a variable.
+/// Reads a variable.
 type Lookup = dyn Fn(&str) -> Option<OsString>;
 
-/// The environment, by whatever reads it. All errors are `Invalid`, name the variable and show no value
-/// that could hold a password.
+/// The environment, behind the function that reads it. All errors are `Invalid`; they name the variable and show no
+/// value that could hold a password.
 pub struct Variables(Box<Lookup>);
 
 impl Variables {
-    /// Those of this process.
+    /// The variables of this process.
     pub fn of_this_process() -> Self {
         Self(Box::new(|variable| std::env::var_os(variable)))
     }
 
-    /// What a variable says; nothing if it is empty.
+    /// The value of a variable; none if it is empty.
     pub fn word(&self, variable: &str) -> Result<Option<String>, Error> {
         let said = self.0(variable).map(OsString::into_string).transpose();
         let said = said.map_err(|_| Error::Invalid(format!("{variable} is not valid UTF-8")))?;
         Ok(said.filter(|text| !text.trim().is_empty()))
     }
 
-    /// As [`duration`].
+    /// A value that is a [`duration`].
     pub fn duration(&self, variable: &str) -> Result<Option<Duration>, Error> {
         let said = self.word(variable)?.map(|text| duration(&text));
         said.transpose()
             .map_err(|why| Error::Invalid(format!("{variable}: {why}")))
     }
 
-    /// `1` or `true`, `0` or `false`.
+    /// A value that is `1` or `true`, `0` or `false`.
     pub fn flag(&self, variable: &str) -> Result<Option<bool>, Error> {
         match self.word(variable)?.as_deref() {
             None => Ok(None),
@@ -201,7 +201,7 @@ impl Variables {
         }
     }
 
-    /// The masters' URLs, and the variable that led to them; none if no variable does.
+    /// The masters' URLs, and the variable that names them; none if none does.
     pub fn nodes(&self) -> Result<(Vec<String>, Option<&'static str>), Error> {
         match (self.word(NODES)?, self.word(NODES_FILE)?) {
             (Some(_), Some(_)) => Err(Error::Invalid(format!(
@@ -217,9 +217,9 @@ impl Variables {
         }
     }
 
-    /// Why there may be no masters here, to be added to a text that says so.
+    /// A possible reason why no masters are named, to be added to an error that says so.
     pub fn hint(&self) -> String {
-        // What `quorate lock` hands to its command.
+        // `quorate lock` sets this for its command.
         match self.0("QUORATE_TOKEN") {
             Some(_) => format!(
                 ". A command that `quorate lock` runs finds {NODES} only with `quorate lock --keep-env`"
@@ -242,7 +242,7 @@ fn from_file(path: &str) -> Result<Vec<String>, Error> {
             "the file {path:?}, which {NODES_FILE} names, cannot be read: {error}"
         ))
     })?;
-    // Some editors begin a file with a mark of the encoding.
+    // Some editors begin a file with a byte order mark.
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let nodes: Vec<String> = lines
         .filter(|line| !line.starts_with('#'))
@@ -286,210 +286,4 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    /// An environment in which these variables are set.
-    fn with(set: &[(&'static str, &str)]) -> Variables {
-        let set: Vec<(&str, OsString)> = set.iter().map(|(name, it)| (*name, it.into())).collect();
-        Variables(Box::new(move |variable| {
-            let found = set.iter().find(|(name, _)| *name == variable);
-            found.map(|(_, value)| value.clone())
-        }))
-    }
-
-    fn invalid(set: &[(&'static str, &str)]) -> String {
-        match from(&with(set)) {
-            Err(Error::Invalid(why)) => why,
-            Err(other) => panic!("{other}"),
-            Ok(_) => panic!("accepted: {set:?}"),
-        }
-    }
-
-    const NODE: (&str, &str) = (NODES, "redis://127.0.0.1:1");
-
-    #[test]
-    fn every_variable_reaches_its_setting() {
-        // What a wrong value is called says which setting it came to: each variable is one setting.
-        for (variable, wrong, says) in [
-            (KEY_PREFIX, "a b", "the key prefix \"a b\" is not"),
-            (FLEET, "a b", "the fleet name \"a b\" is not"),
-            (LABEL, "a b", "the label \"a b\" is not"),
-            (MAX_TTL, "48h", "max_ttl 172800s is not between"),
-            (MAX_TTL, "99ms", "max_ttl 99ms is not between"),
-            (RESTART_MARGIN, "25h", "restart_margin 90000s is longer"),
-            (CONNECT_TIMEOUT, "0s", "connect_timeout is zero"),
-            (NODE_TIMEOUT, "2h", "node_timeout 7200s is longer"),
-            (NODE_TIMEOUT, "3", "it is not a valid duration"),
-        ] {
-            let why = invalid(&[NODE, (variable, wrong)]);
-            assert!(why.starts_with(&format!("{variable}: {says}")), "{why}");
-        }
-        let why = invalid(&[NODE, (ALLOW_EVICTION, "yes")]);
-        assert_eq!(why, "QUORATE_ALLOW_EVICTION is neither 1 nor 0");
-
-        let all = from(&with(&[
-            (
-                NODES,
-                " redis://127.0.0.1:1 ,redis://127.0.0.1:2,, redis://127.0.0.1:3",
-            ),
-            (KEY_PREFIX, "mine"),
-            (FLEET, "ours"),
-            (LABEL, "web-3"),
-            (MAX_TTL, "10m"),
-            (RESTART_MARGIN, "7s"),
-            (CONNECT_TIMEOUT, "700ms"),
-            (NODE_TIMEOUT, "100ms"),
-            (ALLOW_EVICTION, "1"),
-        ]));
-        let text = all.unwrap().shown();
-        for said in [
-            "nodes: [\"127.0.0.1:1\", \"127.0.0.1:2\", \"127.0.0.1:3\"]",
-            "list: \"ours\"",
-            "prefix: \"mine\"",
-            "node_timeout: 100ms",
-            "max_ttl: 600s, margin: 7s",
-            "label: Label(\"web-3\")",
-            "allow_eviction: true",
-            "connect_timeout: 700ms",
-        ] {
-            assert!(text.contains(said), "{said}: {text}");
-        }
-    }
-
-    #[test]
-    fn what_is_set_afterwards_counts_and_what_is_empty_does_not() {
-        let environment = [
-            NODE,
-            (MAX_TTL, "10m"),
-            (LABEL, "env"),
-            (FLEET, ""),
-            (NODE_TIMEOUT, "  "),
-            (NODES_FILE, ""),
-            (ALLOW_EVICTION, "0"),
-        ];
-        let builder = from(&with(&environment)).unwrap();
-        let builder = builder.max_ttl(Duration::from_secs(60)).label("ours");
-        let text = builder.node("redis://127.0.0.1:9").shown();
-        for said in [
-            "nodes: [\"127.0.0.1:1\", \"127.0.0.1:9\"]",
-            "max_ttl: 60s, margin: 5s",
-            "node_timeout: 500ms",
-            "Label(\"ours\")",
-            "allow_eviction: false",
-        ] {
-            assert!(text.contains(said), "{said}: {text}");
-        }
-    }
-
-    #[test]
-    fn without_masters_it_says_what_to_set() {
-        for set in [&[][..], &[(NODES, " ")], &[(NODES, " , ,")]] {
-            let why = invalid(set);
-            assert!(
-                why.starts_with(
-                    "no nodes are named: set QUORATE_NODES (separated by commas), as in"
-                ) && why.contains("QUORATE_NODES_FILE"),
-                "{why}"
-            );
-            assert!(!why.contains("--keep-env"), "{why}");
-        }
-        // Run by `quorate lock`, which keeps them to itself.
-        let why = invalid(&[("QUORATE_TOKEN", "7")]);
-        assert!(why.contains("--keep-env"), "{why}");
-    }
-
-    #[test]
-    fn a_file_may_name_the_masters() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("nodes");
-        let named = |path: &Path| with(&[(NODES_FILE, path.to_str().unwrap())]).nodes();
-        let why = named(&path).unwrap_err().to_string();
-        assert!(
-            why.contains(NODES_FILE) && why.contains("cannot be read"),
-            "{why}"
-        );
-        std::fs::write(&path, "# none yet\n\n").unwrap();
-        let why = named(&path).unwrap_err().to_string();
-        assert!(
-            why.contains(NODES_FILE) && why.contains("names no server"),
-            "{why}"
-        );
-        std::fs::write(
-            &path,
-            "\u{feff}# ours\nredis://a\n\n  redis://b , redis://c\n",
-        )
-        .unwrap();
-        let urls = ["redis://a", "redis://b", "redis://c"].map(str::to_owned);
-        assert_eq!(named(&path).unwrap(), (urls.into(), Some(NODES_FILE)));
-        let why = invalid(&[NODE, (NODES_FILE, "nodes")]);
-        assert!(why.contains("are both set"), "{why}");
-        std::fs::write(&path, "redis://a\nhttp://b").unwrap();
-        let why = invalid(&[(NODES_FILE, path.to_str().unwrap())]);
-        assert!(
-            why.starts_with("QUORATE_NODES_FILE: node 2 of 2: \"http://b\""),
-            "{why}"
-        );
-    }
-
-    #[test]
-    fn no_password_is_shown_and_the_variable_is_named() {
-        for (variable, value) in [
-            (NODES, "redis://me:sekret@"),
-            (NODES, "redis://127.0.0.1, sekret"),
-            (NODES, "redis://u:sek/ret@h"),
-            (NODES_FILE, "redis://u:sekret@h"),
-            (KEY_PREFIX, "redis://u:sekret@h"),
-            (FLEET, "u:sekret@h"),
-            (LABEL, "u:sekret@h"),
-            (MAX_TTL, "redis://u:sekret@h"),
-            (RESTART_MARGIN, "sekret"),
-            (CONNECT_TIMEOUT, "sekret"),
-            (NODE_TIMEOUT, "sekret"),
-            (ALLOW_EVICTION, "sekret"),
-        ] {
-            let set = [(variable, value), NODE];
-            let alone = matches!(variable, NODES | NODES_FILE);
-            let why = invalid(if alone { &set[..1] } else { &set });
-            assert!(why.starts_with(variable) && !why.contains("sek"), "{why}");
-        }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_is_no_utf8_is_said_so() {
-        use std::os::unix::ffi::OsStrExt as _;
-        let said = std::ffi::OsStr::from_bytes(b"sekret\xff");
-        let variables = Variables(Box::new(move |_| Some(said.into())));
-        let why = variables.word(FLEET).unwrap_err().to_string();
-        assert_eq!(why, "QUORATE_FLEET is not valid UTF-8");
-        assert!(variables.duration(MAX_TTL).is_err() && variables.nodes().is_err());
-    }
-
-    #[test]
-    fn durations_are_a_whole_number_and_a_unit() {
-        assert_eq!(duration("700ms"), Ok(Duration::from_millis(700)));
-        assert_eq!(duration("3s"), Ok(Duration::from_secs(3)));
-        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
-        assert_eq!(duration("24h"), Ok(Duration::from_secs(86_400)));
-        for wrong in [
-            "",
-            "3",
-            "s",
-            "3 s",
-            " 3s",
-            "3S",
-            "-3s",
-            "+3s",
-            "1.5s",
-            "3s4",
-            "3d",
-            "99999999999999999999s",
-            "9999999999999999999h",
-        ] {
-            assert!(duration(wrong).is_err(), "{wrong:?}");
-        }
-    }
-}
+mod tests;

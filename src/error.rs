@@ -13,14 +13,14 @@ use crate::{
 /// metrics; its `Debug` is the variant's name and that line. What every single node said, by its
 /// address, is in the [`report`](Error::report) of each variant that comes from asking nodes.
 ///
-/// `Invalid` alone names addresses, where they are what is wrong: it concerns who sets the program up.
+/// Only `Invalid` names addresses, if they are what is wrong: it is for the person who sets the program up.
 #[non_exhaustive]
 #[derive(Clone)]
 pub enum Error {
     /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. The nodes are
     /// well.
     Held(Report),
-    /// Too few nodes answered to decide. Nothing is held, whatever was granted is being taken back.
+    /// Too few nodes answered to decide. Nothing is held: what was granted is being taken back.
     NoQuorum(Report),
     /// A majority granted the lock, but so late that no validity was left.
     TooSlow(Report),
@@ -39,7 +39,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What every node said, where nodes were asked.
+    /// What every node said, if nodes were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
@@ -53,14 +53,14 @@ impl Error {
         self.report().is_some()
     }
 
-    /// For how long to wait before the next try, so that a plain loop of tries neither spins nor sleeps
-    /// through the end of an outage.
+    /// How long to wait before the next try, so that a plain loop neither spins nor sleeps through the end of an
+    /// outage.
     ///
-    /// - `NoQuorum`, `TooSlow`: always there, from 50 ms to about 5 s. When enough nodes that are away
-    ///   will have been dialled or asked again; the node timeout where nobody knows.
-    /// - `Quarantined`: always there, 50 ms at least. When enough nodes may vote.
-    /// - `Held`: when the holder's time is over, unless it is renewed; none where it has no end.
-    /// - All others: none. Trying again does not help.
+    /// - `NoQuorum`, `TooSlow`: always there, 50 ms to about 5 s. By then enough of the missing nodes will have
+    ///   been dialled or asked again; where that is not known, it is the node timeout.
+    /// - `Quarantined`: always there, at least 50 ms. By then enough nodes may vote.
+    /// - `Held`: until the holder's time is over, unless it is renewed; none if that has no end.
+    /// - All others: none, as trying again does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.report().and_then(Report::retry_after)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Error {
                     write!(f, ", enough will in {}", seconds(left))?;
                 }
                 f.write_str("; it ends by itself")?;
-                // One that votes has held locks, so the others have restarted.
+                // A node that votes has held locks, so the others have restarted.
                 if !r.has_vote() {
                     f.write_str(
                         "; if these servers have never held a lock, `quorate bootstrap --new` \
@@ -189,7 +189,7 @@ impl From<Lost> for Error {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossReason {
-    /// Its validity ran out and no renewal was wanted any more, or this process slept through it.
+    /// Its validity ran out: no renewal was wanted any more, or this process slept through it.
     Expired,
     /// A majority of nodes said that the lock is not ours any more: an operator freed it, or its
     /// keys vanished.

@@ -6,6 +6,7 @@ use crate::{
     FencingToken, Silence,
     ballot::majority::majority,
     columns::{seconds, table},
+    owner::owner_of,
 };
 
 /// Who holds a name, as every node sees it. `Display` is what an operator reads: who holds it, and a line for
@@ -126,12 +127,20 @@ impl NodeInspection {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// `<owner>@<label>`: who, for this one attempt.
+    /// `<owner>@<label>` as it stands on the node: who holds, for this one attempt.
     pub entry: String,
     /// The label that the holder's quorum was built with.
     pub label: String,
     /// For how much longer unless it is renewed; none: without an end.
     pub remaining: Option<Duration>,
+}
+
+impl Holder {
+    /// The owner's uuid, with its hyphens: new for every attempt, so it tells two holds of one label apart.
+    /// None if this library did not write what stands in the lock's key.
+    pub fn owner(&self) -> Option<String> {
+        owner_of(&self.entry).map(|owner| owner.to_string())
+    }
 }
 
 impl fmt::Display for Holder {
@@ -207,6 +216,20 @@ h:3             -         -          -      stalled: an earlier request is unans
 h:4             -         -          -      voting
 h:5             web-3:77  8.2 s      42     voting"#
         );
+    }
+
+    #[test]
+    fn an_owner_is_printed_as_a_uuid() {
+        let owner = |entry: &str| {
+            let mut node = node("h:1", "one");
+            node.holder.as_mut().unwrap().entry = entry.into();
+            node.holder.unwrap().owner()
+        };
+        assert_eq!(
+            owner("67e5504410b1426f9247bb680e5fe0c8@web-3:77").as_deref(),
+            Some("67e55044-10b1-426f-9247-bb680e5fe0c8")
+        );
+        assert_eq!(owner("somebody else's"), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Distributed locks over independent Redis or Valkey masters, with fencing tokens that only grow.
 //!
-//! A client asks N masters at once, each with a short timeout, and holds the lock when a majority
-//! granted it with the same token. Start with [`Quorum::connect`] and [`Quorum::mutex`]; hand
-//! [`Lease::token`] to whatever the lock protects, and let that refuse an older one
-//! ([`fence`]). What is promised, and under which assumptions, is in [`docs::guarantees`].
+//! A client asks N masters at once, each with a short timeout, and holds the lock when a majority granted it with
+//! the same token. Start with [`Quorum::connect`] and [`Quorum::mutex`]; hand [`Lease::token`] to the store that
+//! the lock protects, and let the store refuse an older one ([`fence`]). What is promised, and under which
+//! assumptions, is in [`docs::guarantees`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -20,9 +20,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Everything that waits may be dropped at any time: nothing stays behind on the nodes for longer
-//! than one ttl. Background work runs on the runtime that connected. What remains of a lock however a
-//! program ends is in [`docs::shutdown`].
+//! Everything that waits may be dropped at any time: nothing stays behind on the nodes for longer than one ttl.
+//! Background work runs on the runtime that connected. What remains of a lock when a program ends, in whatever way,
+//! is in [`docs::shutdown`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -57,6 +57,7 @@ mod report;
 mod response;
 mod rules;
 mod settings;
+mod start;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod token;
@@ -86,7 +87,7 @@ pub use crate::{
     owner::Entry,
 };
 
-/// What the command takes from the library. Outside semver.
+/// For the `quorate` command only. Outside semver.
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli {

@@ -1,12 +1,12 @@
-//! How this library logs: every event and every span has the target `quorate`, wherever its code stands.
-//! What there is to read is in `src/docs/logs.md`.
+//! How this library logs: every event and every span has the target `quorate`, wherever its code stands. All of
+//! them are listed in `src/docs/logs.md`.
 //!
-//! Texts are given as strings, not by their `Display`: then a subscriber quotes and escapes them, and no
-//! lock's name and no server's answer can begin a line of its own.
+//! Texts are given as strings, not by their `Display`. So a subscriber quotes and escapes them, and neither a
+//! lock's name nor a server's answer can begin a line of its own.
 
 use std::time::Duration;
 
-/// Of every event and span.
+/// The target of every event and span.
 pub(crate) const TARGET: &str = "quorate";
 
 macro_rules! error {
@@ -26,14 +26,14 @@ macro_rules! debug {
     ($($what:tt)*) => { ::tracing::debug!(target: $crate::logs::TARGET, $($what)*) };
 }
 
-/// Of one operation, at DEBUG.
+/// The span of one operation, at DEBUG.
 macro_rules! span {
     ($($what:tt)*) => { ::tracing::debug_span!(target: $crate::logs::TARGET, $($what)*) };
 }
 
 pub(crate) use {debug, error, info, span, warning as warn};
 
-/// A field that ends in `_ms`.
+/// The value of a field whose name ends in `_ms`.
 pub(crate) fn ms(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }

@@ -64,14 +64,14 @@ impl Mutex {
         }
     }
 
-    /// For how long a grant is good unless it is renewed. Default: 10 s, or the deployment's
-    /// `max_ttl` if that is smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
+    /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
+    /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
     pub fn ttl(mut self, d: Duration) -> Self {
         self.ttl = Some(d);
         self
     }
 
-    /// For how long [`lock`](Self::lock) waits. Default: without an end.
+    /// How long [`lock`](Self::lock) waits. Default: without a limit.
     pub fn wait_timeout(mut self, d: Duration) -> Self {
         self.wait_timeout = Some(d);
         self
@@ -83,9 +83,9 @@ impl Mutex {
         self
     }
 
-    /// For how long nodes keep the lock beyond what the holder believes, for resources that cannot
-    /// check tokens (Chubby's lock-delay). Default: 0. It concerns holders that vanish: a release
-    /// or a drop frees at once.
+    /// How much longer the nodes keep the lock than its holder believes, for resources that cannot check tokens
+    /// (Chubby's lock-delay). Default: 0. It matters for holders that vanish: a release or a drop frees the lock at
+    /// once.
     pub fn lock_delay(mut self, d: Duration) -> Self {
         self.lock_delay = d;
         self
@@ -98,7 +98,7 @@ impl Mutex {
     /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after `wait_timeout`
     ///   (without one: `max_ttl`) when a majority was there before.
     /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
-    /// - `TooSlow` when the nodes granted it too late for it to be of use.
+    /// - `TooSlow` when the nodes granted it too late to be of use.
     /// - `Invalid` for a bad name or setting.
     /// - `System` when the operating system has no random bits.
     /// - `Closed`.
@@ -122,10 +122,10 @@ impl Mutex {
     /// # Errors
     /// - `NoQuorum` or `Quarantined` when it could not be decided: [`retry_after`](Error::retry_after) says how
     ///   long to wait.
-    /// - `TooSlow`, `Invalid`, `System`, `Closed` as of [`lock`](Self::lock).
+    /// - `TooSlow`, `Invalid`, `System`, `Closed` as for [`lock`](Self::lock).
     ///
     /// # Cancel safety
-    /// As of [`lock`](Self::lock).
+    /// As for [`lock`](Self::lock).
     pub fn try_lock(
         &self,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
@@ -143,8 +143,10 @@ impl Mutex {
     /// ```
     ///
     /// # Errors
-    /// As [`lock`](Self::lock); `Lost` when the lease was lost before the work was done: the work
-    /// was dropped then. A release that could not be confirmed is not an error of the work.
+    /// - As for [`lock`](Self::lock).
+    /// - `Lost` when the lease was lost before the work was done: the work was dropped then.
+    ///
+    /// A release that could not be confirmed is not an error of the work.
     ///
     /// # Cancel safety
     /// Dropping it drops the work and frees the lock in the background.
@@ -161,13 +163,14 @@ impl Mutex {
         async move { run(lease.await?, work).await }
     }
 
-    /// As [`run`](Self::run) if the lock is free, else `None`.
+    /// Does what [`run`](Self::run) does if the lock is free; otherwise returns `None`.
     ///
     /// # Errors
-    /// As [`try_lock`](Self::try_lock); `Lost` as of [`run`](Self::run).
+    /// - As for [`try_lock`](Self::try_lock).
+    /// - `Lost` as for [`run`](Self::run).
     ///
     /// # Cancel safety
-    /// As of [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub fn try_run<F, W, T>(
         &self,
         work: F,
@@ -209,8 +212,8 @@ impl Mutex {
         }
     }
 
-    /// Checks the name and the settings as [`lock`](Self::lock) does, and asks no node: for programs
-    /// that say what is wrong with their settings when they start.
+    /// Checks the name and the settings as [`lock`](Self::lock) does, without asking any node: for programs that
+    /// report bad settings when they start.
     ///
     /// # Errors
     /// `Invalid`.
@@ -242,7 +245,7 @@ impl Mutex {
     }
 }
 
-/// For how long it waits at most; none if there is no limit.
+/// The longest wait; none if there is no limit.
 fn wait_ms(wait: Wait) -> Option<u64> {
     match wait {
         Wait::Never => Some(0),

@@ -1,22 +1,23 @@
-//! Who holds: 128 random bits from the operating system, new for every attempt, and a label that
-//! tells operators who that is (protocol §1).
+//! Who holds: a random uuid, new for every attempt, and a label that tells operators who that is
+//! (protocol §1).
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
 use std::{fmt, sync::Arc};
 
 use rand::{Rng, SeedableRng, TryRng, rngs::StdRng, rngs::SysRng};
+use uuid::Uuid;
 
 use crate::{Error, name::check_word};
 
-/// What stands on a node for a holder: `<owner>@<label>`. Never reused.
+/// What stands on a node for a holder: `<owner>@<label>`, the owner as 32 hex digits. Never reused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry(Arc<str>);
 
 impl Entry {
-    /// Joins the owner's bits and its label.
-    pub(crate) fn new(owner: u128, label: &Label) -> Self {
-        Self(format!("{owner:032x}@{}", label.0).into())
+    /// Joins an owner and its label.
+    pub(crate) fn new(owner: Uuid, label: &Label) -> Self {
+        Self(format!("{}@{}", owner.simple(), label.0).into())
     }
 
     /// The text that stands on the node.
@@ -30,21 +31,32 @@ impl Entry {
     }
 }
 
+/// As people know it: the owner is printed as a uuid, with its hyphens.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match owner_of(&self.0) {
+            Some(owner) => write!(f, "{owner}@{}", label_of(&self.0)),
+            None => f.write_str(&self.0),
+        }
     }
 }
 
 /// Whether a text that was read on a node has the form of an [`Entry`].
 pub(crate) fn is_entry(text: &str) -> bool {
-    let hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
-    text.split_once('@').is_some_and(|(owner, label)| {
-        owner.len() == 32 && owner.bytes().all(hex) && check_word("label", label).is_ok()
-    })
+    owner_of(text).is_some()
 }
 
-/// The label's part of an entry that was read on a node; the whole text where there is no `@`.
+/// The owner of an entry that was read on a node; none if the text does not have the form of an [`Entry`].
+pub(crate) fn owner_of(entry: &str) -> Option<Uuid> {
+    let (owner, label) = entry.split_once('@')?;
+    let lower_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+    if owner.len() != 32 || !owner.bytes().all(lower_hex) || check_word("label", label).is_err() {
+        return None;
+    }
+    Uuid::try_parse(owner).ok()
+}
+
+/// The label of an entry that was read on a node; the whole text if it has no `@`.
 pub(crate) fn label_of(entry: &str) -> &str {
     entry.split_once('@').map_or(entry, |(_, label)| label)
 }
@@ -59,7 +71,7 @@ impl Label {
         Ok(Self(label.into()))
     }
 
-    /// `host:pid`, with what a label may not hold left out.
+    /// `host:pid`, without the characters that a label may not hold.
     pub(crate) fn of_this_process() -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
@@ -77,13 +89,14 @@ impl Label {
         Self(format!("{host}:{}", std::process::id()).into())
     }
 }
+
 /// Where random numbers come from. Owners are read from the operating system each time: a
 /// generator in user space gave two forked processes the same owner. A seed replays a simulation.
 pub(crate) enum Chance {
     System,
     #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
     Seeded(Box<StdRng>),
-    /// The operating system has none to give.
+    /// As if the operating system had none to give.
     #[cfg(test)]
     Dry,
 }
@@ -94,7 +107,7 @@ impl Chance {
         Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// 128 fresh bits; an error where the operating system has none to give.
+    /// 128 fresh bits; an error if the operating system has none to give.
     pub(crate) fn bits(&mut self) -> Result<u128, Error> {
         let mut bytes = [0; 16];
         match self {
@@ -110,6 +123,12 @@ impl Chance {
             }
         }
         Ok(u128::from_be_bytes(bytes))
+    }
+
+    /// An owner that nobody had before.
+    pub(crate) fn owner(&mut self) -> Result<Uuid, Error> {
+        let bytes = self.bits()?.to_be_bytes();
+        Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
     /// A number of `0..=most`, for jitter only.
@@ -131,8 +150,14 @@ mod tests {
     #[test]
     fn an_entry_is_32_hex_digits_and_the_label() {
         let label = Label::new("web-1:77").unwrap();
-        let entry = Entry::new(0xab, &label);
+        let owner = Uuid::from_u128(0xab);
+        let entry = Entry::new(owner, &label);
         assert_eq!(entry.as_str(), "000000000000000000000000000000ab@web-1:77");
+        assert_eq!(owner_of(entry.as_str()), Some(owner));
+        assert_eq!(
+            format!("{entry:?}"),
+            "00000000-0000-0000-0000-0000000000ab@web-1:77"
+        );
         assert_eq!(label_of(entry.as_str()), "web-1:77");
         assert_eq!(label_of("no label"), "no label");
     }
@@ -153,6 +178,8 @@ mod tests {
             format!("{}@a", &owner[1..]),
             format!("{}@a", owner.to_uppercase()),
             format!("g{}@a", &owner[1..]),
+            "01234567-89ab-cdef-0123-456789abcdef@a".into(),
+            "{0123456789abcdef0123456789abcd}@a".into(),
         ] {
             assert!(!is_entry(&bad), "{bad:?}");
         }
@@ -171,6 +198,14 @@ mod tests {
     #[test]
     fn owners_differ() {
         let mut chance = Chance::System;
-        assert_ne!(chance.bits().unwrap(), chance.bits().unwrap());
+        let (one, other) = (chance.owner().unwrap(), chance.owner().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.get_version(), Some(uuid::Version::Random));
+    }
+
+    #[test]
+    fn a_seed_replays_its_owners() {
+        let owner = || Chance::seeded(7).owner().unwrap();
+        assert_eq!(owner(), owner());
     }
 }

@@ -1,16 +1,16 @@
-//! The front door: one set of connections, and every primitive made from it.
+//! The front door: one set of connections, and every primitive that is made from it.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
 use crate::{
     Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus,
-    builder::{self, Limits},
     engine::{Engine, Event},
     logs,
     name::Name,
     node::admission::Mode,
+    start,
 };
 
 /// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
@@ -37,6 +37,15 @@ pub struct Quorum {
     limits: Limits,
 }
 
+/// What a quorum remembers of its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) fleet: Arc<str>,
+    pub(crate) max_ttl: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) shutdown_timeout: Duration,
+}
+
 impl Quorum {
     pub(crate) fn new(engine: Engine, limits: Limits) -> Self {
         Self { engine, limits }
@@ -45,7 +54,7 @@ impl Quorum {
     /// Dials all nodes at once, with default settings; ready when a majority answered.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// As for [`Builder::connect`].
     ///
     /// # Cancel safety
     /// Dropping it drops all connections.
@@ -53,19 +62,19 @@ impl Quorum {
         Self::builder().nodes(nodes).connect().await
     }
 
-    /// For everything that is to be other than the default.
+    /// A builder, to set what differs from the defaults.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// n masters in this process (at least 1), which vote at once: for demos, doctests and tests.
-    /// They follow tokio's clock, so a paused test clock moves ttl, renewal and validity together.
-    /// Has to be called within a tokio runtime.
+    /// `n` masters in this process (at least 1) that vote at once: for demos, doctests and tests. They follow
+    /// tokio's clock, so a test that pauses it moves ttl, renewal and validity together. Call it within a tokio
+    /// runtime.
     pub fn in_memory(n: usize) -> Self {
-        builder::in_memory(n)
+        start::in_memory(n)
     }
 
-    /// The mutex of this name: 1 to 512 bytes of free text, checked when it is locked.
+    /// The mutex with this name: 1 to 512 bytes of free text, checked when the mutex is locked.
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
         Mutex::new(self.engine.clone(), name.into(), self.limits.max_ttl)
     }
@@ -74,7 +83,10 @@ impl Quorum {
     /// or why it does not vote.
     ///
     /// # Errors
-    /// `Invalid`, `Closed`. A node that does not answer is part of the answer.
+    /// - `Invalid` for a bad name.
+    /// - `Closed`.
+    ///
+    /// A node that does not answer is not an error: the answer says so.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -99,7 +111,7 @@ impl Quorum {
     /// may believe that they hold the lock, and only the token tells them apart.
     ///
     /// # Errors
-    /// - `NoQuorum` when fewer than a majority did it.
+    /// - `NoQuorum` when fewer than a majority confirmed it.
     /// - `Invalid` for a bad name.
     /// - `Closed`.
     ///
@@ -120,9 +132,9 @@ impl Quorum {
         }
     }
 
-    /// Waits until a majority of nodes answers, as [`Builder::connect`] does: for
-    /// [`Builder::connect_lazy`], for tests and probes. A quarantined node answers, and does not vote:
-    /// [`voting`](Self::voting) waits for that.
+    /// Waits until a majority of nodes answers, as [`Builder::connect`] does: for use after
+    /// [`Builder::connect_lazy`], in tests and in probes. A quarantined node answers but does not vote:
+    /// [`voting`](Self::voting) waits for the votes.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -133,7 +145,8 @@ impl Quorum {
     /// ```
     ///
     /// # Errors
-    /// As [`Builder::connect`]; `Closed`.
+    /// - As for [`Builder::connect`].
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -142,7 +155,7 @@ impl Quorum {
         async move { engine.call(|reply| Event::Ready { within, reply }).await }
     }
 
-    /// Waits until a majority of nodes votes, so that locks can be taken, and for `within` at most.
+    /// Waits until a majority of nodes votes, so that locks can be taken; for `within` at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -156,10 +169,12 @@ impl Quorum {
     ///
     /// # Errors
     /// After `within`, naming every node and why it does not vote:
-    /// - `Quarantined` when the quarantined nodes would make up the majority; `retry_after` says when;
-    /// - `NoQuorum` when they would not.
+    /// - `Quarantined` when the quarantined nodes will make up the majority; `retry_after` says when.
+    /// - `NoQuorum` when they will not.
     ///
-    /// At once: `Invalid` when two addresses are one server; `Closed`.
+    /// At once:
+    /// - `Invalid` when two addresses lead to one server.
+    /// - `Closed`.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -176,13 +191,12 @@ impl Quorum {
         self.engine.status().nodes()
     }
 
-    /// At first the present state of every node, then each node again when its state changes: to another
-    /// kind, to another text of a refusal, or when its note changes. That time passes is no change,
-    /// nor that a node cannot be reached for another reason than before.
+    /// A stream of the nodes' states: first the present state of every node, then a node again whenever its state
+    /// changes. A change is another kind of state, another reason for a refusal, or another note. Time that passes
+    /// is not a change, and neither is another reason why a node cannot be reached.
     ///
-    /// A slow reader sees the newest state of each node and misses what was between; so it takes no more
-    /// memory than one state for every node. The stream ends when the quorum is closed, and
-    /// does not keep it open.
+    /// A slow reader gets the newest state of each node and misses those in between, so the stream keeps at most
+    /// one state for each node. It ends when the quorum is closed, and does not keep it open.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -217,8 +231,8 @@ impl Quorum {
     /// Admits brand-new masters without their quarantine: the caller says that these servers have never held a
     /// lock.
     ///
-    /// On a fleet that votes it raises as [`raise_terms`](Self::raise_terms) does, or has nothing to do. What it
-    /// asks of a node is in [protocol](crate::docs::protocol) §2.
+    /// On a fleet that votes it does what [`raise_terms`](Self::raise_terms) does, or nothing. What it asks of a
+    /// node is in [protocol](crate::docs::protocol) §2.
     ///
     /// A master that restarted empty looks new, and admitting it gives two holders. So:
     /// - every node has to answer;
@@ -226,19 +240,19 @@ impl Quorum {
     /// - no client and no record on a node may say that the fleet is in use;
     /// - no node may hold counters, which every grant leaves.
     ///
-    /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults: by then every
-    /// running client that reaches one of them has said whether the fleet is in use. These checks cannot
-    /// see everything, so only a person may say it: a program that calls it at every start says what nobody has
-    /// checked.
-    /// Without it new masters vote by themselves when their quarantine is over.
+    /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults: by then every running client
+    /// that reaches one of them has said whether the fleet is in use. These checks cannot see everything, so only a
+    /// person may decide: a program that calls it at every start claims what nobody has checked. Without it new
+    /// masters vote by themselves when their quarantine is over.
     ///
     /// # Errors
-    /// - `Invalid`, naming the node and the reason, when these servers are not new, or when two addresses are one
-    ///   server; also while another bootstrap of this quorum is under way.
-    /// - `NoQuorum`, with every node's reason, at once when a node is refused, answers with an error or has
-    ///   lost its memory meanwhile.
-    /// - `NoQuorum` too when not all nodes voted in the end: one did not answer within `connect_timeout` and the
-    ///   time above.
+    /// - `Invalid` when these servers are not new, or when two addresses lead to one server: it names the node and
+    ///   the reason.
+    /// - `Invalid` while another bootstrap of this quorum is under way.
+    /// - `NoQuorum`, with every node's reason: at once when a node is refused, answers with an error or has lost
+    ///   its memory meanwhile.
+    /// - `NoQuorum` too when not all nodes vote in the end, because one did not answer within `connect_timeout` and
+    ///   the time above.
     /// - `Closed`.
     ///
     /// # Cancel safety
@@ -247,8 +261,8 @@ impl Quorum {
         self.bootstrap_as(Mode::New)
     }
 
-    /// [`bootstrap`](Self::bootstrap) with only its first condition, and without its wait. Records of
-    /// other fleets that do not vote are replaced; one that votes refuses it.
+    /// [`bootstrap`](Self::bootstrap) with only the first of its conditions, and without its wait. Records of other
+    /// fleets are replaced on nodes that do not vote; a node that votes for another fleet makes it fail.
     ///
     /// Safe only when no lease can be left: all clients have been stopped for longer than `max_ttl`,
     /// or no node has voted for the whole of a quarantine. Never call it at every start.
@@ -264,22 +278,22 @@ impl Quorum {
         self.bootstrap_as(Mode::Forced)
     }
 
-    /// Raises `max_ttl` and the restart margin of the fleet to this quorum's, where those are greater. It never
-    /// admits a node: one in quarantine is waited for.
+    /// Raises the fleet's `max_ttl` and restart margin to this quorum's values, if these are greater. It never
+    /// admits a node: it waits for those in quarantine.
     ///
-    /// - Where no node that it sees has less it does nothing, and is done as soon as a majority votes or is in
-    ///   quarantine. A node in quarantine that does not remember the fleet has no terms of its own yet: it learns
-    ///   these. One that came back from its disk has those of the fleet, and is to be raised.
-    /// - For a raise every node has to vote. It waits for as long as all of them answer and some are in
-    ///   quarantine. Other clients keep working meanwhile.
+    /// - If no node that it sees has less, it changes nothing, and returns as soon as a majority votes or is in
+    ///   quarantine. A node in quarantine that does not remember the fleet has no values of its own yet: it learns
+    ///   these. One that came back from its disk has the fleet's, and has to be raised.
+    /// - To raise, every node has to vote. It waits as long as all of them answer and some are in quarantine. Other
+    ///   clients keep working meanwhile.
     ///
     /// It may be called at every start, by many clients at once. No client may ask for more before a raise has
     /// succeeded; if it fails half-way, call it again.
     ///
     /// # Errors
-    /// - `NoQuorum`, with every node's reason: what it needs (a majority, or for a raise every node) was missing
-    ///   for `connect_timeout`.
-    /// - `Invalid` where two addresses lead to one server, and while another bootstrap or raise of this quorum is
+    /// - `NoQuorum`, with every node's reason, when what it needs (a majority, or every node for a raise) was
+    ///   missing for `connect_timeout`.
+    /// - `Invalid` when two addresses lead to one server, and while another bootstrap or raise of this quorum is
     ///   under way.
     /// - `Closed`.
     ///
@@ -314,9 +328,8 @@ impl Quorum {
     /// returned, and left to their ttl (their leases are lost: `NodesLost`, as nobody renews them any
     /// more). What happens without it, and a service that ends with it: [shutdown](crate::docs::shutdown).
     ///
-    /// Where a node is in quarantine it is told for how long this quorum has watched it (protocol §2): so
-    /// a fleet of short programs should call this at the end of each. With a runtime that ends
-    /// first, up to a second of watching is lost every time.
+    /// A node in quarantine is told for how long this quorum has watched it (protocol §2). So short programs should
+    /// call this at their end: where the runtime ends first, up to a second of watching is lost each time.
     ///
     /// # Cancel safety
     /// May be dropped: the end goes on in the background.

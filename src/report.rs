@@ -19,7 +19,7 @@ pub enum Silence {
     Unreachable(String),
     /// The server answers, and the library will not count it, for this reason.
     Refused(String),
-    /// The server restarted or is new, and may vote after this long.
+    /// The server restarted or is new, and will vote after this long.
     Quarantined(Duration),
     /// An earlier request has been unanswered for longer than the node timeout.
     Stalled,
@@ -57,13 +57,13 @@ impl fmt::Display for Silence {
 pub enum Vote {
     /// It granted the lock with this token.
     Granted(FencingToken),
-    /// Somebody else holds it there, for so much longer unless it is renewed.
+    /// Somebody else holds it there, for this much longer unless it is renewed.
     Held(Option<Duration>),
     /// It did what was asked.
     Confirmed,
     /// The lock is not ours there.
     NotOurs,
-    /// It votes, and its answer was not needed to decide: it was not asked, or not waited for.
+    /// It votes, but its answer was not needed to decide: it was not asked, or not waited for.
     NotWaitedFor,
     /// It gave no vote.
     None(Silence),
@@ -97,8 +97,8 @@ pub struct NodeReport {
     pub node: Arc<str>,
     /// What it answered.
     pub vote: Vote,
-    /// Beside [`Vote::Held`]: the holder's label there. None if this library did not write what stands in the
-    /// lock's key.
+    /// With [`Vote::Held`], the holder's label there. None if this library did not write what stands in the lock's
+    /// key.
     pub holder: Option<Arc<str>>,
 }
 
@@ -156,8 +156,8 @@ impl Report {
         &self.0.nodes
     }
 
-    /// The holder's label as most refusing nodes give it; the first if they tie. While several
-    /// contend, none of them may hold it yet.
+    /// The label that most of the refusing nodes name; the first one if labels tie. While several clients contend,
+    /// perhaps none of them holds the lock yet.
     pub fn holder(&self) -> Option<&str> {
         let named = || {
             self.nodes()
@@ -165,11 +165,11 @@ impl Report {
                 .filter_map(|node| node.holder.as_deref())
         };
         let votes = |label: &str| named().filter(|other| *other == label).count();
-        // Of equals the last one is the greatest.
+        // `max_by_key` takes the last of equals.
         named().rev().max_by_key(|label| votes(label))
     }
 
-    /// Whether any node votes: all but silence says so, `Confirmed` and `NotWaitedFor` too.
+    /// Whether any node votes. Everything but silence shows that, `Confirmed` and `NotWaitedFor` too.
     pub(crate) fn has_vote(&self) -> bool {
         let votes = |node: &NodeReport| !matches!(node.vote, Vote::None(_));
         self.nodes().iter().any(votes)
@@ -196,18 +196,18 @@ impl fmt::Debug for Report {
     }
 }
 
-/// How many characters of what a server says stand in one of our texts at most.
+/// At most this many characters of what a server says stand in one of our texts.
 const LONGEST: usize = 200;
 
-/// What a server said, or somebody else beyond our reach: cut, and with all escaped that could hide
-/// or move something on a terminal or in a log. Whatever comes from outside enters a text by this.
+/// Text from outside, such as what a server said, made safe to show: it is cut, and everything is escaped that
+/// could hide or move something on a terminal or in a log. All text from outside passes through this.
 pub(crate) fn said(what: impl fmt::Display) -> String {
     cut(what, LONGEST)
 }
 
 /// The same with `longest` characters at most.
 fn cut(what: impl fmt::Display, longest: usize) -> String {
-    // Kept free: the place of the ellipsis.
+    // One place is kept free for the ellipsis.
     let (text, room) = (String::new(), longest - 1);
     let mut said = Said { text, room };
     if write!(said, "{what}").is_err() {
@@ -216,7 +216,7 @@ fn cut(what: impl fmt::Display, longest: usize) -> String {
     said.text
 }
 
-/// Takes what fits, and then nothing more: so that not even a huge answer is ever written in whole.
+/// Takes what fits and then stops, so that even a huge answer is never written in full.
 struct Said {
     text: String,
     room: usize,

@@ -4,13 +4,11 @@ use std::{fmt, num::ParseIntError, str::FromStr};
 
 /// A fencing token: strictly greater than every token given out for the same name before.
 ///
-/// It is below 2^53, so that it survives JSON and JavaScript. Where nodes have forgotten their
-/// counters (all restarted, or a week went by) the order rests on wall clocks: see
-/// [`docs::guarantees`](crate::docs::guarantees).
+/// It is below 2^53, so that it survives JSON and JavaScript. If nodes have forgotten their counters (all
+/// restarted, or a week went by) the order rests on wall clocks: see [`docs::guarantees`](crate::docs::guarantees).
 ///
-/// Hand it to whatever the lock protects, and let that refuse a smaller one
-/// ([`fence::Gate`](crate::fence::Gate)). There is no arithmetic on purpose: a token is compared,
-/// stored and nothing else.
+/// Hand it to the store that the lock protects, and let the store refuse a smaller one
+/// ([`fence::Gate`](crate::fence::Gate)). It has no arithmetic on purpose: a token is only compared and stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FencingToken(u64);
 
@@ -40,7 +38,7 @@ impl FencingToken {
     }
 }
 
-/// The number is 2^53 or greater, or the text is not a number: not a fencing token.
+/// What was read is not a fencing token: the number is 2^53 or greater, or the text is not a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAToken(String);
 

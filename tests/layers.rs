@@ -11,15 +11,16 @@ use std::{
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "logs", "name", "owner", "report", "rules", "settings",
-        "token",
+        "clock", "columns", "error", "logs", "name", "owner", "report", "response", "rules",
+        "settings", "token",
     ],
     &["node"],
     &["ballot"],
-    &["claim"],
-    &["engine", "lease"],
+    &["claim", "inspection"],
+    &["lease"],
+    &["engine"],
     &["mutex"],
-    &["builder", "env", "quorum"],
+    &["builder", "env", "quorum", "start"],
 ];
 /// What stands beside the stairs, and what it may name.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];

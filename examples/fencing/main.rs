@@ -1,6 +1,6 @@
-//! The story of the two clients: the first one is paused for longer than its lease, the second one
-//! takes over and writes, the first one wakes and writes. Told twice: to a store that takes whatever
-//! comes, then to one that checks tokens.
+//! The story of the two clients: the first one is paused for longer than its lease, the second one takes over and
+//! writes, the first one wakes and writes. Told twice: with a store that takes every write, then with one that
+//! checks tokens.
 //!
 //!     cargo run --example fencing
 //!     cargo run --example fencing -- --nodes redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003

@@ -65,7 +65,7 @@ impl Store {
         self.checks
     }
 
-    /// The balance, for a holder that will write one that follows from it: so the read is checked too.
+    /// The balance, for a holder that will write a new one that depends on it: so the read is checked too.
     pub(crate) async fn read(&self, token: FencingToken) -> Result<i64, Box<dyn Error>> {
         match &self.kind {
             Kind::InProcess(balance, gate) => {
@@ -128,7 +128,7 @@ impl Store {
                 let mut client = postgres::connect(url).await?;
                 let transaction = client.transaction().await?;
                 if self.checks {
-                    // Refused: the transaction is dropped, and with it whatever it did.
+                    // Refused: the transaction is dropped, and everything in it.
                     fence::postgres::admit(&transaction, ACCOUNT, token).await?;
                 }
                 transaction
@@ -149,7 +149,7 @@ impl Store {
         runtime.block_on(unchecked.write(amount, FencingToken::try_from(0)?))
     }
 
-    /// The balance, for nobody who would write.
+    /// The balance, for a reader that will not write.
     pub(crate) fn balance(&self) -> Result<i64, Box<dyn Error>> {
         let unchecked = Self {
             checks: false,

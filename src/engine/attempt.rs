@@ -3,6 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use uuid::Uuid;
+
 use super::{
     event::{Wish, WishId},
     net::Net,
@@ -237,9 +239,9 @@ impl Attempt {
 
 /// Every attempt has a new owner.
 fn new_owner(net: &mut Net, wish: WishId) -> Result<Entry, Error> {
-    let bits = match net.holds(Rule::FreshOwner) {
-        true => net.chance.bits()?,
-        false => wish.0.into(),
+    let owner = match net.holds(Rule::FreshOwner) {
+        true => net.chance.owner()?,
+        false => Uuid::from_u128(wish.0.into()),
     };
-    Ok(Entry::new(bits, &net.settings.label))
+    Ok(Entry::new(owner, &net.settings.label))
 }

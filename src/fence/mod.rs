@@ -1,5 +1,4 @@
-//! The downstream half: whatever a lock protects refuses tokens that are older than the newest it
-//! has seen.
+//! The downstream half: what a lock protects refuses tokens that are older than the newest it has seen.
 //!
 //! A lock alone cannot stop a holder that was paused past its lease (a long garbage collection, a
 //! suspended laptop, a slow network) and then writes. Its token can: the next holder's is greater.
@@ -18,5 +17,7 @@ mod gate;
 pub mod postgres;
 #[cfg(feature = "fence-redis")]
 pub mod redis;
+mod stale;
 
-pub use gate::{Gate, StaleToken};
+pub use gate::Gate;
+pub use stale::StaleToken;

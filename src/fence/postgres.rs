@@ -4,33 +4,32 @@
 //! [`SCHEMA`] and [`ADMIT_SQL`] are plain SQL, for any driver; [`admit`] (feature `postgres`) is the same for
 //! `tokio-postgres`.
 //!
-//! The row stays locked until the transaction ends. So of two holders that come at once the second waits
-//! for the first: an older one that is half-way is waited for by the newer one, and an older one
-//! that comes later finds the newer token and is refused. This is right under READ COMMITTED, the
-//! default: after the wait Postgres looks at the row as it then is ([Transaction Isolation, 13.2.1]).
-//! Under REPEATABLE READ and SERIALIZABLE a concurrent admission ends one of the two transactions with
-//! a serialization failure (40001); do the whole transaction again.
+//! The row stays locked until the transaction ends. So of two holders that come at once the second waits for the
+//! first: a newer holder waits for an older one that is half-way, and an older one that comes later finds the newer
+//! token and is refused. This is right under READ COMMITTED, the default: after the wait Postgres looks at the row
+//! as it is then ([Transaction Isolation, 13.2.1]). Under REPEATABLE READ and SERIALIZABLE a concurrent admission
+//! ends one of the two transactions with a serialization failure (40001); do the whole transaction again.
 //!
-//! Let it be the first statement, before any read that a write depends on, and not in a savepoint, which
-//! takes it along when it is rolled back. A transaction that is admitted to several resources asks in a fixed
-//! order: two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
+//! Make it the first statement, before any read that a write depends on. Do not put it in a savepoint, as rolling
+//! that back takes the admission back. A transaction that is admitted to several resources asks in a fixed order:
+//! two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
 //!
-//! So whoever is paused **inside** its admitted transaction blocks every later holder of the resource, for as
-//! long as its connection stands. Keep such transactions short, and set an end to them, on the server or
-//! in each session: `idle_in_transaction_session_timeout` (a few seconds) ends the session of one that is
-//! paused, undoes what it wrote, and lets the next one in; the paused one's commit then fails. With
-//! `lock_timeout` whoever waits gets an error (55P03) instead of waiting on.
+//! So a holder that is paused **inside** its admitted transaction blocks every later holder of the resource, for as
+//! long as its connection stands. Keep such transactions short, and limit them, on the server or in each session:
+//! `idle_in_transaction_session_timeout` (a few seconds) ends the session of a paused holder, undoes what it wrote,
+//! and lets the next one in; the paused holder's commit then fails. With `lock_timeout` those who wait get an error
+//! (55P03) instead of waiting on.
 //!
-//! It orders holders, not what one holder sends, for that has one token. After an error of the
-//! connection a transaction may have been committed, or be about to be: repeated on another connection it can
-//! be overtaken by the first one, whose older values then stand. Let the statements bear a repetition
-//! (look first whether it was done), or release the lock and take it again: the new token refuses what is late.
+//! It orders holders, not the writes of one holder, as they all have one token. After an error of the connection a
+//! transaction may have been committed, or be about to be. If it is repeated on another connection, the first one
+//! may commit later, and its older values then stand. Make the statements idempotent (first look whether it was
+//! done), or release the lock and take it again: the new token refuses what is late.
 //!
-//! A row of this table that is deleted is a token forgotten: older ones pass again. Let it stand when what
-//! it protects is deleted.
+//! Deleting a row of this table forgets its token: older ones pass again. Keep the row when what it protects is
+//! deleted.
 //!
-//! A name is the key of an index, which refuses one of more than some 2,700 bytes (54000), and no text
-//! of Postgres holds a NUL (22021). Everybody has to find the same table by the `search_path`.
+//! A name is the key of an index, which refuses more than about 2,700 bytes (54000), and a text of Postgres cannot
+//! hold a NUL (22021). Everybody has to find the same table by the `search_path`.
 //!
 //! It is as durable as the commit: with `synchronous_commit = off`, or after a failover to a replica that
 //! had not got it, the newest token may be lost together with the newest data.
@@ -43,13 +42,13 @@
 //! UPDATE invoice SET status = $2, fence = $3 WHERE id = $1 AND fence <= $3;  -- no row: stale, or no such row
 //! ```
 //!
-//! With the row its token goes: see [deleting](crate::docs::fencing#deleting).
+//! If the row is deleted, its token is gone: see [deleting](crate::docs::fencing#deleting).
 //!
 //! [Transaction Isolation, 13.2.1]: https://www.postgresql.org/docs/current/transaction-iso.html#XACT-READ-COMMITTED
 
-/// The table: `quorate_fence`, found by the `search_path`. It may be created again and again, but not by two
-/// at once where there is none yet: one of them fails (23505). So let a migration do it, once, and not
-/// each program at its start.
+/// The table: `quorate_fence`, found by the `search_path`. The statement may be repeated. But if two run it at once
+/// while there is no table yet, one of them fails (23505). So run it once, in a migration, and not in each program
+/// at its start.
 ///
 /// The fill factor leaves room in each page, so that raising a token in place touches no index.
 pub const SCHEMA: &str = "\
@@ -74,8 +73,8 @@ mod with_tokio_postgres {
 
     use crate::{FencingToken, fence::StaleToken};
 
-    /// As `ADMIT_SQL`, but it answers with the newest token whoever is asking: to ask for that after a
-    /// refusal would be another round trip, and fail where a statement sent along has failed.
+    /// Like `ADMIT_SQL`, but it always answers with the newest token: to ask for that after a refusal would be
+    /// another round trip, and would fail if a statement that was sent along has failed.
     const NEWEST_SQL: &str = "\
 INSERT INTO quorate_fence AS mark (resource, token) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET token = greatest(mark.token, excluded.token)
@@ -105,7 +104,7 @@ RETURNING token";
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Stale(stale) => stale.fmt(f),
-                // By itself it says no more than "db error".
+                // Alone, it says no more than "db error".
                 Self::Postgres(error) => match error.source() {
                     Some(cause) => write!(f, "{error}: {cause}"),
                     None => error.fmt(f),
@@ -160,7 +159,8 @@ RETURNING token";
     /// ```
     ///
     /// # Errors
-    /// [`Error::Stale`]: roll back. [`Error::Postgres`]: nothing is known; do not commit.
+    /// - [`Error::Stale`]: roll back.
+    /// - [`Error::Postgres`]: nothing is known; do not commit.
     ///
     /// # Cancel safety
     /// A dropped future takes the answer with it: do not commit. A commit would keep an admission,
@@ -181,7 +181,7 @@ RETURNING token";
         if newest <= number {
             return Ok(());
         }
-        // Above all tokens is what quorate has not written; the greatest is the nearest to it.
+        // A number above all tokens was not written by quorate; the greatest token is the nearest to it.
         let newest = newest.unsigned_abs().min(FencingToken::MAX);
         let newest = FencingToken::from_counter(newest);
         Err(StaleToken::new(resource, token, newest, false).into())

@@ -1,9 +1,9 @@
 //! A fence in Redis or Valkey: a command is done only if the token is not older than the newest that
 //! its resource has seen, in one atomic step and one round trip.
 //!
-//! The data may live on any server; it need not be one of the masters that vote. Beside the key, at
-//! `<key>:fence`, stands the **mark**: the newest token seen. Whatever is done through this module
-//! compares with it and raises it; whatever goes past this module is not checked.
+//! The data may live on any server; it need not be one of the masters that vote. Beside the key, at `<key>:fence`,
+//! stands the **mark**: the newest token seen. Everything done through this module compares with the mark and
+//! raises it; what goes past this module is not checked.
 //!
 //! ```no_run
 //! # async fn example(lease: quorate::Lease) -> Result<(), Box<dyn std::error::Error>> {
@@ -27,17 +27,15 @@
 //!
 //! # The mark
 //!
-//! It is a plain string, and by default it never expires and is never deleted: not when the key is
-//! deleted, and not when the key expires. Whoever deletes it lets every old token in again. With
-//! names without bound marks fill the memory, one small key each; then let them expire
-//! ([`Guard::keep_mark`]). The rule for it: **longer than any holder can be paused and still come
-//! back**, counted from the last command that passed; a day is little, a week is what the masters
-//! keep their own counters for.
+//! It is a plain string, and by default it never expires and is never deleted: not when the key is deleted, and not
+//! when the key expires. Deleting it lets every old token in again. If new names never stop coming, the marks fill
+//! the memory, one small key each; then let them expire ([`Guard::keep_mark`]). The rule: **longer than any holder
+//! can be paused and still come back**, counted from the last command that passed; a day is little, a week is what
+//! the masters keep their own counters for.
 //!
-//! **Everybody who writes to one resource should ask for the same time.** Where they differ, the longest
-//! counts: a command never shortens what is left, and from the first one on that keeps the mark for
-//! ever it stays for ever. Yet a mark that somebody lets expire can do so before the one who keeps it for
-//! ever has come.
+//! **Everybody who writes to one resource should ask for the same time.** If they differ, the longest time counts:
+//! a command never shortens what is left, and once a command has kept the mark for ever, it stays for ever. But
+//! until such a command comes, a mark that others let expire can expire.
 //!
 //! The mark is as durable as the server makes it. A server that restarts with `appendonly yes` and
 //! `appendfsync always` remembers what it answered; one with a snapshot, with `everysec`, or a
@@ -47,31 +45,31 @@
 //!
 //! In a cluster the mark has to live in the key's slot: give the key a hash tag (`{invoice:42}`).
 //!
-//! A mark that is no token (not digits, or 2^53 and more) lets nobody in until somebody has mended it. A user
-//! of the server's ACL needs `+get +pttl +set` on the mark, `+eval +evalsha +script|load`, and what the
-//! commands need.
+//! A mark that is not a valid token (not digits, or 2^53 and more) lets nobody in until it is repaired. A user of
+//! the server's ACL needs `+get +pttl +set` on the mark, `+eval +evalsha +script|load`, and what the commands need.
 //!
 //! # Limits
 //!
 //! - `<key>:fence` is reserved for the mark: a key of your own by that name is taken for one.
-//! - A [`Guard`] takes what a script may do: no transactions, no subscriptions, and commands that block answer
-//!   at once, as if their time were over.
+//! - A [`Guard`] takes the commands that a script may run: no transactions and no subscriptions. Blocking commands
+//!   answer at once, as if their time were over.
 //! - A command has at most 7,000 words, its name among them; more are refused before anything is sent.
-//! - Integers in replies are Lua's: exact up to 2^53. What is stored is exact beyond; read it as a string.
+//! - Integers in replies are Lua's: exact up to 2^53. What is stored is exact beyond that; read it as a string.
 //!
 //! # One holder's own writes
 //!
-//! The fence orders holders. It does not order what one holder sends, for that has one token. After an
-//! error of the connection a command may still be on its way: sent again on another connection it can be
-//! overtaken by the first one, which then sets an older value. Send it again on the same connection, or
-//! release the lock and take it again: the new token refuses what is late.
+//! The fence orders holders. It does not order the writes of one holder, as they all have one token. After an error
+//! of the connection a command may still be on its way. If you send it again on another connection, the first one
+//! may arrive later and set an older value. Send it again on the same connection, or release the lock and take it
+//! again: the new token refuses what is late.
 //!
 //! # Errors and cancellation
 //!
-//! [`Error::Stale`]: nothing was done. [`Error::Redis`]: the server said no, or nothing was heard; in the
-//! latter case it may have been done or not. Doing it again with the same token, on the same connection, is
-//! right for `set`, `hset` and `del`, and may append twice with `rpush` and `xadd`. The same holds for a
-//! future that is dropped.
+//! - [`Error::Stale`]: nothing was done.
+//! - [`Error::Redis`]: the server said no, or nothing was heard; in the latter case it may have been done or not.
+//!
+//! Doing it again with the same token, on the same connection, is right for `set`, `hset` and `del`, and may append
+//! twice with `rpush` and `xadd`. The same holds for a future that is dropped.
 
 use std::{fmt, sync::LazyLock, time::Duration};
 
@@ -90,12 +88,12 @@ use crate::FencingToken;
 ///   words it has (some 7,000 at most), and its words. Token and time are digits, for a number below 2^53.
 /// - Returns: `{1, a reply for each command}`, or `{0, the newest token}` where the token is stale.
 ///
-/// A command that fails ends the rest; what was done before it stays, and the mark is raised.
+/// After a command that fails the rest is not done; what was done before it stays, and the mark is raised.
 pub const GUARD: &str = include_str!("redis/guard.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GUARD));
 
-/// Lua unpacks at most 8,000 values or so.
+/// Lua unpacks only about 8,000 values.
 const WORDS: usize = 7_000;
 
 /// Why it was not done, or is not known to have been.
@@ -265,8 +263,7 @@ async fn one<T: FromRedisValue>(
     Ok(reply)
 }
 
-/// The generic form: any commands, done only if the token is not older than the newest that the
-/// resource has seen.
+/// The general form: any commands, done only if the token is not older than the newest that the resource has seen.
 ///
 /// ```no_run
 /// # async fn example(lease: quorate::Lease, mut store: quorate::redis::aio::MultiplexedConnection) -> Result<(), quorate::fence::redis::Error> {
@@ -287,8 +284,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// `key`: what the mark belongs to; it stands at `<key>:fence`. The commands may touch other keys
-    /// too: what is one resource is for the caller to say, as long as everybody says the same.
+    /// `key` is what the mark belongs to; the mark stands at `<key>:fence`. The commands may touch other keys too:
+    /// the caller decides what one resource is, as long as everybody decides the same.
     pub fn new(key: impl ToSingleRedisArg) -> Self {
         Self {
             resource: bytes(&key),
@@ -297,16 +294,16 @@ impl Guard {
         }
     }
 
-    /// Declares one more key that the commands touch, as the server wants it of a script: a cluster
-    /// finds out whether it is in the same slot, a proxy where to send it. One server alone does not ask.
+    /// Declares one more key that the commands touch, as servers want it of a script: a cluster checks that it is
+    /// in the same slot, and a proxy learns where to send it. A single server does not need it.
     pub fn key(mut self, key: impl ToSingleRedisArg) -> Self {
         self.keys.push(bytes(&key));
         self
     }
 
-    /// Lets the mark expire so long after the last command that passed; at least a ms. Default: it
-    /// never does. A mark that is there for longer, or for ever, stays for that. See [the module](self)
-    /// for how long is right: too short lets old tokens in.
+    /// Lets the mark expire this long after the last command that passed; at least 1 ms. Default: it never expires.
+    /// A mark that is already kept for longer, or for ever, stays so. [The module](self) says how long is right:
+    /// too short a time lets old tokens in.
     pub fn keep_mark(mut self, d: Duration) -> Self {
         self.keep_mark = u64::try_from(d.as_millis())
             .unwrap_or(u64::MAX)
@@ -314,10 +311,10 @@ impl Guard {
         self
     }
 
-    /// Does the commands, in one atomic step, and returns all their replies in order; `ignore` and
-    /// `atomic` of the pipeline mean nothing here. A command that fails ends the rest, and what was
-    /// done before it stays. A command of more than 7,000 words is an error of the client
-    /// ([`ErrorKind::Client`]), and nothing is sent.
+    /// Does the commands in one atomic step, and returns all their replies in order; the pipeline's `ignore` and
+    /// `atomic` mean nothing here. After a command that fails the rest is not done, and what was done before it
+    /// stays. A command of more than 7,000 words is an error of the client ([`ErrorKind::Client`]), and nothing is
+    /// sent.
     ///
     /// # Errors
     /// See [the module](self).
@@ -349,7 +346,7 @@ impl Guard {
             for word in words {
                 match word {
                     redis::Arg::Simple(word) => call.arg(word),
-                    // Where an iteration stands: at its start.
+                    // The place of a cursor: an iteration is at its start.
                     _ => call.arg(0),
                 };
             }

@@ -1,4 +1,4 @@
-//! Holding over time: what a holder has in hand, and how it is told when it is over.
+//! Holding over time: what a holder has in hand, and how it is told when its lease is over.
 
 pub(crate) mod keeper;
 mod renewal;
@@ -22,9 +22,9 @@ use crate::{Error, FencingToken, LossReason, Lost, logs};
 /// A lock that is held, until it is released, dropped or lost.
 ///
 /// It is renewed in the background as its [`Renewal`] says. What it promises ends with its
-/// [`validity`](Self::validity): after that somebody else may hold the lock. So let whatever the
-/// lock protects check the [`token`](Self::token), or look at [`is_valid`](Self::is_valid) before
-/// each step, or put the work in [`guard`](Self::guard).
+/// [`validity`](Self::validity): after that somebody else may hold the lock. So let the store that the lock
+/// protects check the [`token`](Self::token), or look at [`is_valid`](Self::is_valid) before each step, or put the
+/// work in [`guard`](Self::guard).
 ///
 /// Dropping it releases it in the background, from any thread, without blocking. A process that is killed,
 /// or a lease that outlives its runtime, leaves the lock to its ttl: [shutdown](crate::docs::shutdown) has
@@ -63,14 +63,14 @@ impl Lease {
 
     /// The fencing token: greater than every token given out for this name before.
     ///
-    /// On nodes that forgot their counters that rests on wall clocks: no client may be more than the
-    /// restart margin behind the nodes. How it is agreed on: [protocol](crate::docs::protocol) §3.
+    /// Where nodes forgot their counters this rests on wall clocks: no client may be more than the restart margin
+    /// behind the nodes. How nodes agree on a token is in [protocol](crate::docs::protocol) §3.
     pub fn token(&self) -> FencingToken {
         self.shared.token
     }
 
-    /// What is left by this process's own clock; never beyond `max_hold`. Zero once it is lost, and
-    /// it is lost max(20 ms, ttl / 20) before the time is over: it falls from that margin to zero.
+    /// The time that is left, by this process's own clock; never beyond `max_hold`. Zero once the lease is lost. A
+    /// loss is announced with a notice of max(20 ms, ttl / 20), so the time left drops from the notice to zero.
     pub fn validity(&self) -> Duration {
         self.shared.validity()
     }
@@ -80,7 +80,7 @@ impl Lease {
         !self.validity().is_zero()
     }
 
-    /// How long it has been held, from just before it was asked for.
+    /// How long it has been held, counted from just before it was asked for.
     pub fn held_for(&self) -> Duration {
         self.shared.held_for()
     }
@@ -89,7 +89,7 @@ impl Lease {
     ///
     /// # Errors
     /// - `Lost` if it is over.
-    /// - `NoQuorum` if no majority answered: then the old validity stands.
+    /// - `NoQuorum` if no majority answered: the old validity stands then.
     /// - `Closed`.
     ///
     /// # Cancel safety
@@ -114,8 +114,8 @@ impl Lease {
         self.shared.beat();
     }
 
-    /// Waits until the lease is lost: announced max(20 ms, ttl / 20) before its validity ends, or
-    /// at once when the nodes say so.
+    /// Waits until the lease is lost. That is announced with a notice, max(20 ms, ttl / 20) before the validity
+    /// ends, or at once when the nodes say that it is lost.
     ///
     /// # Cancel safety
     /// May be dropped and called again.
@@ -169,7 +169,7 @@ impl Lease {
         }
     }
 
-    /// Stops renewing and leaves the lock to its ttl: nobody else gets it before.
+    /// Stops renewing and leaves the lock to its ttl: nobody else gets it before that is over.
     pub fn abandon(mut self) {
         self.shared.lose(LossReason::Released);
         if let Some(id) = self.id.take() {

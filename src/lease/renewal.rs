@@ -1,4 +1,4 @@
-//! How long a lease is to be kept alive.
+//! For how long a lease is kept alive.
 
 use std::time::Duration;
 
@@ -38,8 +38,7 @@ impl Renewal {
         }
     }
 
-    /// The lease is lost (`MaxHold`) after this long, at least 100 ms, however healthy. Default: no
-    /// bound.
+    /// The lease is lost (`MaxHold`) after this long, even if all is well. At least 100 ms. Default: no bound.
     pub const fn max_hold(mut self, d: Duration) -> Self {
         self.max_hold = Some(d);
         self
@@ -52,8 +51,8 @@ impl Renewal {
     }
 
     /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) or
-    /// [`LeaseWatch::beat`](crate::LeaseWatch::beat) is called at least this often, at least 100 ms. Default: not
-    /// needed.
+    /// [`LeaseWatch::beat`](crate::LeaseWatch::beat) is called within every such time. At least 100 ms. Default: no
+    /// heartbeat is needed.
     pub const fn heartbeat(mut self, d: Duration) -> Self {
         self.heartbeat = Some(d);
         self

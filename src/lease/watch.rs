@@ -9,7 +9,7 @@ use crate::{FencingToken, LossReason, Lost};
 /// lease that is released or dropped is lost (`Released`) for its watches.
 ///
 /// [`Mutex::run`](crate::Mutex::run) hands one to the work. With [`Renewal::heartbeat`](crate::Renewal::heartbeat)
-/// the work says by it that it goes on:
+/// the work uses it to say that it goes on:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -52,7 +52,7 @@ impl LeaseWatch {
         self.0.token
     }
 
-    /// What is left by this process's own clock. Zero once the lease is over.
+    /// The time that is left, by this process's own clock. Zero once the lease is over.
     pub fn validity(&self) -> Duration {
         self.0.validity()
     }

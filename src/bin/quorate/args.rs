@@ -150,7 +150,7 @@ pub(crate) struct Bootstrap {
     pub(crate) force: bool,
 }
 
-/// Reads the command line; an exit status where there is nothing more to do.
+/// Reads the command line; an exit status if there is nothing more to do.
 pub(crate) fn parse() -> Result<Args, u8> {
     let mut args = Args::try_parse().map_err(|error| not_read(&error))?;
     match args.fleet.fill() {
@@ -184,8 +184,8 @@ fn not_read(error: &clap::Error) -> u8 {
     }
 }
 
-/// What complains of a word repeats it, and a URL in the wrong place may hold a password: of words with an
-/// `@` or `://` little is told.
+/// An error about a word repeats it, and a URL in the wrong place may hold a password. So words with an `@` or
+/// `://` are hidden.
 fn without_secrets(text: &str) -> String {
     let mut clean = String::new();
     for piece in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`'))

@@ -16,9 +16,9 @@ use crate::{
     survey::{self, quarantine},
 };
 
-/// How often to look how the nodes are.
+/// How often to look at the nodes.
 const LOOK: Duration = Duration::from_millis(100);
-/// What takes longer says what it waits for.
+/// A wait that takes longer says what it waits for.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 const FOR_ALL: &str = "waiting for every server to answer";
 
@@ -66,7 +66,7 @@ async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Resu
 
 // ---- without a flag: nothing is admitted ----------------------------------------------------
 
-/// Until a majority votes, and no node that answers is in quarantine any more.
+/// Waits until a majority votes, and no node that answers is in quarantine any more.
 async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {
     loop {
         let text = "waiting until enough servers vote (all of them, where --max-ttl or \
@@ -81,7 +81,7 @@ async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {
     }
 }
 
-/// False if meanwhile fewer than a majority answer, or are too few for what this client asks for.
+/// False once fewer than a majority answer, or too few for what this client asks for.
 async fn quarantine_is_over(quorum: &Quorum, progress: &mut Progress) -> bool {
     loop {
         let (nodes, needed) = (quorum.nodes(), quorum.health().needed);
@@ -113,7 +113,8 @@ fn advice(nodes: &[NodeStatus]) -> Option<&'static str> {
 
 // ---- what is said ---------------------------------------------------------------------------
 
-/// What it waits for, on stderr: on a terminal a line that goes with the wait, else a line at its start.
+/// Says on stderr what it waits for: on a terminal a line that vanishes after the wait, otherwise a line at its
+/// start.
 struct Progress {
     said: bool,
     advised: bool,
@@ -207,7 +208,7 @@ fn verdict(max_ttl: Duration, before: &[NodeStatus], after: &[NodeStatus]) -> St
     }
 }
 
-/// Whether a node votes that did not.
+/// Whether a node votes that did not vote before.
 fn changed(before: &[NodeStatus], after: &[NodeStatus]) -> bool {
     let mut nodes = before.iter().zip(after);
     nodes.any(|(before, after)| !votes(before) && votes(after))
@@ -221,12 +222,12 @@ fn votes(node: &NodeStatus) -> bool {
 
 fn not_admitted(error: Error) -> Failure {
     match error {
-        // A majority would not do.
+        // A majority is not enough here.
         Error::NoQuorum(_) => Failure::from(error).saying(
             "bootstrap needs every server, and not all of them answered in time and vote: mend what each \
              one says, and run it again:",
         ),
-        // The command line is right: the servers are not what was said of them.
+        // The command line is right, but the servers are not what it said.
         Error::Invalid(why) => Failure::new(failure::UNAVAILABLE, "refused", why),
         error => error.into(),
     }

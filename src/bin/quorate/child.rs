@@ -1,16 +1,8 @@
 //! The locked command: started so that it dies with this process, in a process group of its own so
 //! that all it starts can be ended with it, and in the foreground of the terminal if there is one.
-//!
-//! Between fork and exec only unsafe code can run, and there is none in this crate. So this program
-//! starts itself as `quorate __exec`, which prepares its own process and then becomes the command.
+//! It is started through [`exec`](crate::exec).
 
-use std::{
-    ffi::{OsStr, OsString},
-    io,
-    os::unix::process::CommandExt,
-    process::Command,
-    time::Duration,
-};
+use std::{os::unix::process::CommandExt, process::Command, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -18,7 +10,7 @@ use nix::{
         signal::{Signal, killpg},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
-    unistd::{Pid, getpgid, getpgrp, getpid, getppid},
+    unistd::{Pid, getpgid, getpgrp, getpid},
 };
 use quorate::{
     FencingToken,
@@ -28,15 +20,12 @@ use tokio::time;
 
 use crate::{
     args::{Args, Lock},
-    failure::{CANNOT_RUN, Failure, NOT_FOUND, SOFTWARE},
+    exec::EXEC,
+    failure::{Failure, SOFTWARE},
     job::{self, ourselves},
-    output,
     signals::{Signals, is_ignored},
     terminal::Terminal,
 };
-
-/// The first word of our own second life.
-pub(crate) const EXEC: &str = "__exec";
 
 /// How often to look whether a process has done what it was told.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
@@ -47,39 +36,39 @@ const STOPPED: Duration = Duration::from_secs(1);
 
 /// A command that was started, and the group of processes that it leads.
 pub(crate) struct Child {
-    /// Of the process and of its group.
+    /// The id of the process and of its group.
     pid: Pid,
     terminal: Option<Terminal>,
-    /// What it leaves behind becomes a child of this process.
+    /// Whether what it leaves behind becomes a child of this process.
     adopting: bool,
     /// The exit status, as a shell would say it.
     ended: Option<u8>,
     stopped: bool,
-    /// What stopped it, if nothing was done about that yet.
+    /// The signal that stopped it, until something is done about that.
     stopped_by: Option<Signal>,
-    /// It was stopped together with this process, and waits for [`go_on`](Self::go_on).
+    /// Whether it was stopped together with this process, and waits for [`go_on`](Self::go_on).
     paused: bool,
-    /// It asked for the terminal, and may have it.
+    /// Whether it asked for the terminal, and may have it.
     asked: bool,
-    /// An interrupt that this process was sent was passed on.
+    /// Whether an interrupt that was sent to this process was passed on.
     passed_interrupt: bool,
-    /// The terminal's key ended it.
+    /// Whether the terminal's key ended it.
     interrupted: bool,
 }
 
-/// What of the group still runs.
+/// How much of the group still runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     Gone,
     Alive,
-    /// And this process may not signal any of it.
+    /// It runs, but this process may not signal any of it.
     Untouchable,
 }
 
 impl Child {
     /// Has to be called on the main thread: the command dies with the thread that started it.
     pub(crate) fn start(args: &Args, lock: &Lock, token: FencingToken) -> Result<Self, Failure> {
-        // Before the command can change its modes.
+        // Opened before the command can change the terminal's modes.
         let terminal = Terminal::open();
         let mut exec = Command::new(ourselves());
         if lock.keep_env {
@@ -128,8 +117,7 @@ impl Child {
         self.pid
     }
 
-    /// Takes note of what happened to it since. Stands in for `std`'s wait, which does not tell of
-    /// a stop.
+    /// Takes note of what has happened to it. It replaces `std`'s wait, which does not tell of a stop.
     pub(crate) fn look(&mut self) {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
         while self.ended.is_none() {
@@ -137,7 +125,7 @@ impl Child {
                 Ok(WaitStatus::StillAlive) => break,
                 Ok(status) => self.note(status),
                 Err(Errno::EINTR) => {}
-                // It is gone all the same: a real-time signal, which has no name here.
+                // It has ended by a real-time signal, which has no name in nix.
                 Err(_) => self.end(SOFTWARE),
             }
         }
@@ -152,7 +140,7 @@ impl Child {
 
     fn note(&mut self, status: WaitStatus) {
         let its_own = status.pid() == Some(self.pid);
-        // Once it has ended, what it left in its group is all there is of it.
+        // Once it has ended, only what it left in its group remains of it.
         let of_group = || self.ended.is_some() && getpgid(status.pid()) == Ok(self.pid);
         match status {
             WaitStatus::Exited(_, code) if its_own => {
@@ -188,8 +176,8 @@ impl Child {
         self.ended
     }
 
-    /// Ctrl-C ended it, which reached the command's group alone. Tells the rest of our own group, as if
-    /// the command were a member: a script's loop is to end, and what shares a pipeline with us.
+    /// Whether Ctrl-C ended it, which reached only the command's group. If so, tells the rest of our own group, as
+    /// if the command were a member: a script's loop has to end, and so has what shares a pipeline with us.
     pub(crate) fn was_interrupted(&self) -> bool {
         if self.interrupted {
             let _ = killpg(getpgrp(), Signal::SIGINT);
@@ -197,13 +185,13 @@ impl Child {
         self.interrupted
     }
 
-    /// To the command and all that it started, unless that went into groups of its own.
+    /// Signals the command and all that it started, except what went into groups of its own.
     pub(crate) fn signal(&self, signal: Signal) -> nix::Result<()> {
         killpg(self.pid, signal)
     }
 
-    /// One that this process was sent. A command that is stopped would not hear of it, so it has to
-    /// go on for those that ask it to end.
+    /// Passes on a signal that was sent to this process. A stopped command would not hear it, so it is continued
+    /// for signals that ask it to end.
     pub(crate) fn pass_on(&mut self, signal: Signal) -> nix::Result<()> {
         self.passed_interrupt |= signal == Signal::SIGINT;
         self.signal(signal)?;
@@ -213,9 +201,8 @@ impl Child {
         }
     }
 
-    /// From now on what the command leaves behind is this process's child, so that
-    /// [`rest`](Self::rest) does not depend on an init that buries the dead: many a container has
-    /// none.
+    /// From now on what the command leaves behind is this process's child, so that [`rest`](Self::rest) does not
+    /// depend on an init that reaps the dead: many containers have none.
     pub(crate) fn adopt_orphans(&mut self) {
         self.adopting = true;
         #[cfg(target_os = "linux")]
@@ -224,14 +211,14 @@ impl Child {
 
     pub(crate) fn rest(&self) -> Rest {
         match killpg(self.pid, None) {
-            // Until its end was seen, the number is its own and no other's.
+            // Until its end was seen, the number belongs to it and to no other.
             Err(Errno::ESRCH) if self.ended.is_some() => Rest::Gone,
             Err(Errno::EPERM) => Rest::Untouchable,
             _ => Rest::Alive,
         }
     }
 
-    /// It has ended, and with it all that has to end under the lock.
+    /// Its exit status once it has ended, and with it all that has to end under the lock.
     pub(crate) fn done(&self) -> Option<u8> {
         self.ended
             .filter(|_| !self.adopting || self.rest() == Rest::Gone)
@@ -242,15 +229,14 @@ impl Child {
         self.stopped_by.take()
     }
 
-    /// The command was stopped by `signal`. It gets the terminal if that is what it wants and may
-    /// have. Else the shell has to see a stopped job: this stops the whole group and this process,
-    /// and returns when that goes on. When the command does is for the caller to say:
-    /// [`go_on`](Self::go_on).
+    /// The command was stopped by `signal`. It gets the terminal if it wants that and may have it. Otherwise the
+    /// shell has to see a stopped job: this stops the whole group and this process, and returns when this process
+    /// goes on. The caller decides when the command does, with [`go_on`](Self::go_on).
     ///
     /// May be dropped; the command may then be stopped or not.
     pub(crate) async fn follow(&mut self, signal: Signal, signals: &mut Signals) {
         if self.terminal.is_none() {
-            // No shell watches: whoever has stopped it lets it go on.
+            // No shell watches: what has stopped it has to continue it.
             return;
         }
         if self.may_have_terminal(signal) {
@@ -275,9 +261,9 @@ impl Child {
         }
     }
 
-    /// This process got `signal`, which asks it to stop: stops the command, then this process, and
-    /// returns when that goes on, as [`follow`](Self::follow) does. `false` if the command cannot be
-    /// stopped: then neither is.
+    /// This process got `signal`, which asks it to stop. Stops the command, then this process, and returns when
+    /// this process goes on, as [`follow`](Self::follow) does. `false` if the command cannot be stopped: then
+    /// neither is stopped.
     pub(crate) async fn stop(&mut self, signal: Signal, signals: &mut Signals) -> bool {
         if !self.may_have_terminal(signal) && !self.stop_group().await {
             return self.done().is_some();
@@ -288,8 +274,8 @@ impl Child {
         }
         self.take_terminal();
         if self.may_have_terminal(signal) {
-            // All of our group got it: somebody in our pipeline wanted what the command had. The
-            // command gets it again when it asks.
+            // All of our group got the signal: somebody in our pipeline wanted the terminal that the command had.
+            // The command gets it again when it asks.
             let _ = killpg(getpgrp(), Signal::SIGCONT);
         } else {
             job::stop(signal);
@@ -297,13 +283,13 @@ impl Child {
         true
     }
 
-    /// Until all of the group is stopped.
+    /// Stops the group, and waits until all of it is stopped.
     async fn stop_group(&mut self) -> bool {
         let _ = self.signal(Signal::SIGTSTP);
         time::sleep(GRACE).await;
         let deadline = time::Instant::now() + STOPPED;
         while time::Instant::now() < deadline {
-            // For those that do not obey.
+            // For those that do not obey SIGTSTP.
             let told = self.signal(Signal::SIGSTOP).is_ok();
             let again = time::Instant::now() + GRACE;
             while time::Instant::now() < again {
@@ -319,7 +305,7 @@ impl Child {
                 }
                 time::sleep(LOOK).await;
             }
-            // It may wait for a child that it has just made by vfork, and that is stopped.
+            // It may be waiting for a child that it has just made by vfork, and that is stopped.
             let _ = self.signal(Signal::SIGCONT);
         }
         false
@@ -342,7 +328,7 @@ impl Child {
         let _ = self.signal(Signal::SIGCONT);
     }
 
-    /// The signal comes of a wish for the terminal, and that belongs to our job, not to another one.
+    /// Whether the signal comes from a wish for the terminal, and the terminal belongs to our job.
     fn may_have_terminal(&self, signal: Signal) -> bool {
         let terminal = self.terminal.as_ref().filter(|_| wants_terminal(signal));
         terminal.is_some_and(|it| it.is_of_our_job() || it.front() == Some(self.pid))
@@ -354,7 +340,7 @@ impl Child {
         }
     }
 
-    /// After a command that was killed: it may have left the terminal in any mode.
+    /// For the time after a command that was killed: it may have left the terminal in any mode.
     pub(crate) fn restore_terminal(&self) {
         self.take_terminal();
         if let Some(terminal) = &self.terminal {
@@ -373,56 +359,7 @@ fn wants_terminal(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
 }
 
-/// 128 + n.
-fn died_of(signal: Signal) -> u8 {
+/// The exit status of what a signal ended, as a shell would say it: 128 + n.
+pub(crate) fn died_of(signal: Signal) -> u8 {
     u8::try_from(signal as i32).unwrap_or(0).saturating_add(128)
-}
-
-/// `quorate __exec PARENT json|text CMD ARGS..`: becomes the command, or says why not with an exit
-/// status.
-pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
-    let parent = words
-        .next()
-        .and_then(|pid| pid.to_str()?.parse().ok())
-        .map(Pid::from_raw);
-    let json = words.next().is_some_and(|it| it == "json");
-    let Some(program) = words.next() else {
-        output::complain("__exec is not for people: use `quorate lock NAME -- CMD`");
-        return crate::failure::USAGE;
-    };
-    // It survives the exec. Who died before this was set is not our parent any more.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL) {
-        output::complain(&format!(
-            "cannot arrange that the command dies with quorate: {error}"
-        ));
-        return SOFTWARE;
-    }
-    if parent != Some(getppid()) {
-        return died_of(Signal::SIGKILL);
-    }
-    // Here and not in the parent: the command may read from the terminal at once. What a script puts
-    // in the background shares its group, and ignores Ctrl-C so that the script has it.
-    if let Some(terminal) = Terminal::open()
-        && terminal.front() == getpgid(parent).ok()
-        && !is_ignored(Signal::SIGINT)
-    {
-        terminal.give(getpid());
-    }
-    let error = Command::new(&program).args(words).exec();
-    let shown = OsStr::new(&program).to_string_lossy();
-    let failure = match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(
-            NOT_FOUND,
-            "not_found",
-            format!("{shown:?} was not found: is it installed, and in PATH?"),
-        ),
-        _ => Failure::new(
-            CANNOT_RUN,
-            "cannot_run",
-            format!("{shown:?} cannot be run: {error}"),
-        ),
-    };
-    failure.tell(json);
-    failure.code()
 }

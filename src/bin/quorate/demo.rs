@@ -1,4 +1,4 @@
-//! `quorate demo`: the whole story on in-process nodes. The shorter one, to be read as code, is
+//! `quorate demo`: the whole story on in-process nodes. A shorter one, to be read as code, is
 //! `examples/quickstart.rs`.
 
 use std::{io::IsTerminal, time::Duration};
@@ -10,7 +10,7 @@ use tokio::time;
 use crate::{args::Args, failure::Failure, output};
 
 const NAME: &str = "invoice:42";
-/// Time to read a line, where somebody does.
+/// Time to read a line, if somebody does.
 const A_LINE: Duration = Duration::from_millis(350);
 
 pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
         client(&nodes, "bob")?,
         client(&nodes, "carol")?,
     ];
-    // They are new and ours alone: nobody has to be waited for.
+    // They are new, and nobody else has them: there is no need to wait.
     alice.bootstrap_forced().await?;
     for quorum in [&alice, &bob, &carol] {
         until_voting(quorum, 5).await;
@@ -137,7 +137,7 @@ async fn dying_nodes(
             "Master 3 dies too. Two of five could not outvote three others, so nobody may lock.",
         )
         .await;
-    // So that every run tells it in the same words.
+    // Every run tells it in the same words.
     until_voting(bob, 2).await;
     match bob.mutex(NAME).try_lock().await {
         Err(Error::NoQuorum(report)) => {
@@ -182,7 +182,7 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
     stage.scene("A holder falls asleep").await;
     stage.tell("", "A lock is held for a time (here 1 s) and renewed, so that a dead holder blocks nobody for ever.").await;
     let store = Gate::new();
-    // A process that is frozen renews nothing.
+    // A frozen process renews nothing.
     let asleep: Mutex = carol
         .mutex(NAME)
         .ttl(Duration::from_secs(1))

@@ -1,4 +1,4 @@
-//! `quorate evict`: frees a lock everywhere, whoever holds it.
+//! `quorate evict`: frees a lock everywhere, even if it is held.
 
 use quorate::{Holder, Quorum};
 use serde_json::json;

@@ -9,7 +9,7 @@ use crate::{output, survey};
 
 const QUARANTINED: &str = "quarantined";
 
-// The numbers of sysexits.h where there is one.
+// The numbers of sysexits.h, if it has one.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
     kind: &'static str,
     text: String,
     nodes: Vec<Node>,
-    /// What an object has besides, for programs.
+    /// What else the JSON object has, for programs.
     details: Map<String, Value>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Failure {
 struct Node {
     node: String,
     reason: String,
-    /// It votes, or will by itself: nothing that a person has to look at.
+    /// Whether it votes, or will by itself: then nobody has to look at it.
     is_well: bool,
 }
 
@@ -92,7 +92,7 @@ impl Failure {
         Self::new(INTERRUPTED, "interrupted", "")
     }
 
-    /// The same in other words.
+    /// The same failure in other words.
     pub(crate) fn saying(self, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -124,7 +124,7 @@ impl Failure {
         self.tell_people();
     }
 
-    /// The same where it changes nothing for the command: `warning` is the word for programs.
+    /// Says it as a warning, as it changes nothing for the command: `warning` is the word for programs.
     pub(crate) fn warn(&self, json: bool, warning: &str) {
         if json {
             let nodes = self.nodes_json();
@@ -137,7 +137,7 @@ impl Failure {
 
     fn tell_people(&self) {
         output::complain(&self.text);
-        // A quarantine is a line, not one for every node.
+        // A quarantine is one line, not one for each node.
         let quarantined = self.kind == QUARANTINED;
         for node in self
             .nodes
@@ -208,7 +208,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What every node said, a line each.
+/// What every node said, one line for each.
 fn reasons(report: &Report) -> Vec<Node> {
     let said = report.nodes().iter().map(|node| Node {
         node: node.node.to_string(),

@@ -1,4 +1,4 @@
-//! This process as a shell sees it: one of a job's processes, which the terminal may stop.
+//! This process as a shell sees it: a process of a job, which the terminal may stop.
 
 use std::{os::unix::process::CommandExt, path::PathBuf, process::Command};
 
@@ -16,9 +16,9 @@ use crate::terminal::Terminal;
 /// The first word of [`obey`].
 pub(crate) const OBEY: &str = "__obey";
 
-/// Stops this process as `signal` would if it were not caught, and returns when it goes on. `false` where
-/// the kernel ignores the signal: no shell is there that could let the job go on (an orphaned process
-/// group), or it was ignored from the start.
+/// Stops this process as `signal` would if it were not caught, and returns when it goes on. `false` if the kernel
+/// ignores the signal, because no shell could continue the job (an orphaned process group), or because it was
+/// ignored from the start.
 pub(crate) fn stop(signal: Signal) -> bool {
     // The kernel obeys SIGSTOP without asking whether there is a shell.
     let signal = match signal {
@@ -26,7 +26,7 @@ pub(crate) fn stop(signal: Signal) -> bool {
         _ => Signal::SIGTSTP,
     };
     let stops = would_stop(signal);
-    // If that cannot be told, it is not stopped: nobody might let it go on.
+    // If that is not known, this process is not stopped: perhaps nobody would continue it.
     if stops == Some(true) {
         let _ = raise(Signal::SIGSTOP);
     }
@@ -71,13 +71,13 @@ pub(crate) fn ourselves() -> PathBuf {
     }
 }
 
-/// Ends this process as Ctrl-C would if it were not caught. A shell ends its script only if what it
-/// waits for was ended by the signal; an exit status of 130 says that it was taken care of. Returns
-/// where no shell shares this process's terminal, or if it cannot be done.
+/// Ends this process as Ctrl-C would if it were not caught. A shell ends its script only if what it waits for was
+/// ended by the signal; an exit status of 130 tells it that the signal was taken care of. Returns if no shell
+/// shares this process's terminal, or if it cannot be done.
 pub(crate) fn die_of_interrupt() {
     let shell = getsid(Some(getppid())).is_ok_and(|session| Ok(session) == getsid(None));
     if shell && Terminal::open().is_some_and(|terminal| terminal.is_ours()) {
-        // An exec puts the signal's meaning back, which takes unsafe code otherwise.
+        // An exec restores the default action of the signal. Everything else that does needs unsafe code.
         let _ = Command::new(ourselves())
             .args([OBEY, Signal::SIGINT.as_str()])
             .exec();

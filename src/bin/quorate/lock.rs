@@ -21,7 +21,7 @@ use crate::{
     survey,
 };
 
-/// A wait that is longer than this is told to those who watch.
+/// A longer wait than this is worth a line for those who watch.
 const WORTH_A_LINE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: &Args, lock: &Lock) -> Result<u8, Failure> {
@@ -34,8 +34,8 @@ pub(crate) async fn run(args: &Args, lock: &Lock) -> Result<u8, Failure> {
     let mut signals = Signals::of_job()?;
     output::write_aside();
     let result = locked(args, lock, &quorum, &mutex, &mut signals).await;
-    // What nodes granted is taken back, what is held is let go. A second signal ends that at once.
-    // Where no majority answered, it is not waited for again: what is left behind ends with its ttl.
+    // What nodes granted is taken back, and what is held is released. A second signal ends this at once. If no
+    // majority answered, it is not waited for again: what is left behind ends with its ttl.
     let last_words = args.fleet.node_timeout() / 4;
     select! {
         biased;
@@ -57,10 +57,10 @@ fn mutex(args: &Args, lock: &Lock, quorum: &Quorum) -> Mutex {
     mutex
 }
 
-/// The command is told to end a twentieth of the ttl before: there has to be a time before that.
+/// The command is told to end a twentieth of the ttl earlier, so `--max-hold` has to be longer than that.
 fn check_max_hold(args: &Args, lock: &Lock) -> Result<(), Failure> {
     let ttl = ttl(args, lock);
-    let shortest = hold::margin(ttl) * 2;
+    let shortest = hold::notice(ttl) * 2;
     match lock.max_hold {
         Some(longest) if longest < shortest => Err(Failure::usage(format!(
             "--max-hold {longest:?} is too short beside a --ttl of {ttl:?}: the command is told to end a \
@@ -93,7 +93,7 @@ async fn locked(
             signal = signals.end() => return Err(Failure::interrupted(signal as i32)),
             lease = acquire(args, lock, quorum, mutex) => lease?,
         };
-        // Else this process was stopped since.
+        // If not, this process was stopped meanwhile.
         if lease.is_valid() {
             break lease;
         }

@@ -6,11 +6,12 @@
 //! | `lock` `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
+//! | `exec` | the same program on its way to become the command |
 //! | `terminal` | the terminal that controls this process |
 //! | `job` | this process as one of a shell's jobs, which the terminal may stop |
 //! | `signals` | which signals are heard |
 //! | `failure` | what can end a command early, with the exit status and the text of each |
-//! | `survey` | reaching the nodes, and what they are, for the commands that only ask |
+//! | `survey` | reaches the nodes and says what they are, for the commands that only ask |
 //! | `output` | text, tables, JSON and the log |
 
 #![cfg_attr(
@@ -31,6 +32,7 @@ mod bootstrap;
 mod child;
 mod demo;
 mod evict;
+mod exec;
 mod failure;
 mod inspect;
 mod job;
@@ -48,15 +50,15 @@ use std::{ffi::OsStr, process::ExitCode, time::Duration};
 use args::{Args, Command};
 use failure::Failure;
 
-/// How long the last lines may take where nobody reads them.
+/// How long the last lines may take if nobody reads them.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    // Not for people, so clap knows nothing of these: the locked command on its way to its own exec,
-    // and a process that obeys a signal.
+    // These are not for people, so clap does not know them: the locked command on its way to its exec, and a
+    // process that obeys a signal.
     let mut words = std::env::args_os().skip(1);
     match words.next() {
-        Some(first) if first == child::EXEC => return ExitCode::from(child::exec(words)),
+        Some(first) if first == exec::EXEC => return ExitCode::from(exec::exec(words)),
         Some(first) if first == job::OBEY => {
             let signal = words.next();
             return ExitCode::from(job::obey(signal.as_deref().and_then(OsStr::to_str)));
@@ -81,12 +83,12 @@ fn main() -> ExitCode {
         }
     };
     let result = runtime.block_on(run(&args));
-    // A name that is being looked up must not hold up the end.
+    // A lookup of a host name must not delay the end.
     runtime.shutdown_background();
     ExitCode::from(end(&args, result))
 }
 
-/// The exit status, after all was said.
+/// Says what is left to say, and returns the exit status.
 fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     let unsaid = output::unsaid().map(|why| Failure::new(failure::SOFTWARE, "internal", why));
     let failure = match (result, unsaid) {
@@ -96,7 +98,7 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
             return code;
         }
     };
-    // What is waiting must not take the place of the reason.
+    // Lines that still wait must not push the reason out.
     output::flush(LAST_WORDS);
     failure.tell(args.json);
     output::flush(LAST_WORDS);

@@ -16,7 +16,7 @@ use crate::{
     survey,
 };
 
-/// How often the line on a terminal is drawn anew.
+/// How often the line on a terminal is redrawn.
 const REDRAW: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: &Args, nodes: &Nodes, quorum: &Quorum) -> Result<u8, Failure> {
@@ -60,12 +60,12 @@ async fn over(timeout: Option<Duration>) {
     }
 }
 
-/// On a terminal it says meanwhile what it waits for.
+/// On a terminal it says what it waits for.
 async fn until_vote(args: &Args, quorum: &Quorum, wait: Wait) {
     survey::reach(args, quorum).await;
     let mut changes = quorum.node_changes();
     let mut redraw = time::interval(REDRAW);
-    // Drawn on a terminal only, and gone when it is dropped.
+    // Drawn only on a terminal, and gone when it is dropped.
     let progress = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("quorate: {msg}") {
         progress.set_style(style);

@@ -1,6 +1,5 @@
-//! What is printed: results on stdout, everything else on stderr, each line of that begun with
-//! `quorate: `. A reader that went away (`| head`) is no reason to panic, so nothing here uses
-//! `println!`.
+//! What is printed: results on stdout, everything else on stderr, each line of that begun with `quorate: `. A
+//! reader may go away (`| head`). That must not panic, so nothing here uses `println!`.
 
 use std::{
     fmt,
@@ -23,17 +22,17 @@ use tracing_subscriber::{
 
 use crate::{args::Args, terminal::from_behind};
 
-/// Lines that wait for stderr at most; more are dropped.
+/// At most this many lines wait for stderr; more are dropped.
 const WAITING: usize = 256;
 
-/// The way to stderr by a thread of its own, where there is one.
+/// The way to stderr through a thread of its own, if there is one.
 static ASIDE: OnceLock<SyncSender<Aside>> = OnceLock::new();
-/// What was to be said on stdout could not be written.
+/// Set if a line could not be written to stdout.
 static UNSAID: OnceLock<String> = OnceLock::new();
 
 enum Aside {
     Text(Vec<u8>),
-    /// Answered when all before it is written.
+    /// Answered when everything before it is written.
     Flush(SyncSender<()>),
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn say(line: &str) {
     }
 }
 
-/// Why a result could not be written, if that is so. A reader that went away has had enough.
+/// Why a result could not be written, if it could not. A reader that went away is not an error: it has read enough.
 pub(crate) fn unsaid() -> Option<&'static str> {
     UNSAID.get().map(String::as_str)
 }
@@ -92,14 +91,12 @@ fn try_say(line: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Lines on stdout, for a command that lives for as long as somebody reads them. A reader that is slow
-/// holds up nothing else.
+/// Lines on stdout, for a command that lives as long as somebody reads them. A slow reader holds up nothing else.
 pub(crate) async fn deliver(lines: String) -> io::Result<()> {
     tokio::task::spawn_blocking(move || try_say(&lines)).await?
 }
 
-/// Until nobody can read stdout any more, without writing to it; where that cannot be seen (a file), for
-/// ever.
+/// Waits until nobody can read stdout any more, without writing to it; for ever if that cannot be seen (a file).
 pub(crate) async fn reader_gone() {
     let stdout = io::stdout().as_fd().try_clone_to_owned();
     if let Ok(stdout) = stdout.and_then(pipe::Sender::from_owned_fd_unchecked)
@@ -115,7 +112,7 @@ pub(crate) fn to_stderr(line: &str) {
     let _ = Stderr.write_all(format!("{line}\n").as_bytes());
 }
 
-/// Takes whole lines.
+/// A writer that takes whole lines.
 struct Stderr;
 
 impl Write for Stderr {
@@ -132,8 +129,8 @@ impl Write for Stderr {
     }
 }
 
-/// Writes to it do not stop this process, also as a job in the background under `stty tostop`: the
-/// command would run on, and nobody would renew its lock.
+/// Writing to it does not stop this process, even as a background job under `stty tostop`: otherwise the command
+/// would run on, and nobody would renew its lock.
 struct Unstopped<W>(W);
 
 impl<W: Write> Write for Unstopped<W> {
@@ -156,13 +153,12 @@ pub(crate) fn milliseconds(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether stdout may be coloured: a terminal, and nobody minds (no-color.org).
+/// Whether stdout may be coloured: it is a terminal, and NO_COLOR is not set (no-color.org).
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
 }
 
-/// The library's own log on stderr, with -v only: cron mails every line, and a command says itself what
-/// it came to.
+/// The library's own log on stderr, only with -v: cron mails every line, and a command itself says how it ended.
 pub(crate) fn start_log(args: &Args) {
     use tracing::level_filters::LevelFilter;
     let level = match args.verbose {

@@ -1,5 +1,5 @@
-//! Which signals are heard. One that was ignored from the start (`nohup`, a job that a script put
-//! in the background) stays ignored, as the command that we run inherits it.
+//! Which signals are heard. A signal that was ignored from the start (`nohup`, a job that a script put in the
+//! background) stays ignored, as the command that we run inherits that.
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ use crate::{
     job,
 };
 
-/// Those that are passed on to the command.
+/// The signals that are passed on to the command.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -29,28 +29,28 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Those of the terminal, and of a shell with job control.
+/// The signals of the terminal, and of a shell with job control.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// How late the signal that we sent ourselves may be heard. It may also never be: SIGCONT discards it.
+/// How late a signal that we sent ourselves may be heard. It may also never be heard: SIGCONT discards it.
 const OWN_STOP: Duration = Duration::from_millis(200);
 
-/// Listens from its making on: from then on no signal of these ends or stops this process by itself.
+/// Listens from when it is made: after that none of these signals ends or stops this process by itself.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     child: unix::Signal,
     went_on: unix::Signal,
-    /// The SIGTSTP that comes by then is the one that we sent ourselves.
+    /// A SIGTSTP that comes before this instant is the one that we sent ourselves.
     own_stop: Option<Instant>,
 }
 
 impl Signals {
-    /// Those that are passed on to a command.
+    /// The signals that are passed on to a command.
     pub(crate) fn new() -> Result<Self, Failure> {
         Self::of(&PASSED_ON)
     }
 
-    /// And those that stop a job.
+    /// The same, and those that stop a job.
     pub(crate) fn of_job() -> Result<Self, Failure> {
         Self::of(&[PASSED_ON.as_slice(), &STOPS].concat())
     }
@@ -81,8 +81,8 @@ impl Signals {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The next one that asks to end. Where one asks to stop, there is no command to be stopped
-    /// first: this stops the process at once.
+    /// The next signal that asks this process to end. One that asks it to stop does so at once, as there is no
+    /// command that has to be stopped first.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -147,12 +147,12 @@ impl Signals {
     }
 }
 
-/// It asks to stop, and not to end.
+/// Whether it asks to stop, and not to end.
 pub(crate) fn is_stop(signal: Signal) -> bool {
     STOPS.contains(&signal)
 }
 
-/// Whether it was ignored from the start, or is since.
+/// Whether it was ignored from the start, or has been since.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() & (1 << (signal as u32 - 1)) != 0
 }

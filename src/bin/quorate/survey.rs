@@ -1,4 +1,4 @@
-//! Reaching the nodes for the commands that only ask, and what is said of a node.
+//! For the commands that only ask: reaches the nodes, and says what a node is.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::{select, time};
 
 use crate::{args::Args, failure::Failure, output, signals::Signals};
 
-/// For servers that [`may_be_new`].
+/// The hint for servers that [`may_be_new`].
 pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them \
      within about 7 s";
 
-/// Lets a command ask the nodes, and shuts down: what it witnessed of a quarantine counts, however
-/// short it was.
+/// Lets a command ask the nodes, and shuts down, so that even a short time that it witnessed of a quarantine
+/// counts.
 pub(crate) async fn ask<T>(
     args: &Args,
     command: impl AsyncFnOnce(&Quorum) -> Result<T, Failure>,
@@ -31,7 +31,7 @@ pub(crate) async fn ask<T>(
     result
 }
 
-/// Waits until each node was reached or not; with a majority not for long. Fewer than a majority is no
+/// Waits until each node was reached or not; once a majority was, not for long. Fewer than a majority is not a
 /// failure here: an operator asks because something is wrong.
 pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
     let mut changes = quorum.node_changes();
@@ -54,7 +54,7 @@ pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
     }
 }
 
-/// One word for programs, and the reason where there is one.
+/// One word for programs, and the reason if there is one.
 pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     let why = match &node.state {
         NodeState::Refused(why) | NodeState::Unreachable(_, why) => Some(why.clone()),
@@ -84,13 +84,14 @@ pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
     }
 }
 
-/// One that votes has held locks, so the others have restarted; and a record may say that the fleet was used.
+/// Whether all servers may be new. A node that votes has held locks, so the others have restarted; and a record may
+/// say that the fleet was used.
 pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
     let known = |node: &NodeStatus| node.used || node.state == NodeState::Voting;
     !nodes.iter().any(known)
 }
 
-/// For how much longer it is in quarantine, if it is.
+/// How much longer it is in quarantine, if it is.
 pub(crate) fn quarantine(node: &NodeStatus) -> Option<Duration> {
     match node.state {
         NodeState::Quarantined(left) => Some(left),
@@ -102,6 +103,7 @@ pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
     holder.map_or(Value::Null, |holder| {
         json!({
             "label": holder.label,
+            "owner": holder.owner(),
             "entry": holder.entry,
             "remaining_ms": holder.remaining.map(output::milliseconds),
         })

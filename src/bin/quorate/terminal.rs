@@ -1,5 +1,5 @@
-//! The terminal that controls this process: whom it obeys, and its modes. Where input and output
-//! go says nothing of it: with all of them in pipes, a prompt for a password still reads from it.
+//! The terminal that controls this process: which group it serves, and its modes. Where input and output go says
+//! nothing about it: with all of them in pipes, a password prompt still reads from it.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ use nix::{
 
 pub(crate) struct Terminal {
     tty: File,
-    /// When it was opened.
+    /// As they were when it was opened.
     modes: Option<Termios>,
 }
 
@@ -48,7 +48,7 @@ impl Terminal {
         let _ = from_behind(|| tcsetpgrp(&self.tty, group));
     }
 
-    /// From the command's group, or one that is gone: never from another job.
+    /// Takes it from the command's group, or from one that is gone, but never from another job.
     pub(crate) fn take_back(&self, from: Pid) {
         let front = self.front();
         if front.is_some_and(|front| front == from || killpg(front, None) == Err(Errno::ESRCH)) {
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// As they were, after a command that could not put them back itself.
+    /// Puts the modes back, after a command that could not do so itself.
     pub(crate) fn restore_modes(&self) {
         if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
             let _ = from_behind(|| tcsetattr(&self.tty, SetArg::TCSANOW, modes));
@@ -77,10 +77,10 @@ pub(crate) fn from_behind<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Only Linux tells of other processes by files.
+/// Only Linux has files about other processes.
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: the state, and the parent.
+    // After the name, which may hold anything, come the state and the parent.
     let (_, fields) = stat.rsplit_once(')')?;
     let parent = fields.split_ascii_whitespace().nth(1)?;
     parent.parse().ok().map(Pid::from_raw)

@@ -18,7 +18,7 @@ use crate::{
     survey,
 };
 
-/// Until it is told to end, or nobody reads what it prints.
+/// Runs until it is told to end, or until nobody reads what it prints.
 pub(crate) async fn run(args: &Args, quorum: &Quorum) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
     select! {
@@ -56,7 +56,7 @@ async fn follow(args: &Args, quorum: &Quorum) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// For how long it has been so is seen by when the line came.
+/// The state without its duration: that follows from when the line came.
 fn as_text(node: &NodeStatus) -> String {
     let state = match &node.state {
         NodeState::Unreachable(_, why) => format!("unreachable: {why}"),

@@ -259,7 +259,8 @@ impl Running {
 
     fn survey(&mut self, net: &mut Net, poll: Poll) -> Result<Option<Stage>, Error> {
         poll.refuse_used(net)?;
-        let surveyed = |reply: &admission::Reply| matches!(reply, admission::Reply::Surveyed { .. });
+        let surveyed =
+            |reply: &admission::Reply| matches!(reply, admission::Reply::Surveyed { .. });
         if poll.answers.count(surveyed) < net.total() {
             poll.fail_if_silent(net)?;
             return Ok(Some(Stage::Surveying(poll)));

@@ -126,4 +126,3 @@ impl Poll {
         Error::NoQuorum(self.answers.report(SUBJECT, total, nodes, Some(again)))
     }
 }
-

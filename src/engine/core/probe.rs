@@ -1,12 +1,12 @@
 //! What the simulation and tests look at.
 
 use super::Core;
-#[cfg(test)]
-use crate::{lease::keeper::LeaseId, owner::Chance};
 use crate::{
     clock::Tick,
     node::{session::Session, status::NodeState},
 };
+#[cfg(test)]
+use crate::{lease::keeper::LeaseId, owner::Chance};
 
 impl Core {
     /// What is kept though nothing goes on: all of it zero after quiet time.

@@ -1,14 +1,14 @@
 -- GUARD: commands that are done only by a holder that is not stale
 -- KEYS     mark, then the keys that the commands touch
 -- ARGV     token, ms to keep the mark (0: for ever), then for each command: how many words, the words
--- RETURNS  {1, reply, ..}, or {0, newest token} where the token is stale
--- The mark is written first: where that fails (a full server) nothing was done.
+-- RETURNS  {1, reply, ..}, or {0, newest token} if the token is stale
+-- The mark is written first: if that fails (a full server) nothing was done.
 -- Tokens are compared as numbers and written as they came.
 
 local find, call = string.find, redis.call
 local token, keep, mine, newest = ARGV[1], 0, nil, nil
 
--- Digits and no more: tonumber takes nan, inf, fractions and hexadecimals too. Below 2^53 a double is exact.
+-- Digits only: tonumber takes nan, inf, fractions and hexadecimals too. Below 2^53 a double is exact.
 if token and find(token, '^%d+$') then
   mine = tonumber(token)
 end
@@ -33,8 +33,8 @@ if mark and mark ~= token then
     return { 0, mark }
   end
 end
--- A mark that is to stay for ever, or for longer, stays so: whoever wanted it relies on it. It is
--- written by SET only, which a full server refuses: it obeys everything after PEXPIRE and PERSIST.
+-- A mark that was to stay for ever, or for longer, does so, as somebody relies on that. Only SET writes
+-- it, because a full server refuses that; after PEXPIRE or PERSIST it would obey all that follows.
 local left = mark and (mark == token or keep > 0) and call('PTTL', KEYS[1]) or -2
 if keep == 0 or left == -1 then
   if mark ~= token or left ~= -1 then

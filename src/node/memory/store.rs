@@ -594,7 +594,7 @@ mod tests {
     }
 
     fn entry(owner: u128) -> Entry {
-        Entry::new(owner, &Label::new("test").unwrap())
+        Entry::new(uuid::Uuid::from_u128(owner), &Label::new("test").unwrap())
     }
 
     fn ms(n: u64) -> Duration {

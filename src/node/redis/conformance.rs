@@ -468,7 +468,7 @@ fn name(name: &str) -> Name {
 }
 
 fn entry(owner: u128) -> Entry {
-    Entry::new(owner, &Label::new("host:1").unwrap())
+    Entry::new(uuid::Uuid::from_u128(owner), &Label::new("host:1").unwrap())
 }
 
 fn secs(n: u64) -> Duration {

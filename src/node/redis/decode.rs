@@ -275,7 +275,7 @@ mod tests {
     fn acquire() -> Command {
         Command::Mutex(mutex::Command::Acquire {
             name: Name::new("a").unwrap(),
-            entry: Entry::new(1, &Label::new("host:1").unwrap()),
+            entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
             ttl: Duration::from_secs(1),
             floor: 0,
             max_ttl: Duration::from_secs(30),
@@ -337,7 +337,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let ours = Entry::new(7, &Label::new("web-3:77").unwrap());
+        let ours = Entry::new(uuid::Uuid::from_u128(7), &Label::new("web-3:77").unwrap());
         assert_eq!(holder(ours.as_str()).as_deref(), Some(ours.as_str()));
         let longer = format!("{}\x1b", ours.as_str());
         for other in ["", "rslock's 20 bytes", "@web", &longer] {
@@ -382,7 +382,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let ours = Entry::new(7, &Label::new("web3.acme").unwrap());
+        let ours = Entry::new(uuid::Uuid::from_u128(7), &Label::new("web3.acme").unwrap());
         assert_eq!(shown(ours.as_str()), ours.as_str());
         assert_eq!(shown("@web3.acme"), "@***.***");
         let longer = shown(&format!("{} and", ours.as_str()));

@@ -488,7 +488,7 @@ mod tests {
             assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
             let release = Command::Mutex(mutex::Command::Release {
                 name: Name::new("a").unwrap(),
-                entry: Entry::new(1, &Label::new("test").unwrap()),
+                entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("test").unwrap()),
             });
             assert_eq!(
                 ask(&mut *connection, release.clone()).await,

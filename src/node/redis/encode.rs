@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_command_is_a_script_with_its_keys() {
         let name = Name::new("a:b").unwrap();
-        let entry = Entry::new(1, &Label::new("host:1").unwrap());
+        let entry = Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap());
         let ttl = Duration::from_micros(10_001);
         let holder = entry.as_str().to_owned();
         let acquire = Command::Mutex(mutex::Command::Acquire {
@@ -512,7 +512,7 @@ mod tests {
     #[test]
     fn the_guard_goes_last() {
         let name = Name::new("a").unwrap();
-        let entry = Entry::new(1, &Label::new("host:1").unwrap());
+        let entry = Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap());
         let (ttl, max_ttl) = (Duration::from_secs(1), Duration::from_secs(30));
         let commands = [
             Command::Mutex(mutex::Command::Acquire {

@@ -222,7 +222,8 @@ fn release_of(round: u64) -> Arc<Operation> {
 }
 
 fn entry(round: u64) -> Entry {
-    Entry::new(round.into(), &Label::new("test").unwrap())
+    let owner = uuid::Uuid::from_u128(round.into());
+    Entry::new(owner, &Label::new("test").unwrap())
 }
 
 fn kinds(commands: &[Command]) -> Vec<&'static str> {

@@ -62,7 +62,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Takes from the environment what was not said on the command line, the servers apart.
+    /// Takes from the environment what was not given on the command line, except for the servers.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
         self.fill_from(&Variables::of_this_process()).map_err(usage)
     }
@@ -93,7 +93,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The environment in which `quorate` finds the same settings, label apart.
+    /// The environment in which `quorate` finds the same settings, except for the label.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let time = |d: &Option<Duration>| d.map(|d| format!("{}ms", d.as_millis()));
         // A comma may stand in a password.
@@ -145,8 +145,8 @@ impl Fleet {
         if let Some(label) = &self.label {
             builder = builder.label(label);
         }
-        // What is left to do at the end is telling nodes to let go, and their connections carry
-        // that: who does not answer in this time would not in the default's 5 s either.
+        // At the end nodes are only told to let go, on connections that are open: a node that does not answer in
+        // this time would not in the default's 5 s either.
         Ok(builder
             .connect_timeout(self.connect_timeout())
             .shutdown_timeout(self.node_timeout().saturating_mul(2)))

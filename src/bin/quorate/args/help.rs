@@ -96,13 +96,13 @@ Exit status:
   79       the lock was lost, or --max-hold was over, while the command ran: look at what it did
 
 --json: an error is an object on stderr; `held` and `lost` also have name, and `held` has
-holder: {label, entry, remaining_ms}|null.";
+holder: {label, owner, entry, remaining_ms}|null.";
 
 pub(super) const INSPECT: &str = "\
 Shows who holds a lock, on every node.
 
 Exit status: 0 when a majority of nodes answered (whether the lock is held or not), else 69.
---json: {name, held: true|false|null, holder: {label, entry, remaining_ms}|null, newest_token,
+--json: {name, held: true|false|null, holder: {label, owner, entry, remaining_ms}|null, newest_token,
 needed, answered, nodes: [{node, state, reason, holder, token}]}; held is null when too few
 answered to tell.";
 
@@ -113,7 +113,7 @@ The holder learns of it when it next renews, after a third of its ttl at most; u
 believe that they hold the lock, and only the token tells them apart. Without --yes nothing is
 done but to show who holds.
 
---json: {name, evicted: true|false, holder: {label, entry, remaining_ms}|null}";
+--json: {name, evicted: true|false, holder: {label, owner, entry, remaining_ms}|null}";
 
 pub(super) const NODES: &str = "\
 Shows every server's state: whether it votes, and if not why. And the fleet's word: clients of the

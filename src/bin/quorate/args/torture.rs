@@ -42,7 +42,7 @@ process, invoked, granted, failed, begun, renewed, lost, writing, ended, release
 looked, left, stored; and, from whoever brings the faults, scenario, fault, healed.
 The crate's docs::testing says more.";
 
-/// `torture` alone does all of it; its steps are for histories that several make, such as containers.
+/// `torture` alone does all of it; its steps are for histories that several programs write, such as in containers.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Torture {

@@ -15,14 +15,14 @@ use crate::{
     signals::{Signals, is_stop},
 };
 
-/// How long a killed process may take to be gone: the kernel may be writing its memory away.
+/// How long a killed process may take to be gone: the kernel may be writing its memory to disk.
 const GONE: Duration = Duration::from_secs(1);
-/// Of a command.
+/// Why a command cannot be ended.
 const UNTOUCHABLE: &str = "it may not be signalled (does it run as another user, as under sudo?)";
 /// How often to look whether what a command left behind has ended.
 const LOOK_BEHIND: Duration = Duration::from_millis(100);
 
-/// Until the command ends, or has to.
+/// Holds the lock until the command has ended, or has to end.
 pub(super) async fn hold(
     args: &Args,
     lock: &Lock,
@@ -35,7 +35,7 @@ pub(super) async fn hold(
         child.adopt_orphans();
     }
     let mut told = false;
-    // When the validity ends, in the lease's own time, as far as was seen.
+    // When the validity ends, in the lease's own time, as last seen.
     let mut end = lease.held_for();
     loop {
         let validity = lease.validity();
@@ -43,7 +43,7 @@ pub(super) async fn hold(
         child.look();
         if valid {
             end = lease.held_for().saturating_add(validity);
-            // This process may have been stopped: here the lease was looked at since.
+            // This process may have been stopped, but the lease was looked at after that.
             child.go_on();
             if let Some(code) = child.done() {
                 let released = release(args, lease, ttl, code).await;
@@ -65,7 +65,7 @@ pub(super) async fn hold(
                 heard = signals.next_or_child() => heard,
                 () = time::sleep(rest) => None,
             };
-            // What it hears as it goes on after a stop must not be done under an old lease.
+            // A signal that is heard after a stop must not be passed on under an old lease.
             let Some(signal) = heard.filter(|_| lease.is_valid()) else {
                 return;
             };
@@ -89,12 +89,12 @@ pub(super) async fn hold(
     }
 }
 
-/// How long before the end of its validity a loss is announced.
-pub(super) fn margin(ttl: Duration) -> Duration {
+/// A loss is announced this long before the validity ends.
+pub(super) fn notice(ttl: Duration) -> Duration {
     (ttl / 20).max(Duration::from_millis(20))
 }
 
-/// The lease is over: the command has to be, before its validity ends.
+/// The lease is over, so the command has to end before the validity does.
 async fn lost(
     lease: Lease,
     ttl: Duration,
@@ -107,16 +107,15 @@ async fn lost(
     let ended = child.ended();
     let nothing_left = ended.is_some() && child.rest() == Rest::Gone;
     child.adopt_orphans();
-    // A loss is announced this long before the end. The last fifth is for the kill.
-    let margin = margin(ttl);
+    // The last fifth is for the kill.
+    let notice = notice(ttl);
     let announced = lease.held_for();
-    // This process itself may have been stopped, and hear of it late.
+    // This process itself may have been stopped, and learn of the loss late.
     let kill_at = end
-        .saturating_sub(margin / 5)
-        .min(announced.saturating_add(margin * 4 / 5));
+        .saturating_sub(notice / 5)
+        .min(announced.saturating_add(notice * 4 / 5));
     if kill_at > announced {
-        // Any that may not be signalled is found below. One that is stopped would not hear the
-        // first.
+        // Processes that may not be signalled are found below. A stopped one hears SIGTERM only after SIGCONT.
         let _ = child.signal(Signal::SIGTERM);
         let _ = child.signal(Signal::SIGCONT);
         until_gone(&mut child, &lease, kill_at, signals).await;
@@ -169,7 +168,7 @@ async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: 
             },
             () = time::sleep(LOOK.min(left)) => {}
         }
-        // Ctrl-Z reaches it alone.
+        // Ctrl-Z reaches only the command.
         if child.stopped_by().is_some() {
             let _ = child.signal(Signal::SIGCONT);
         }

@@ -35,7 +35,7 @@ pub(super) enum Event {
         op: u64,
         name: String,
     },
-    /// The lease is in hand, and was valid for so long then.
+    /// The lease is in hand, and was valid for this long then.
     Granted {
         op: u64,
         token: u64,
@@ -52,7 +52,7 @@ pub(super) enum Event {
         fenced: Access,
         plain: Access,
     },
-    /// The lease was renewed: its validity ends so much later.
+    /// The lease was renewed: its validity ends later.
     Renewed {
         op: u64,
         valid_until: u64,
@@ -78,7 +78,7 @@ pub(super) enum Event {
         outcome: String,
     },
 
-    /// What whoever brings the faults expects; without it what is always promised.
+    /// What the program that brings the faults expects; without it, only what is always promised counts.
     Scenario(Scenario),
     /// Something was broken. `stops`: no process whose label begins so (`*`: none at all) can be
     /// granted anything from one second after this until the next `healed`.
@@ -153,7 +153,7 @@ pub(super) struct Scenario {
     pub(super) does: String,
     /// The longest time without a grant of any name that the design promises.
     pub(super) gap_ms: Option<u64>,
-    /// At least so many sections, or the run says nothing.
+    /// With fewer sections than this the run says nothing.
     pub(super) at_least: u64,
     /// What the fault must have shown.
     pub(super) must_see: Vec<Sight>,

@@ -62,8 +62,8 @@ impl Store {
             return (Access::UNKNOWN, Access::UNKNOWN);
         };
         let [fenced, plain] = self.keys(name);
-        // The check comes last: whoever is refused was stale already when it wrote without one, or
-        // became so meanwhile.
+        // The check comes last: a holder that is refused was stale when it wrote without the check, or became so
+        // meanwhile.
         let wrote_plain = match read.1.value() {
             Some(value) => {
                 let mut set = cmd("SET");
@@ -88,7 +88,7 @@ impl Store {
         self.client.get_connection_info().addr().to_string()
     }
 
-    /// Both counters as they are, for nobody who would write.
+    /// Both counters as they are, for a reader that will not write.
     pub(super) async fn look(&mut self, name: &str) -> Result<(u64, u64), String> {
         let keys = self.keys(name);
         let mut connection = self.connection().await.map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{history::Kind, judge::Summary};
 use crate::output;
 
-/// Of one kind in one history, so many are told; the rest is counted.
+/// At most this many findings of one kind in one history are told; the rest is counted.
 const TOLD: usize = 3;
 const KINDS: [(Kind, &str); 8] = [
     (Kind::Exclusion, "two holders"),
@@ -67,7 +67,7 @@ fn row(summary: &Summary) -> Vec<String> {
 }
 
 fn sum(summaries: &[Summary]) -> Vec<String> {
-    // What was found because a rule was switched off is no part of the sum.
+    // What was found because a rule was switched off does not count in the sum.
     let all = || {
         summaries
             .iter()

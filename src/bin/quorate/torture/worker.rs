@@ -1,7 +1,7 @@
 //! One process of the load: tasks that each take one name again and again, read the store, sleep, and
 //! write. They are careless on purpose: a section whose lease is lost goes on and writes.
 //!
-//! It lives as long as its standard input is open, so it ends with whoever started it.
+//! It lives as long as its standard input is open, so it ends with the process that started it.
 
 use std::{
     io::{self, Read},
@@ -28,13 +28,13 @@ use crate::{
     signals::Signals,
 };
 
-/// One section in so many lasts longer than a ttl.
+/// One section in this many lasts longer than a ttl.
 const LONG_EVERY: u64 = 200;
 /// How often a section looks at its lease.
 const SLICE: Duration = Duration::from_millis(20);
 /// How often the parent is told.
 const NEWS: Duration = Duration::from_millis(200);
-/// A validity that ends so much later (ns) was renewed.
+/// A validity that ends this much later (in ns) was renewed.
 const RENEWED: u64 = 10_000_000;
 /// After a wish that was not granted.
 const DISAPPOINTED: Duration = Duration::from_millis(100);

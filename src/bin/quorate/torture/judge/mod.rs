@@ -1,4 +1,4 @@
-//! What of the promise held. Pure: a history in, findings out; one file for each thing promised.
+//! Judges what of the promise held. Pure: a history in, findings out; one file for each thing promised.
 //!
 //! | file | promised |
 //! | --- | --- |
@@ -61,7 +61,7 @@ impl Summary {
         }
     }
 
-    /// The findings that are none of those that this scenario does not promise.
+    /// The findings, without those of what this scenario does not promise.
     pub(super) fn breaches(&self) -> impl Iterator<Item = &Finding> {
         let allowed = &self.scenario.may_break;
         self.findings
@@ -70,8 +70,7 @@ impl Summary {
     }
 }
 
-/// `name`: what the history is called where it does not say itself. An error where it cannot be read
-/// as one history.
+/// `name` is what the history is called if it does not say so itself. An error if it cannot be read as one history.
 pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
     let history = History::new(parts)?;
     let mut scenario = history.scenario.clone();
@@ -116,7 +115,7 @@ fn held_at_the_last_fault(history: &History) -> bool {
     })
 }
 
-/// A run that shows nothing is no proof.
+/// A run that shows nothing proves nothing.
 fn vacuous(summary: &Summary, held_at_the_last_fault: bool) -> Vec<Finding> {
     let mut missing = Vec::new();
     let least = summary.scenario.at_least.max(1);

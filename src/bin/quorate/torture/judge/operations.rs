@@ -49,7 +49,7 @@ pub(super) struct End {
 pub(super) struct Process {
     pub(super) label: String,
     file: String,
-    /// When its last line was written: so long it lived at least.
+    /// When its last line was written: it lived at least until then.
     pub(super) last: u64,
     /// When it was told to end.
     pub(super) stopped: Option<u64>,
@@ -81,7 +81,7 @@ pub(super) struct History {
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
     pub(super) healed: Vec<Change>,
-    /// When everybody was told to end, by somebody who is no process of the load.
+    /// When everybody was told to end, by something other than a process of the load.
     pub(super) stopping: Vec<u64>,
     /// How many nodes were looked at, or tried to.
     pub(super) looked: usize,
@@ -92,7 +92,7 @@ pub(super) struct History {
     pub(super) stored: Vec<(String, u64, u64)>,
     /// Where times are counted from.
     pub(super) start: u64,
-    /// Of the last line of all.
+    /// When the last line of all was written.
     pub(super) end: u64,
 }
 
@@ -334,7 +334,7 @@ impl Op {
     }
 }
 
-/// Which operation a line is about, where it is about one that was invoked before.
+/// Which operation a line is about, if that was invoked before.
 fn op_of(event: &Event) -> Option<u64> {
     match event {
         Event::Granted { op, .. }

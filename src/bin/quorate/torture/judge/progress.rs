@@ -1,5 +1,5 @@
-//! Progress: how long a name was wished for and nobody got it, and whether everybody went on after
-//! the last fault. A fault that is said to stop somebody has to.
+//! Progress: how long a name was wished for and nobody got it, and whether everybody went on after the last fault.
+//! A fault that is said to stop somebody has to stop them.
 
 use super::{
     Finding,
@@ -12,7 +12,7 @@ const IN_FLIGHT: u64 = 1_000_000_000;
 
 /// Between two wishes of one task; see the load.
 const REST: u64 = 500_000_000;
-/// Where nobody says what is promised: at the end of the load every name was granted lately.
+/// Without a scenario: every name was granted within this time before the end of the load.
 const LATELY: u64 = 15_000_000_000;
 
 pub(super) struct Progress {
@@ -20,7 +20,7 @@ pub(super) struct Progress {
     pub(super) longest_gap: Option<u64>,
 }
 
-/// Nobody was granted `name` from `from` to `until`.
+/// From `from` to `until` nobody was granted `name`.
 struct Gap<'a> {
     name: &'a str,
     from: u64,
@@ -141,7 +141,7 @@ fn demand(history: &History, name: &str) -> Vec<(u64, u64)> {
     let mut demand: Vec<(u64, u64)> = Vec::new();
     for (from, until) in wishes {
         match demand.last_mut() {
-            // Who was disappointed rests before it wishes again.
+            // A task rests before it wishes again.
             Some((_, end)) if from <= end.saturating_add(REST) => *end = until.max(*end),
             _ => demand.push((from, until)),
         }

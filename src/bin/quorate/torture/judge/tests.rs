@@ -510,7 +510,7 @@ fn a_lock_left_on_a_node() {
         ],
     );
     told.files[2].1.pop();
-    // Of a wish that was never granted there is no token.
+    // A wish that was never granted has no token.
     told.say("look", 110, left("p", Some(77)));
     finds(&told, Kind::Leftover, &["p's operation 2"]);
     told.files[2].1.pop();
@@ -588,7 +588,7 @@ fn a_wait_longer_than_promised() {
         &["\"a\" for 40 ms", "39 ms is promised"],
     );
     assert!(with(&mut told, scenario(40)).held());
-    // Whoever was told to end wishes for nothing, whatever it wrote down meanwhile.
+    // A process that was told to end wishes for nothing, whatever it wrote down meanwhile.
     told.say("p", 75, Event::Stopping);
     told.say(
         "p",

@@ -77,9 +77,9 @@ fn refused(op: &Op) -> bool {
             .is_some_and(|end| end.wrote.fenced == Access::REFUSED)
 }
 
-/// One of the two was stale; or a stale holder wrote between them and set the counter back, so that
-/// good ones came by the same values again. When exactly it wrote is known only within limits, and of one
-/// that was killed while it wrote there is no upper one.
+/// One of the two was stale; or a stale holder wrote between them and set the counter back, so that good ones came
+/// by the same values again. When exactly it wrote is known only within limits, and for one that was killed while
+/// it wrote there is no upper limit.
 fn explained(history: &History, first: &Op, second: &Op) -> bool {
     let since = first.writing.unwrap_or(first.invoked);
     let until = second.ended.map_or(u64::MAX, |end| end.at);
