@@ -1,12 +1,15 @@
 //! From a wish to a grant: attempts, and the rests between them.
 
-use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
+mod waiter;
 
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+
+use self::waiter::{After, Waiter};
 use super::{
     attempt::{Attempt, Progress},
     event::{Wait, Wish, WishId},
-    net::{Net, SHORTEST_PAUSE},
-    patience::{Failure, Limits, Next, Past, Patience},
+    net::Net,
+    patience::Failure,
     timers::Key,
     turns::Turns,
 };
@@ -23,11 +26,6 @@ pub(super) struct Wishes {
     resting: HashMap<WishId, Resting>,
     /// The attempt of each wish that asks.
     rounds: HashMap<WishId, RoundId>,
-}
-
-struct Waiter {
-    wish: Wish,
-    patience: Patience,
 }
 
 struct Asking {
@@ -62,8 +60,7 @@ impl Wishes {
             return;
         }
         let (name, id) = (wish.name().clone(), wish.id);
-        let patience = Patience::new(wish.wait, net.now);
-        let waiter = Box::new(Waiter { wish, patience });
+        let waiter = Box::new(Waiter::new(wish, net.now));
         if !waiter.patience.waits() {
             return self.attempt(net, waiter);
         }
@@ -246,38 +243,24 @@ impl Wishes {
         attempt: &Attempt,
         failure: Failure,
     ) {
-        let past = attempt.past(net.now, failure);
-        let error = error_of(net, attempt, &past);
+        let (error, next) = waiter.failed(net, attempt, failure);
         let refusal = match &error {
             Error::Held(report) => Some(report.clone()),
             _ => None,
         };
         self.turns.told(waiter.wish.name(), refusal);
-        let limits = limits(net);
-        let (refresh, warn) = match waiter.patience.failed(net.now, &past, limits) {
-            Next::Rest { refresh, warn } => (refresh, warn),
-            Next::Answer => {
+        match next {
+            After::Answer => {
                 self.make_room(&waiter.wish);
-                let answer = match error {
-                    Error::Held(_) => Ok(None),
-                    error => Err(error),
-                };
-                let _ = waiter.wish.reply.send(answer);
-                return;
+                waiter.answer(error);
             }
-        };
-        if warn {
-            net.journal
-                .waits_out_a_quarantine(net.now, waiter.wish.name(), &error);
+            After::RestUntil(at) => {
+                let id = waiter.wish.id;
+                net.timers.at(Key::Wish(id), at);
+                let last = error;
+                self.resting.insert(id, Resting { waiter, last });
+            }
         }
-        let up_to = |most| net.chance.up_to(most);
-        let until = waiter
-            .patience
-            .rest_until(net.now, &past, refresh, limits, up_to);
-        let id = waiter.wish.id;
-        net.timers.at(Key::Wish(id), until);
-        let last = error;
-        self.resting.insert(id, Resting { waiter, last });
     }
 
     /// An attempt that is over.
@@ -308,28 +291,5 @@ impl Wishes {
         if wish.wait != Wait::Never {
             self.turns.done(wish.name());
         }
-    }
-}
-
-fn limits(net: &Net) -> Limits {
-    let quarantine = Duration::from_millis(net.fleet().greatest_terms().quarantine());
-    let outage = net.settings.terms.max_ttl;
-    Limits::new(quarantine, outage, net.settings.node_timeout)
-}
-
-/// Why an attempt was not won.
-fn error_of(net: &Net, attempt: &Attempt, past: &Past) -> Error {
-    let again = || net.try_again(net.needed);
-    let retry_after = match (past.failure, past.known) {
-        (Failure::Held, known) => known,
-        (Failure::Quarantined, Some(left)) => Some(left.max(SHORTEST_PAUSE)),
-        (Failure::Quarantined | Failure::NoQuorum | Failure::TooSlow, _) => Some(again()),
-    };
-    let report = attempt.report(net, retry_after);
-    match past.failure {
-        Failure::Held => Error::Held(report),
-        Failure::NoQuorum => Error::NoQuorum(report),
-        Failure::Quarantined => Error::Quarantined(report),
-        Failure::TooSlow => Error::TooSlow(report),
     }
 }

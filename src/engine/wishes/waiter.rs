@@ -1,0 +1,92 @@
+//! One wish that waits, and what it does after an attempt that was not won.
+
+use std::time::Duration;
+
+use crate::{
+    Error,
+    clock::Tick,
+    engine::{
+        attempt::Attempt,
+        event::Wish,
+        net::{Net, SHORTEST_PAUSE},
+        patience::{Failure, Limits, Next, Past, Patience},
+    },
+};
+
+/// A wish, and how long it goes on.
+pub(super) struct Waiter {
+    pub(super) wish: Wish,
+    pub(super) patience: Patience,
+}
+
+/// What follows.
+pub(super) enum After {
+    /// The caller is told.
+    Answer,
+    /// The next attempt.
+    RestUntil(Tick),
+}
+
+impl Waiter {
+    pub(super) fn new(wish: Wish, now: Tick) -> Self {
+        let patience = Patience::new(wish.wait, now);
+        Self { wish, patience }
+    }
+
+    /// An attempt was not won: why, and what follows.
+    pub(super) fn failed(
+        &mut self,
+        net: &mut Net,
+        attempt: &Attempt,
+        failure: Failure,
+    ) -> (Error, After) {
+        let past = attempt.past(net.now, failure);
+        let error = error(net, attempt, &past);
+        let limits = limits(net);
+        let Next::Rest { refresh, warn } = self.patience.failed(net.now, &past, limits) else {
+            return (error, After::Answer);
+        };
+        if warn {
+            net.journal
+                .waits_out_a_quarantine(net.now, self.wish.name(), &error);
+        }
+        let up_to = |most| net.chance.up_to(most);
+        let until = self
+            .patience
+            .rest_until(net.now, &past, refresh, limits, up_to);
+        (error, After::RestUntil(until))
+    }
+
+    /// Tells the caller. To a wish that does not wait, a refusal is no error.
+    pub(super) fn answer(self, error: Error) {
+        let answer = match error {
+            Error::Held(_) if !self.patience.waits() => Ok(None),
+            error => Err(error),
+        };
+        let _ = self.wish.reply.send(answer);
+    }
+}
+
+fn limits(net: &Net) -> Limits {
+    let quarantine = Duration::from_millis(net.fleet().greatest_terms().quarantine());
+    let outage = net.settings.terms.max_ttl;
+    Limits::new(quarantine, outage, net.settings.node_timeout)
+}
+
+/// Why it was not won.
+fn error(net: &Net, attempt: &Attempt, past: &Past) -> Error {
+    let retry_after = match (past.failure, past.known) {
+        (Failure::Held, known) => known,
+        (Failure::Quarantined, Some(left)) => Some(left.max(SHORTEST_PAUSE)),
+        (Failure::Quarantined | Failure::NoQuorum | Failure::TooSlow, _) => {
+            Some(net.try_again(net.needed))
+        }
+    };
+    let report = attempt.report(net, retry_after);
+    match past.failure {
+        Failure::Held => Error::Held(report),
+        Failure::NoQuorum => Error::NoQuorum(report),
+        Failure::Quarantined => Error::Quarantined(report),
+        Failure::TooSlow => Error::TooSlow(report),
+    }
+}
