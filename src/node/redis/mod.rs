@@ -1,15 +1,19 @@
 //! A master that is a Redis or Valkey server.
 //!
-//! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
+//! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, [`greet`] makes a
+//! [`connection`] of it that is ready for commands, and [`advice`] says what to do where that fails. [`frame`]
 //! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
 //! [`decode`] and [`scripts`]; what its ACL has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
+mod advice;
 mod connection;
 mod decode;
 mod dial;
 mod encode;
 mod frame;
+mod greet;
+mod login;
 mod rights;
 mod scripts;
 mod secret;
