@@ -10,15 +10,13 @@ use tokio::{net::TcpStream, time::timeout};
 use super::{
     address::{Address, Endpoint},
     encode::Keys,
-    greet::greet,
+    greet::{Dialled, greet},
 };
 use crate::{
-    node::{Connection, DialError},
+    node::DialError,
     report::{said, seconds},
 };
 use DialError::Unreachable;
-
-pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
 
 /// A greeted connection to the address, within the limit: one that is ready for commands.
 pub(super) async fn dial(address: &Address, keys: Arc<Keys>, limit: Duration) -> Dialled {

@@ -1,8 +1,8 @@
 //! Where one reply ends in the bytes that have arrived.
 //!
-//! The end is found before anything is decoded, by counting, so that a reply that arrives in many
-//! pieces is decoded once, and nested arrays without end from a broken server can neither exhaust
-//! the stack nor the memory.
+//! The end is found by counting, before anything is decoded. So a reply that arrives in many pieces is
+//! decoded once, and a broken server that nests arrays without end can exhaust neither the stack nor
+//! the memory.
 
 mod garbage;
 mod quick;

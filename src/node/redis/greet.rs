@@ -1,11 +1,12 @@
-//! What is said on a new connection before anything else, and what the answers mean: HELLO with the
-//! login, the database, our name, the scripts, and a try of every right.
+//! What is said on a new connection before anything else, and what the answers mean.
 //!
 //! All of it goes out in one write and costs one round trip. A server that refuses HELLO refuses what
 //! follows too, so only the first refusal is told. Missing rights are told all at once.
 
+mod advice;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::{
     future::poll_fn,
@@ -18,30 +19,23 @@ use std::{
 use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use self::{
+    advice::Silence,
+    words::{Word, greeting},
+};
 use super::{
     address::Address,
-    advice,
     connection::RedisConnection,
     decode,
-    dial::Dialled,
-    encode::{self, Keys},
-    frame::{Garbage, Inbox},
-    login::Login,
-    rights::{self, Missing, Right},
+    encode::Keys,
+    frame::Inbox,
+    rights::{self, Missing},
     secret,
 };
-use crate::node::{Batch, Command, DialError};
+use crate::node::{Connection, DialError};
 use DialError::Refused;
 
-/// What is said, in this order.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
-    Hello,
-    Select,
-    SetInfo,
-    LoadScript,
-    Try(&'static Right),
-}
+pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
 
 /// Makes a connection of a stream to the address.
 pub(super) async fn greet<S>(mut stream: S, address: &Address, keys: Arc<Keys>) -> Dialled
@@ -55,7 +49,7 @@ where
     for word in words {
         let frame = match reply(&mut stream, &mut inbox).await {
             Ok(frame) => frame,
-            Err(silence) => return Err(advice::silence(silence, written.err(), address)),
+            Err(silence) => return Err(advice::no_reply(silence, written.err(), address)),
         };
         match (word, decode::error(&frame)) {
             (Word::Hello, None) => id = client_id(&frame)?,
@@ -65,7 +59,7 @@ where
             (Word::Select, Some(error)) if secret::code(&error) == "NOPERM" => {
                 missing.add(&rights::SELECT, &error);
             }
-            // It is tried by itself as well.
+            // This right is tried by itself as well.
             (Word::LoadScript, Some(error)) if secret::code(&error) == "NOPERM" => {}
             (word, Some(error)) => return Err(advice::refusal(word, &error, address)),
         }
@@ -77,39 +71,6 @@ where
     Ok(Box::new(RedisConnection::new(
         stream, id, note, keys, secret, inbox,
     )))
-}
-
-fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
-    let (mut words, mut bytes) = (Vec::new(), Vec::new());
-    let mut say = |word, parts: &[&str]| {
-        words.push(word);
-        encode::words(&mut bytes, parts);
-    };
-    match &address.login {
-        None => say(Word::Hello, &["HELLO", "3"]),
-        Some(Login { user, password }) => say(Word::Hello, &["HELLO", "3", "AUTH", user, password]),
-    }
-    if address.db != 0 {
-        say(Word::Select, &["SELECT", &address.db.to_string()]);
-    }
-    say(
-        Word::SetInfo,
-        &["CLIENT", "SETINFO", "lib-name", env!("CARGO_PKG_NAME")],
-    );
-    say(
-        Word::SetInfo,
-        &["CLIENT", "SETINFO", "lib-ver", env!("CARGO_PKG_VERSION")],
-    );
-    words.extend(std::iter::repeat_n(
-        Word::LoadScript,
-        encode::answers(&Command::LoadScripts),
-    ));
-    bytes.extend(encode::batch(&Batch::one(Command::LoadScripts), keys).bytes);
-    for right in rights::TRIED {
-        words.push(Word::Try(right));
-        encode::words(&mut bytes, &right.words(keys));
-    }
-    (words, bytes)
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
@@ -142,15 +103,8 @@ async fn reply<S: AsyncRead + Unpin>(
     }
 }
 
-/// Why a reply did not come.
-pub(super) enum Silence {
-    Closed,
-    Failed(io::Error),
-    Garbage(Garbage),
-}
-
-/// Reads HELLO's reply: our client id there. Whether the server is fit to vote is asked by the
-/// handshake; here only what would keep us from it.
+/// Our client id there, out of HELLO's reply. The handshake asks whether the server is fit to vote; here
+/// it matters only whether we can get that far.
 fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
     let (mut id, mut mode) = (None, None);
     if let OwnedFrame::Map { data, .. } = frame {

@@ -1,12 +1,11 @@
 //! A master that is a Redis or Valkey server.
 //!
-//! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, [`greet`] makes a
-//! [`connection`] of it that is ready for commands, and [`advice`] says what to do where that fails. [`frame`]
-//! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
-//! [`decode`] and [`scripts`]; what its ACL has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
+//! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, and [`greet`] gets a
+//! [`connection`] that is ready for commands, or says what to do. [`frame`] finds the replies in what
+//! arrives. What the commands are on the wire is in [`encode`], [`decode`] and [`scripts`]; what its ACL
+//! has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
-mod advice;
 mod connection;
 mod decode;
 mod dial;

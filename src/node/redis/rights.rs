@@ -2,12 +2,12 @@
 //! write that greets. Otherwise a missing right would show only when a script needs it, on a node that
 //! votes.
 //!
-//! The tries change nothing. Those that could write have the key of the lock with the empty name,
-//! which no client can take, so it never exists, and none of them changes anything where its key is
-//! absent. Some are errors, which `INFO errorstats` counts. They are
-//! sent as commands and not from a script: in a script, the error for a missing right has no code of
-//! its own. A server checks rights first. So a full server or a replica that has them answers with
-//! another code, which is ignored here.
+//! The tries change nothing. Those that could write have the key of the lock with the empty name. No
+//! client can take that lock, so the key never exists, and none of them changes anything where its key
+//! is absent. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
+//! script: in a script, the error for a missing right has no code of its own. A server checks rights
+//! first. So where the right is there, a full server or a replica answers with another code, which is
+//! ignored here.
 
 mod denial;
 mod missing;

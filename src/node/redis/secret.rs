@@ -1,10 +1,10 @@
-//! Takes a password out of what a server says, also where it repeats only a piece of it. Pure.
+//! Takes a password out of what a server says, even where it repeats only a piece of it. Pure.
 //!
-//! Hidden is every run of the text that also stands in the password: in other capitals, escaped
-//! with backslashes or percent signs (twice as well), or broken by spaces, quotes and line ends. Not
-//! recognised are base64, hex without an escape, octal, HTML entities, and pieces of fewer than four
-//! characters (three, of a password of up to six). As a login may be answered in any of these, only
-//! the [`code`] of such an answer is told.
+//! It hides every run of the text that also stands in the password: in other capitals, escaped with
+//! backslashes or percent signs, even twice, or broken by spaces, quotes and line ends. It does not
+//! recognise base64, hex without an escape, octal, HTML entities, or pieces of fewer than four
+//! characters (three, of a password of up to six). A login may be repeated in any of these, so only the
+//! [`code`] of the error that answers it is told.
 
 mod reading;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use std::{collections::HashSet, fmt, ops::Range};
 
 use self::reading::{Reading, is_letter};
 
-/// More is never told of a text, as [`said`](crate::report::said) cuts it.
+/// No more of a text is ever told, as [`said`](crate::report::said) cuts it.
 const ENOUGH: usize = 1024;
 /// How often a text may be escaped: by a server, and by a proxy before it.
 const ESCAPED: usize = 2;
@@ -50,10 +50,10 @@ pub(super) fn code(error: &str) -> &str {
     }
 }
 
-/// What only a server and its users may know. An empty one hides nothing.
+/// What only a server and its users may know. An empty secret hides nothing.
 pub(super) struct Secret {
     whole: Pieces,
-    /// Of its letters and digits alone.
+    /// Those of its letters and digits alone.
     squeezed: Pieces,
 }
 
@@ -98,7 +98,7 @@ impl Secret {
         clean
     }
 
-    /// The same of an error. Its code stays: it decides what is done.
+    /// The same for an error. Its code stays, as it decides what is done.
     pub(super) fn hidden_in_error(&self, error: &str) -> String {
         let code = code(error);
         let words = error.get(code.len()..).unwrap_or_default();
@@ -117,7 +117,7 @@ impl fmt::Debug for Secret {
 struct Pieces {
     all: HashSet<Vec<u8>>,
     length: usize,
-    /// They are so short that they stand in any word: only a word of its own is one.
+    /// They are so short that many a word contains one, so only a whole word counts.
     alone: bool,
 }
 
@@ -134,7 +134,7 @@ impl Pieces {
         }
     }
 
-    /// Their places in the text.
+    /// Where they stand in the text.
     fn found_in(&self, text: &Reading) -> Vec<Range<usize>> {
         if self.all.is_empty() {
             return Vec::new();

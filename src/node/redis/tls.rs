@@ -1,8 +1,8 @@
 //! TLS by rustls.
 //!
 //! The cryptography is named here and never left to a process-wide default, which would panic in a
-//! program that has none, or two. Root certificates are read anew for every connection: it costs
-//! some milliseconds on a thread for such things, and a CA that was replaced is seen.
+//! program that has none, or two. Root certificates are read anew for every connection: that costs some
+//! milliseconds on a thread for blocking work, and a CA that was replaced is noticed.
 
 mod advice;
 mod anybody;
@@ -32,12 +32,11 @@ pub(super) struct Tls {
 
 #[derive(Clone)]
 pub(super) enum Trust {
-    /// Those for whom the system's certificates vouch, or those in `SSL_CERT_FILE` and
+    /// A server for which the system's certificates vouch, or those in `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR`.
     System,
-    /// Those for whom one of these vouches.
+    /// A server for which one of these vouches.
     Only(Authorities),
-    /// Anybody.
     Anybody,
 }
 

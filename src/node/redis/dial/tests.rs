@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     name::Name,
     node::{
-        Answer, Batch, Command, Reply,
+        Answer, Batch, Command, Connection, Reply,
         redis::{
             address::{IntoNode as _, Target},
             support::{Kind, Server, ServerOptions},

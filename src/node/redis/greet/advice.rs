@@ -2,19 +2,32 @@
 
 use std::io;
 
-use super::{
-    address::{Address, Endpoint},
-    greet::{Silence, Word},
-    secret,
+use super::words::Word;
+use crate::{
+    node::{
+        DialError,
+        redis::{
+            address::{Address, Endpoint},
+            frame::Garbage,
+            secret,
+        },
+    },
+    report::said,
 };
-use crate::{node::DialError, report::said};
 use DialError::{Refused, Unreachable};
 
 /// Stands for words that may repeat a login.
 const HIDDEN: &str = "its words are not told, as they may repeat the password";
 
-/// Why a reply to the greeting did not come. An error of the write tells more than a closed connection.
-pub(super) fn silence(
+/// Why a reply did not come.
+pub(super) enum Silence {
+    Closed,
+    Failed(io::Error),
+    Garbage(Garbage),
+}
+
+/// What it means that a reply did not come. An error of the write tells more than a closed connection.
+pub(super) fn no_reply(
     silence: Silence,
     write_error: Option<io::Error>,
     address: &Address,
@@ -28,7 +41,7 @@ pub(super) fn silence(
         (Silence::Closed, None) => None,
     };
     #[cfg(feature = "tls-rustls")]
-    if let Some(advice) = error.as_ref().and_then(super::tls::advice) {
+    if let Some(advice) = error.as_ref().and_then(crate::node::redis::tls::advice) {
         return Refused(advice);
     }
     let why = error
