@@ -2,11 +2,7 @@ mod refusals;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
-use std::{
-    future::poll_fn,
-    task::{Poll, ready},
-    time::Instant,
-};
+use std::{future::poll_fn, time::Instant};
 
 use tokio::net::TcpListener;
 

@@ -1,4 +1,8 @@
-use std::{path::Path, process::Command as Process};
+use std::{
+    path::Path,
+    process::Command as Process,
+    task::{Poll, ready},
+};
 
 use super::*;
 use crate::node::redis::{
