@@ -1,8 +1,9 @@
 //! A master that is a Redis or Valkey server.
 //!
-//! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
-//! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
-//! [`decode`] and [`scripts`]; what its ACL has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
+//! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, and [`greet`] gets a
+//! [`connection`] that is ready for commands, or says what to do. [`frame`] finds the replies in what
+//! arrives. What the commands are on the wire is in [`encode`], [`decode`] and [`scripts`]; what its ACL
+//! has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -10,6 +11,8 @@ mod decode;
 mod dial;
 mod encode;
 mod frame;
+mod greet;
+mod login;
 mod rights;
 mod scripts;
 mod secret;

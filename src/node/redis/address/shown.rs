@@ -1,0 +1,141 @@
+//! What an error may show of a URL that is not valid: nothing that may belong to a password.
+
+/// The words before `://` that are shown.
+const SCHEMES: &[&str] = &[
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "unix",
+    "redis+unix",
+    "valkey+unix",
+    "http",
+    "https",
+    "tcp",
+];
+
+/// The longest name that a host may have.
+const LONGEST_HOST: usize = 253;
+
+/// The scheme, and what is surely host and port, or the path of a socket. All else is `***`.
+pub(super) fn shown(url: &str) -> String {
+    // Without a scheme it may be a piece of a password: one with a comma, in a list of URLs.
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return "***".into();
+    };
+    if !SCHEMES
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+    {
+        return "***".into();
+    }
+    let unix = scheme.to_ascii_lowercase().ends_with("unix");
+    let (login, place) = match rest.rsplit_once('@') {
+        // This `@` may be in a password, with the rest of the password on both sides.
+        Some((before, _)) if unix || before.contains(['?', '#']) => {
+            return format!("{scheme}://***");
+        }
+        Some((_, place)) => ("***@", place),
+        None => ("", rest),
+    };
+    let (host, after) = place.split_at(host_length(place, unix));
+    if host.len() > LONGEST_HOST || !after.is_empty() && !after.starts_with([':', '/', '?', '#']) {
+        return format!("{scheme}://***");
+    }
+    // Without an `@`, what stands behind a `:` may be the beginning of a password.
+    let port = port_length(after);
+    let is_port = !login.is_empty() || port == after.len();
+    let (port, tail) = after.split_at(if is_port { port } else { 0 });
+    let is_login = !login.is_empty() || tail.starts_with(':');
+    let is_plain = |path: &str| path.len() < 4 && path.bytes().all(|b| b.is_ascii_alphanumeric());
+    let tail = match (tail.strip_prefix('/'), tail.get(..1)) {
+        (Some(path), _) if !is_login && is_plain(path) => tail.to_owned(),
+        (_, Some(separator)) => format!("{separator}***"),
+        (_, None) => String::new(),
+    };
+    format!("{scheme}://{login}{host}{port}{tail}")
+}
+
+/// How many bytes at the beginning are surely of a host's name, or of the path of a socket.
+fn host_length(place: &str, unix: bool) -> usize {
+    if let Some(rest) = place.strip_prefix('[') {
+        let is_address = |b: &u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+        let length = rest.bytes().take_while(is_address).count();
+        let closed = rest.as_bytes().get(length) == Some(&b']');
+        return if closed { length + 2 } else { 0 };
+    }
+    let is_host = |b: &u8| match b {
+        b'.' | b'-' | b'_' => true,
+        b'/' => unix,
+        b => b.is_ascii_alphanumeric(),
+    };
+    place.bytes().take_while(is_host).count()
+}
+
+/// How many bytes at the beginning are surely `:` and a port.
+fn port_length(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix(':') else {
+        return 0;
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (port, after) = rest.split_at(digits);
+    match port.parse::<u16>() {
+        Ok(_) if after.is_empty() || after.starts_with(['/', '?', '#']) => digits + 1,
+        _ => 0,
+    }
+}
+
+/// Is there a login in the URL, or something that was meant as one?
+pub(super) fn may_hold_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let port = rest.split_once(':').map(|(_, port)| port);
+    let port = port.and_then(|port| port.split(['/', '?', '#']).next());
+    url.contains('@')
+        || rest.to_ascii_lowercase().contains("pass")
+        || !rest.starts_with('[') && port.is_some_and(|port| port.parse::<u64>().is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_surely_no_password_is_shown() {
+        for (url, text) in [
+            ("redis://h/x", "redis://h/x"),
+            ("REDISS://h_1.b-c:6379", "REDISS://h_1.b-c:6379"),
+            ("redis://h:6379/x", "redis://h:***"),
+            ("redis://h/abcd", "redis://h/***"),
+            ("redis://h?password=hunter2", "redis://h?***"),
+            ("redis://h:99999", "redis://h:***"),
+            ("redis://[::1]:7", "redis://[::1]:7"),
+            ("redis://[::1", "redis://***"),
+            ("redis://user:hunter2", "redis://user:***"),
+            ("redis://:hunter2", "redis://:***"),
+            ("redis://user:1234/hunter2", "redis://user:***"),
+            ("redis://me:hunter2@h:7/x", "redis://***@h:7/***"),
+            ("redis://me:hun/ter2@h:x", "redis://***@h:***"),
+            ("redis://me:hunter2@h h", "redis://***"),
+            ("redis://a:hu?nter2@h:1", "redis://***"),
+            ("redis://a:b@hunter2@h/x", "redis://***@h/***"),
+            ("redis://:one@h:1redis://:two@i:2", "redis://***@i:2"),
+            (
+                "unix:///run/r.sock?db=x&pass=hunter2",
+                "unix:///run/r.sock?***",
+            ),
+            ("unix:///run/r.sock?pass=ab@hunter2", "unix://***"),
+            ("unix:///me:hunter2", "unix:///me:***"),
+            ("http://me:hunter2@h", "http://***@h"),
+            ("hunter2://h", "***"),
+            ("me:hunter2@h", "***"),
+            ("hunter2", "***"),
+            ("redis:/:hunter2@h", "***"),
+            ("redis://me:hunter2\t@h", "redis://***@h"),
+            ("redis://hunter2\t@", "redis://***@"),
+        ] {
+            assert_eq!(shown(url), text, "{url}");
+        }
+        let long = "h".repeat(LONGEST_HOST + 1);
+        assert_eq!(shown(&format!("redis://{long}")), "redis://***");
+    }
+}

@@ -1,0 +1,102 @@
+//! Where a reply ends: found by counting, before anything of it is decoded.
+
+use super::{MAX_FRAME, garbage::Garbage};
+
+/// HELLO's reply nests four deep.
+pub(super) const MAX_DEPTH: usize = 16;
+
+/// How far the search for a frame's end got. So no byte is looked at twice.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Everything before belongs to the frame.
+    at: usize,
+    /// For every open array, how many elements are still to come; empty between frames.
+    open: Vec<usize>,
+}
+
+impl Scan {
+    /// No frame has begun.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The length of the frame that `bytes` begins with, or none if it is not whole yet: then call it
+    /// again with the same bytes and more.
+    pub(super) fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Garbage> {
+        if self.open.is_empty() {
+            self.open.push(1);
+        }
+        loop {
+            let rest = bytes.get(self.at..).unwrap_or_default();
+            let Some(&kind) = rest.first() else {
+                return Ok(None);
+            };
+            if !b"+-:,(#_$!=*~>%|".contains(&kind) {
+                return Err(Garbage::not_resp(bytes));
+            }
+            let Some(line) = rest.iter().position(|&byte| byte == b'\r') else {
+                return Ok(None);
+            };
+            match rest.get(line + 1) {
+                Some(b'\n') => {}
+                Some(_) => return Err(Garbage::not_resp(bytes)),
+                None => return Ok(None),
+            }
+            let (line, after) = (rest.get(1..line).unwrap_or_default(), line + 2);
+            match kind {
+                b'$' | b'!' | b'=' => {
+                    let end = after + length(line)? + 2;
+                    match rest.get(after..end) {
+                        Some(text) if text.ends_with(b"\r\n") => self.at += end,
+                        Some(_) => return Err(Garbage::not_resp(bytes)),
+                        None => return Ok(None),
+                    }
+                }
+                b'*' | b'~' | b'>' | b'%' | b'|' => {
+                    let pairs = matches!(kind, b'%' | b'|');
+                    let count = length(line)? * if pairs { 2 } else { 1 };
+                    self.at += after;
+                    // Attributes stand before an element and do not count as one.
+                    if let (b'|', Some(more)) = (kind, self.open.last_mut()) {
+                        *more += 1;
+                    }
+                    if count > 0 {
+                        if self.open.len() > MAX_DEPTH {
+                            return Err(Garbage::endless());
+                        }
+                        self.open.push(count);
+                        continue;
+                    }
+                }
+                _ => self.at += after,
+            }
+            if self.is_last_element() {
+                return Ok(Some(std::mem::take(&mut self.at)));
+            }
+        }
+    }
+
+    /// One element is complete, and so is every array that it was the last of. Is the frame?
+    fn is_last_element(&mut self) -> bool {
+        while let Some(more) = self.open.last_mut() {
+            *more -= 1;
+            if *more > 0 {
+                return false;
+            }
+            self.open.pop();
+        }
+        true
+    }
+}
+
+/// The length that a line announces.
+fn length(line: &[u8]) -> Result<usize, Garbage> {
+    match std::str::from_utf8(line)
+        .ok()
+        .and_then(|digits| digits.parse().ok())
+    {
+        Some(length @ 0..=MAX_FRAME) => Ok(length),
+        Some(_) => Err(Garbage::oversize()),
+        None => Err(Garbage::not_resp(line)),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is said on a new connection before anything else, and what the answers mean.
+//!
+//! All of it goes out in one write and costs one round trip. A server that refuses HELLO refuses what
+//! follows too, so only the first refusal is told. Missing rights are told all at once.
+
+mod advice;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Poll, ready},
+};
+
+use redis_protocol::resp3::types::{OwnedFrame, Resp3Frame as _};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use self::{
+    advice::Silence,
+    words::{Word, greeting},
+};
+use super::{
+    address::Address,
+    connection::RedisConnection,
+    decode,
+    encode::Keys,
+    frame::Inbox,
+    rights::{self, Missing},
+    secret,
+};
+use crate::node::{Connection, DialError};
+use DialError::Refused;
+
+pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
+
+/// Makes a connection of a stream to the address.
+pub(super) async fn greet<S>(mut stream: S, address: &Address, keys: Arc<Keys>) -> Dialled
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (words, bytes) = greeting(address, &keys);
+    // A server that closes without reading has often said why: that is worth more than the error.
+    let written = write(&mut stream, &bytes).await;
+    let (mut inbox, mut id, mut missing) = (Inbox::new(), 0, Missing::default());
+    for word in words {
+        let frame = match reply(&mut stream, &mut inbox).await {
+            Ok(frame) => frame,
+            Err(silence) => return Err(advice::no_reply(silence, written.err(), address)),
+        };
+        match (word, decode::error(&frame)) {
+            (Word::Hello, None) => id = client_id(&frame)?,
+            // Nothing depends on it.
+            (Word::SetInfo, _) | (_, None) => {}
+            (Word::Try(right), Some(error)) => missing.add(right, &error),
+            (Word::Select, Some(error)) if secret::code(&error) == "NOPERM" => {
+                missing.add(&rights::SELECT, &error);
+            }
+            // This right is tried by itself as well.
+            (Word::LoadScript, Some(error)) if secret::code(&error) == "NOPERM" => {}
+            (word, Some(error)) => return Err(advice::refusal(word, &error, address)),
+        }
+    }
+    if let Some(why) = missing.refusal(&address.user(), &keys) {
+        return Err(Refused(why));
+    }
+    let (secret, note) = (address.secret(), missing.note());
+    Ok(Box::new(RedisConnection::new(
+        stream, id, note, keys, secret, inbox,
+    )))
+}
+
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
+    poll_fn(|cx| {
+        while !bytes.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(cx, bytes))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => bytes = bytes.get(n..).unwrap_or_default(),
+            }
+        }
+        Pin::new(&mut *stream).poll_flush(cx)
+    })
+    .await
+}
+
+async fn reply<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    inbox: &mut Inbox,
+) -> Result<OwnedFrame, Silence> {
+    loop {
+        match inbox.next().map_err(Silence::Garbage)? {
+            Some(OwnedFrame::Push { .. }) => {}
+            Some(frame) => return Ok(frame),
+            None => match poll_fn(|cx| inbox.poll_fill(stream, cx)).await {
+                Ok(0) => return Err(Silence::Closed),
+                Ok(_) => {}
+                Err(error) => return Err(Silence::Failed(error)),
+            },
+        }
+    }
+}
+
+/// Our client id there, out of HELLO's reply. The handshake asks whether the server is fit to vote; here
+/// it matters only whether we can get that far.
+fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
+    let (mut id, mut mode) = (None, None);
+    if let OwnedFrame::Map { data, .. } = frame {
+        for (key, value) in data {
+            match (key.as_str(), value) {
+                (Some("id"), OwnedFrame::Number { data, .. }) => id = u64::try_from(*data).ok(),
+                (Some("mode"), value) => mode = value.as_str(),
+                _ => {}
+            }
+        }
+    }
+    match (mode, id) {
+        (Some(mode @ ("sentinel" | "cluster")), _) => Err(Refused(format!(
+            "it runs in {mode} mode: quorate needs independent masters, without cluster or sentinel"
+        ))),
+        (_, Some(id)) => Ok(id),
+        (_, None) => Err(Refused(
+            "it does not answer HELLO as Redis and Valkey do: \
+             quorate needs the server itself, no proxy"
+                .into(),
+        )),
+    }
+}

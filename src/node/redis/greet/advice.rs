@@ -1,0 +1,114 @@
+//! Texts for operators: why a server did not take our greeting, and what to do.
+
+use std::io;
+
+use super::words::Word;
+use crate::{
+    node::{
+        DialError,
+        redis::{
+            address::{Address, Endpoint},
+            frame::Garbage,
+            secret,
+        },
+    },
+    report::said,
+};
+use DialError::{Refused, Unreachable};
+
+/// Stands for words that may repeat a login.
+const HIDDEN: &str = "its words are not told, as they may repeat the password";
+
+/// Why a reply did not come.
+pub(super) enum Silence {
+    Closed,
+    Failed(io::Error),
+    Garbage(Garbage),
+}
+
+/// What it means that a reply did not come. An error of the write tells more than a closed connection.
+pub(super) fn no_reply(
+    silence: Silence,
+    write_error: Option<io::Error>,
+    address: &Address,
+) -> DialError {
+    let error = match (silence, write_error) {
+        (Silence::Garbage(garbage), _) => {
+            let text = garbage.text(|words| address.of_a_stranger(words));
+            return Refused(format!("it {text}"));
+        }
+        (Silence::Failed(error), _) | (Silence::Closed, Some(error)) => Some(error),
+        (Silence::Closed, None) => None,
+    };
+    #[cfg(feature = "tls-rustls")]
+    if let Some(advice) = error.as_ref().and_then(crate::node::redis::tls::advice) {
+        return Refused(advice);
+    }
+    let why = error
+        .map(|error| format!(" ({})", said(error)))
+        .unwrap_or_default();
+    let hint = match address.endpoint {
+        Endpoint::Tcp { .. } => "; if this is a TLS port, use rediss://",
+        _ => "",
+    };
+    Unreachable(format!(
+        "it closes the connection without an answer{why}{hint}"
+    ))
+}
+
+/// What an error reply to the greeting means, and what to do.
+pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
+    let user = address.user();
+    let secret = address.secret();
+    let words = match (word, secret::code(error)) {
+        // A login may be repeated in more ways than can be recognised.
+        (Word::Hello, "") if address.login.is_some() => HIDDEN.into(),
+        (Word::Hello, code) if address.login.is_some() => format!("{code} ({HIDDEN})"),
+        _ => said(secret.hidden_in_error(error)),
+    };
+    let refused = |why: &str| Refused(why.to_owned());
+    let unreachable = |why: &str| Unreachable(why.to_owned());
+    match error.split_ascii_whitespace().next().unwrap_or_default() {
+        "WRONGPASS" if address.has_password() => Refused(format!(
+            "it does not know {user} with this password: \
+             correct the node's URL, or the server's ACL"
+        )),
+        "WRONGPASS" => refused(
+            "it does not know this user without a password: \
+             correct the node's URL (redis://:password@host, with a colon before the password), \
+             or the server's ACL",
+        ),
+        "NOAUTH" => refused(
+            "it asks for a password: put it into the node's URL, as in redis://user:password@host",
+        ),
+        "NOPERM" => Refused(format!(
+            "{user} has not all permissions that are needed, \
+             grant them with ACL SETUSER: {words}"
+        )),
+        "DENIED" => refused(
+            "it is in protected mode and serves its own host only: \
+             give it a password, or set `protected-mode no`",
+        ),
+        "NOPROTO" => refused("it does not speak RESP3: it is older than Redis 7.0, or a proxy"),
+        "LOADING" => unreachable("it is loading its data"),
+        "MASTERDOWN" => unreachable("it is a replica that waits for its master"),
+        "BUSY" => unreachable("it is busy with a script that does not end"),
+        "ERR" if error.contains("max number of clients") => {
+            unreachable("it takes no more clients (maxclients)")
+        }
+        // Its words repeat what was sent, with the password.
+        "ERR" if word == Word::Hello && error.contains("unknown command") => {
+            refused("it does not know HELLO: it is older than Redis 7.0, or a proxy")
+        }
+        _ => match word {
+            Word::Hello | Word::SetInfo => Refused(format!("it refuses us: {words}")),
+            Word::Select => Refused(format!(
+                "it does not let us use database {}: {words}",
+                address.db
+            )),
+            Word::LoadScript | Word::Try(_) => {
+                Refused(format!("it does not take our scripts: {words}"))
+            }
+        },
+    }
+}

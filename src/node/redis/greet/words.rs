@@ -1,0 +1,54 @@
+//! What is said, in which order: HELLO with the login, the database, our name, the scripts, and a try of
+//! every right.
+
+use crate::node::{
+    redis::{
+        address::Address,
+        encode::{self, Keys},
+        login::Login,
+        rights::{self, Right},
+    },
+    server,
+};
+
+/// What is said and answered by one reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    Hello,
+    Select,
+    SetInfo,
+    LoadScript,
+    Try(&'static Right),
+}
+
+/// All of it, and its bytes.
+pub(super) fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
+    let (mut words, mut bytes) = (Vec::new(), Vec::new());
+    let mut say = |word, parts: &[&str]| {
+        words.push(word);
+        encode::words(&mut bytes, parts);
+    };
+    match &address.login {
+        None => say(Word::Hello, &["HELLO", "3"]),
+        Some(Login { user, password }) => say(Word::Hello, &["HELLO", "3", "AUTH", user, password]),
+    }
+    if address.db != 0 {
+        say(Word::Select, &["SELECT", &address.db.to_string()]);
+    }
+    say(
+        Word::SetInfo,
+        &["CLIENT", "SETINFO", "lib-name", env!("CARGO_PKG_NAME")],
+    );
+    say(
+        Word::SetInfo,
+        &["CLIENT", "SETINFO", "lib-ver", env!("CARGO_PKG_VERSION")],
+    );
+    let load = encode::wire(&server::Command::LoadScripts.into(), keys);
+    words.extend(std::iter::repeat_n(Word::LoadScript, load.replies));
+    bytes.extend(load.bytes);
+    for right in rights::TRIED {
+        words.push(Word::Try(right));
+        encode::words(&mut bytes, &right.words(keys));
+    }
+    (words, bytes)
+}

@@ -1,0 +1,32 @@
+//! Which errors say that a right is missing, or the command itself.
+
+/// What a server's ACL does not permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node::redis) enum Denial {
+    Command,
+    /// Perhaps this one only: an ACL may permit some names of locks and not others.
+    Key,
+}
+
+/// Does this error say that a right is missing? In a script it has the code `ERR`, and is told by
+/// its words: Redis 7.0 has words of its own there, later ones and Valkey have those of NOPERM.
+pub(in crate::node::redis) fn denial(error: &str) -> Option<Denial> {
+    let has = |words| error.contains(words);
+    if has("can't access at least one of the keys") || has("ermissions to access") {
+        Some(Denial::Key)
+    } else if error.starts_with("NOPERM")
+        || has("can't run this command or subcommand")
+        || has("permissions to run")
+    {
+        Some(Denial::Command)
+    } else {
+        None
+    }
+}
+
+/// Does it say that there is no such command?
+pub(super) fn is_unknown(error: &str) -> bool {
+    let start = "ERR unknown command";
+    let said = error.get(..start.len());
+    said.is_some_and(|said| said.eq_ignore_ascii_case(start))
+}

@@ -1,0 +1,85 @@
+//! What the tries on one connection have shown, and what an operator is told of it.
+
+use super::{
+    Right,
+    denial::{Denial, denial, is_unknown},
+};
+use crate::node::redis::encode::Keys;
+
+/// What the tries on one connection have shown.
+#[derive(Debug, Default)]
+pub(in crate::node::redis) struct Missing {
+    withheld: Vec<&'static Right>,
+    /// The server has no such command, or calls it otherwise (`rename-command`).
+    unknown: Vec<&'static Right>,
+    /// A key of ours may not be read or written.
+    keys: bool,
+}
+
+impl Missing {
+    /// The try of this right was answered by this error.
+    pub(in crate::node::redis) fn add(&mut self, right: &'static Right, error: &str) {
+        match denial(error) {
+            Some(Denial::Key) => self.keys = true,
+            Some(Denial::Command) => self.withheld.push(right),
+            None if is_unknown(error) => self.unknown.push(right),
+            // It may be full, a replica, or the try is one that fails: the right is there.
+            None => {}
+        }
+    }
+
+    /// Why the node cannot vote, and what to do. None: it can.
+    pub(in crate::node::redis) fn refusal(&self, user: &str, keys: &Keys) -> Option<String> {
+        let needed = |right: &&&Right| right.without.is_none();
+        let withheld: Vec<&Right> = self.withheld.iter().filter(needed).copied().collect();
+        let unknown: Vec<_> = self.unknown.iter().filter(needed).map(|r| r.name).collect();
+        let mut names: Vec<&str> = withheld.iter().map(|right| right.name).collect();
+        let mut grants: Vec<String> = withheld.iter().map(|right| right.grant()).collect();
+        if self.keys {
+            names.push("keys of quorate");
+            grants.push(keys.pattern());
+        }
+        let mut sentences = Vec::new();
+        if !names.is_empty() {
+            sentences.push(format!(
+                "its ACL withholds {} from {user}: grant {} with ACL SETUSER ({})",
+                listed(&names),
+                if names.len() == 1 && !self.keys {
+                    "it"
+                } else {
+                    "them"
+                },
+                grants.join(" ")
+            ));
+        }
+        if !unknown.is_empty() {
+            sentences.push(format!(
+                "it does not know {}: quorate needs {} under its own name",
+                listed(&unknown),
+                if unknown.len() == 1 { "it" } else { "each" },
+            ));
+        }
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    /// What an operator should know of a node that votes all the same.
+    pub(in crate::node::redis) fn note(&self) -> Option<String> {
+        let told = |verb: &'static str, rights: &[&Right]| -> Vec<String> {
+            let useful =
+                |right: &&Right| Some(format!("{verb} {}: {}", right.name, right.without?));
+            rights.iter().filter_map(useful).collect()
+        };
+        let mut notes = told("its ACL withholds", &self.withheld);
+        notes.extend(told("it does not know", &self.unknown));
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+/// `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

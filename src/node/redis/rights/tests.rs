@@ -1,0 +1,180 @@
+use std::collections::BTreeSet;
+
+use sha1_smol::Sha1;
+
+use super::*;
+use crate::node::redis::scripts;
+
+fn tried(how: impl Fn(&Right) -> bool) -> BTreeSet<&'static str> {
+    let rights = TRIED.iter().filter(|right| how(right));
+    rights.map(|right| right.name).collect()
+}
+
+/// The commands that the scripts run.
+fn in_scripts() -> BTreeSet<&'static str> {
+    let mut commands = BTreeSet::new();
+    for script in scripts::ALL {
+        let calls = script.source.split("call('").skip(1);
+        commands.extend(calls.map(|call| call.split('\'').next().unwrap()));
+        // By another name, as the handshake's `set`, it is no call of a new command.
+        assert!(!script.source.contains("call(\""));
+    }
+    commands
+}
+
+#[test]
+fn what_the_scripts_run_is_tried_and_nothing_else_is_needed() {
+    let mut needed = in_scripts();
+    needed.extend(["SCRIPT LOAD", "EVAL", "EVALSHA"]);
+    assert_eq!(tried(|right| right.without.is_none()), needed);
+}
+
+#[test]
+fn the_documented_line_is_what_is_tried() {
+    let text = include_str!("../../../docs/operations.md");
+    let line = text.split("-@all").nth(1).unwrap();
+    let line = line.split("```").next().unwrap().split_whitespace();
+    let documented: BTreeSet<String> = line.map(str::to_owned).collect();
+    let mut grants: BTreeSet<String> = TRIED.iter().map(Right::grant).collect();
+    // The greeting itself.
+    grants.insert("+hello".into());
+    assert_eq!(documented, grants);
+}
+
+#[test]
+fn evalsha_names_the_script_of_eval() {
+    let words = |name| {
+        let right = TRIED.iter().find(|right| right.name == name).unwrap();
+        right.words.split(' ').collect::<Vec<_>>()
+    };
+    let sha = Sha1::from(words("EVAL")[1]).digest().to_string();
+    assert_eq!(words("EVALSHA")[1], sha);
+}
+
+#[test]
+fn a_try_names_the_keys_of_its_prefix() {
+    let keys = Keys::new("jobs");
+    let eval = TRIED.iter().find(|right| right.name == "EVAL").unwrap();
+    let words = eval.words(&keys);
+    let words: Vec<_> = words.into_iter().map(String::from_utf8_lossy).collect();
+    let text = "EVAL return 6 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1";
+    assert_eq!(words.join(" "), text);
+}
+
+#[test]
+fn what_tells_of_a_missing_right() {
+    let command = Some(Denial::Command);
+    let key = Some(Denial::Key);
+    for (error, what) in [
+        // Redis 7.0, later ones and Valkey; by themselves and in a script.
+        (
+            "NOPERM this user has no permissions to run the 'hmget' command",
+            command,
+        ),
+        (
+            "NOPERM User u has no permissions to run the 'hmget' command",
+            command,
+        ),
+        (
+            "ERR The user executing the script can't run this command or subcommand script: 3c",
+            command,
+        ),
+        (
+            "ERR ACL failure in script: User u has no permissions to run the 'hmget' command",
+            command,
+        ),
+        ("NOPERM in other words", command),
+        (
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            key,
+        ),
+        ("NOPERM No permissions to access a key", key),
+        (
+            "ERR The user executing the script can't access at least one of the keys mentioned in",
+            key,
+        ),
+        (
+            "ERR ACL failure in script: No permissions to access a key",
+            key,
+        ),
+        (
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            None,
+        ),
+        (
+            "READONLY You can't write against a read only replica.",
+            None,
+        ),
+        (
+            "ERR unknown command 'HMGET', with args beginning with: 'x'",
+            None,
+        ),
+        ("ERR no such key", None),
+    ] {
+        assert_eq!(denial(error), what, "{error}");
+    }
+}
+
+#[test]
+fn all_that_is_missing_is_told_at_once() {
+    let right = |name: &str| TRIED.iter().find(|right| right.name == name).unwrap();
+    let missing = |errors: &[(&str, &str)]| {
+        let mut missing = Missing::default();
+        for (name, error) in errors {
+            missing.add(right(name), error);
+        }
+        (
+            missing.refusal("user \"me\"", &Keys::new("q")),
+            missing.note(),
+        )
+    };
+    let (no, key) = ("NOPERM no", "NOPERM No permissions to access a key");
+    let unknown = "ERR Unknown command 'X'";
+    for (errors, refusal) in [
+        (
+            &[("HMGET", no)][..],
+            "its ACL withholds HMGET from user \"me\": grant it with ACL SETUSER (+hmget)",
+        ),
+        (
+            &[
+                ("SCRIPT LOAD", no),
+                ("GET", no),
+                ("SET", key),
+                ("DEL", key),
+                ("EXISTS", no),
+            ],
+            "its ACL withholds SCRIPT LOAD, GET and keys of quorate from user \"me\": \
+             grant them with ACL SETUSER (+script|load +get ~q:*)",
+        ),
+        (
+            &[("GET", unknown)],
+            "it does not know GET: quorate needs it under its own name",
+        ),
+        (
+            &[("TIME", no), ("GET", unknown), ("SET", unknown)],
+            "its ACL withholds TIME from user \"me\": grant it with ACL SETUSER (+time); \
+             it does not know GET and SET: quorate needs each under its own name",
+        ),
+    ] {
+        assert_eq!(missing(errors).0.as_deref(), Some(refusal));
+    }
+    assert_eq!(
+        missing(&[
+            ("SET", "OOM full"),
+            ("DEL", "READONLY"),
+            ("HSET", "ERR wrong")
+        ]),
+        (None, None)
+    );
+    let (refusal, note) = missing(&[("EXISTS", no), ("CLIENT KILL", unknown)]);
+    assert_eq!(refusal, None);
+    let note = note.unwrap();
+    assert!(
+        note.starts_with("its ACL withholds EXISTS: bootstrap"),
+        "{note}"
+    );
+    assert!(
+        note.contains("; it does not know CLIENT KILL: after a lost"),
+        "{note}"
+    );
+}
