@@ -151,7 +151,7 @@ impl Report {
         self.0.needed
     }
 
-    /// Every node, in the order they were given to the builder.
+    /// Every node, in the order in which they were given to the builder.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
     }
