@@ -11,10 +11,9 @@ use std::{
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "logs", "name", "owner", "report", "rules", "settings",
-        "token",
+        "clock", "columns", "error", "logs", "name", "owner", "report", "rules", "token",
     ],
-    &["node"],
+    &["node", "settings"],
     &["ballot"],
     &["inspection"],
     &["engine", "lease"],
