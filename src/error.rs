@@ -273,7 +273,7 @@ mod tests {
             unreachable(),
             unreachable(),
             silent(Silence::Stalled),
-            silent(Silence::Refused("its ACL withholds HMGET".into())),
+            silent(Silence::Unfit("its ACL withholds HMGET".into())),
         ];
         says(
             &Error::NoQuorum(report(3, &votes, None)),

@@ -26,7 +26,7 @@ use crate::{
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// Every node, in the order they were given to the builder.
+    /// Every node, in the order in which they were given to the builder.
     pub nodes: Vec<NodeInspection>,
 }
 
@@ -47,7 +47,7 @@ impl Inspection {
         self.nodes.iter().filter_map(|node| node.token).max()
     }
 
-    /// How many nodes said who holds it.
+    /// How many nodes answered.
     fn answered(&self) -> usize {
         let answered = |node: &&NodeInspection| node.silence.is_none();
         self.nodes.iter().filter(answered).count()
@@ -99,12 +99,12 @@ pub struct NodeInspection {
     pub holder: Option<Holder>,
     /// The newest token that was given out there.
     pub token: Option<FencingToken>,
-    /// Why the node did not say.
+    /// Why the node did not answer.
     pub silence: Option<Silence>,
 }
 
 impl NodeInspection {
-    /// As it stands under the head of an [`Inspection`].
+    /// The row under the head of the table of an [`Inspection`].
     fn row(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let holder = self.holder.as_ref();
@@ -131,7 +131,7 @@ pub struct Holder {
     pub entry: String,
     /// The label that the holder's quorum was built with.
     pub label: String,
-    /// For how much longer unless it is renewed; none: without an end.
+    /// How much longer it holds the lock unless it renews; none if that has no end.
     pub remaining: Option<Duration>,
 }
 

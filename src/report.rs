@@ -17,8 +17,8 @@ pub(crate) use summary::{Missing, answered};
 pub enum Silence {
     /// There is no connection, for this reason.
     Unreachable(String),
-    /// The server answers, and the library will not count it, for this reason.
-    Refused(String),
+    /// The server answers, but the library does not count it, for this reason.
+    Unfit(String),
     /// The server restarted or is new, and will vote after this long.
     Quarantined(Duration),
     /// An earlier request has been unanswered for longer than the node timeout.
@@ -39,7 +39,7 @@ impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),
-            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::Unfit(why) => write!(f, "refused: {why}"),
             Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
             Self::Stalled => f.write_str("stalled: an earlier request is unanswered"),
             Self::TimedOut => f.write_str("no answer within the node timeout"),
@@ -151,7 +151,7 @@ impl Report {
         self.0.needed
     }
 
-    /// Every node, in the order they were given to the builder.
+    /// Every node, in the order in which they were given to the builder.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
     }

@@ -344,6 +344,9 @@ fn inspect_and_evict() {
         (&seen["held"], &seen["holder"]["label"]),
         (&true.into(), &"web-3".into())
     );
+    let text = |field: &str| seen["holder"][field].as_str().unwrap();
+    assert_eq!(text("owner").replace('-', "") + "@web-3", text("entry"));
+    assert_eq!(text("owner").len(), 36, "a uuid, with its hyphens");
     let left = seen["holder"]["remaining_ms"].as_u64().unwrap();
     assert!((1..=1000).contains(&left), "{left}");
     for node in seen["nodes"].as_array().unwrap() {

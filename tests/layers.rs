@@ -12,9 +12,9 @@ use std::{
 const FLOORS: &[&[&str]] = &[
     &[
         "clock", "columns", "error", "logs", "name", "owner", "report", "response", "rules",
-        "settings", "token",
+        "token",
     ],
-    &["node"],
+    &["node", "settings"],
     &["ballot"],
     &["claim", "inspection"],
     &["lease"],

@@ -30,7 +30,7 @@ impl NodeState {
             Self::Connecting => Silence::Unreachable("still connecting".into()),
             Self::Quarantined(left) => Silence::Quarantined(*left),
             Self::Stalled(_) => Silence::Stalled,
-            Self::Refused(why) => Silence::Refused(why.clone()),
+            Self::Refused(why) => Silence::Unfit(why.clone()),
             Self::Unreachable(_, why) => Silence::Unreachable(why.clone()),
         })
     }

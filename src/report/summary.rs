@@ -47,7 +47,7 @@ impl fmt::Display for Missing<'_> {
         // These come with a reason, so they stand last.
         parts.unreachable(self.0)?;
         parts.reasons(self.0, "refused", |silence| match silence {
-            Silence::Refused(why) => Some(why),
+            Silence::Unfit(why) => Some(why),
             _ => None,
         })?;
         parts.reasons(self.0, "with an error", |silence| match silence {

@@ -19,7 +19,7 @@ fn missing(silences: Vec<Silence>) -> String {
 }
 
 fn refused(why: &str) -> Silence {
-    Silence::Refused(why.to_owned())
+    Silence::Unfit(why.to_owned())
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn silences() -> impl Strategy<Value = Silence> {
     ];
     (reason, 0..7).prop_map(|(why, kind)| match kind {
         0 => Silence::Unreachable(why),
-        1 => Silence::Refused(why),
+        1 => Silence::Unfit(why),
         2 => Silence::Failed(why),
         3 => Silence::Stalled,
         4 => Silence::Quarantined(Duration::from_millis(7)),
