@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::Tag;
+use super::step::Tag;
 use crate::{clock::Tick, node::Operation};
 
 const RETRY: Duration = Duration::from_millis(200);
