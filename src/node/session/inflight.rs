@@ -274,3 +274,92 @@ impl What {
         matches!(self, Self::Vote(_) | Self::Release(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{
+        server,
+        session::step::{RoundId, Tag},
+    };
+
+    fn vote(round: u64) -> What {
+        let round = RoundId(round);
+        What::Vote(Tag { round, request: 0 })
+    }
+
+    fn add(inflight: &mut InFlight, what: What) -> bool {
+        let operation = Operation::new(server::Command::LoadScripts);
+        let sent = Sent::new(operation, what, Tick::default());
+        inflight.add(sent).is_some()
+    }
+
+    fn rounds(taken: &VecDeque<Sent>) -> Vec<u64> {
+        let round = |sent: &Sent| match sent.what {
+            What::Vote(tag) => Some(tag.round.0),
+            _ => None,
+        };
+        taken.iter().filter_map(round).collect()
+    }
+
+    #[test]
+    fn what_came_behind_stays_when_something_is_taken_back() {
+        let mut inflight = InFlight::new(Tick::default());
+        for round in 1..=2 {
+            add(&mut inflight, vote(round));
+        }
+        inflight.left(Tick::default());
+        for round in 3..=5 {
+            add(&mut inflight, vote(round));
+        }
+        let taken = inflight.withdrawn(2, 1);
+        assert_eq!(rounds(&taken), [3, 4]);
+        assert!(inflight.has_unleft(), "the fifth");
+        assert_eq!(rounds(&inflight.lost().sent), [1, 2, 5]);
+        assert!(!inflight.has_unleft());
+    }
+
+    #[test]
+    fn more_is_never_taken_back_than_there_is() {
+        let mut inflight = InFlight::new(Tick::default());
+        add(&mut inflight, vote(1));
+        assert_eq!(rounds(&inflight.withdrawn(3, 0)), [1]);
+        assert!(inflight.withdrawn(1, 1).is_empty());
+    }
+
+    #[test]
+    fn one_of_a_kind_is_under_way_until_answered_or_taken_back_or_lost() {
+        let now = Tick::default();
+        let mut inflight = InFlight::new(now);
+        let kill = |client| What::Kill(ClientId(client));
+        for what in [kill(7), kill(8), What::Load, What::Handshake] {
+            add(&mut inflight, what);
+        }
+        inflight.answered(now);
+        assert!(!inflight.is_under_way(kill(7)));
+        assert!(inflight.is_under_way(kill(8)));
+        inflight.withdrawn(1, 0);
+        assert!(!inflight.is_under_way(What::Handshake));
+        assert!(inflight.is_under_way(What::Load));
+        inflight.lost();
+        assert!(!inflight.is_under_way(What::Load));
+    }
+
+    #[test]
+    fn what_waits_is_sent_in_order_as_others_are_answered() {
+        let now = Tick::default();
+        let mut inflight = InFlight::new(now);
+        for round in 0..MOST as u64 {
+            assert!(add(&mut inflight, vote(round)));
+        }
+        assert!(!add(&mut inflight, vote(MOST as u64)));
+        assert!(add(&mut inflight, What::Handshake), "it waits for nothing");
+        inflight.answered(now);
+        assert!(inflight.next_waiting(now).is_none(), "its place is taken");
+        inflight.answered(now);
+        assert!(!add(&mut inflight, vote(0)), "it must not overtake");
+        assert!(inflight.next_waiting(now).is_some());
+        assert!(inflight.next_waiting(now).is_none(), "there is no room");
+        assert_eq!(rounds(&inflight.lost().waiting), [0]);
+    }
+}

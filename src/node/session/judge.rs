@@ -9,7 +9,7 @@ use crate::{
     rules::Rule,
 };
 
-/// Is the node one of this fleet? And what was read of it.
+/// What the node is, and what was read of it if it is one of this fleet.
 pub(super) fn judge(
     step: &mut Step<'_>,
     node: usize,
@@ -24,7 +24,7 @@ pub(super) fn judge(
         }
         Err(standing) => (standing, None),
     };
-    // A record of another fleet is in sight too; that of a server that is not fit is not.
+    // The record of another fleet counts as seen too, but not that of a server that is not fit.
     let foreign = match &standing {
         Standing::Unfit(_) => foreign(step, meeting),
         _ => None,

@@ -298,9 +298,9 @@ impl Session {
     /// The connection took back this many operations of which no byte was written. `behind`: this many
     /// more were asked for since, which it has not been given yet.
     pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
-        let met = self.is_meeting();
+        let was_meeting = self.is_meeting();
         self.requests.withdrawn(step, taken, behind);
-        if met && !self.is_meeting() {
+        if was_meeting && !self.is_meeting() {
             self.handshakes.retry(step.now);
         }
         self.changed |= self.requests.inflight.recover(step.now, step.settings);

@@ -147,3 +147,21 @@ fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
     }
     assert!((12..40).contains(&dials), "{dials} in a minute");
 }
+
+#[test]
+fn each_dial_that_fails_is_followed_by_a_longer_wait_up_to_a_bound() {
+    for (unfit, least) in [(false, Duration::ZERO), (true, 1_000 * MS)] {
+        let mut world = World::new();
+        let mut link = Link::new(world.now);
+        for wait in [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            assert!(link.dial(world.now));
+            assert!(!link.dial(world.now), "it is being dialled");
+            world.step(|_, step| link.down(step, "no", unfit));
+            let dial_at = link.dial_at().unwrap();
+            let waits = dial_at.since(world.now);
+            let wait = (wait * MS).max(least);
+            assert!(wait / 2 <= waits && waits <= wait, "{waits:?} of {wait:?}");
+            world.now = dial_at;
+        }
+    }
+}
