@@ -1,12 +1,13 @@
 //! The client's side of one node: what may travel on its connection, and when (protocol §2). Pure:
 //! time comes in, effects go out, so that the simulation runs this very code.
 //!
-//! The handshake comes first on every connection; a node that may not vote gets nothing but
-//! handshakes and RELEASE; a node that leaves a request unanswered is stalled and asked for
-//! nothing; a RELEASE is sent until it is answered or what it would free has expired.
+//! - The handshake comes first on every connection.
+//! - A node that may not vote gets nothing but handshakes and RELEASE.
+//! - A node that leaves a request unanswered is stalled, and is asked for nothing.
+//! - A RELEASE is sent until it is answered, or until what it would free has expired.
 //!
-//! This file routes what the engine asks and what the world says to the parts. Each part keeps its
-//! own state and knows nothing of the session.
+//! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
+//! state, and none names the session.
 
 mod doubtful;
 mod duty;
