@@ -16,14 +16,14 @@ pub enum NodeState {
     Quarantined(Duration),
     /// It has not answered a request for longer than the node timeout.
     Stalled(Duration),
-    /// It answers and is not counted: somebody must act. The text says why and how.
+    /// It answers but is not counted, and somebody must act. The text says why and how.
     Refused(String),
     /// There has been no connection for this long, for this reason.
     Unreachable(Duration, String),
 }
 
 impl NodeState {
-    /// Why a node in this state gives no vote; none if it votes.
+    /// Why a node in this state gives no vote. None if it votes.
     pub(crate) fn silence(&self) -> Option<Silence> {
         Some(match self {
             Self::Voting => return None,
@@ -59,16 +59,16 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// Its state.
     pub state: NodeState,
-    /// What an operator should know besides: a command that the server does not permit, and that locks do
-    /// not need.
+    /// What else an operator should know, such as a command that the server does not permit and that
+    /// locks do not need.
     pub note: Option<String>,
-    /// Its record says that the fleet has been in use. False where it is not known.
+    /// Whether its record says that the fleet has been in use. False if that is not known.
     pub used: bool,
 }
 
 impl NodeStatus {
-    /// Whether it says more than that the time passes: another kind of state, refusal or note. Why a
-    /// node is not reached is no news once it is known that it is not.
+    /// Whether this differs from `before` in more than a duration: in the kind of state, the refusal or
+    /// the note. A new reason why a node cannot be reached is not news.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         let same_state = match (&self.state, &before.state) {
             (NodeState::Refused(why), NodeState::Refused(before)) => why == before,
@@ -106,15 +106,16 @@ pub struct Health {
     pub voting: usize,
     /// How many are needed: the majority.
     pub needed: usize,
-    /// How many more may fail before locks cannot be taken any more.
+    /// How many of these may fail before locks can no longer be taken.
     pub spare: usize,
-    /// When quarantined nodes will make up the majority, if too few vote now and that will.
+    /// If too few nodes vote now: after how long enough quarantined ones will vote. None if they are
+    /// too few as well.
     pub votes_in: Option<Duration>,
 }
 
 impl Health {
-    /// Whether a majority votes, so that locks can be taken: what a readiness probe asks. A probe that
-    /// decides whether a process is restarted should not ask it: a restart mends no node.
+    /// Whether a majority votes, so that locks can be taken. Use it for a readiness probe, but not for
+    /// a liveness probe: restarting this process does not repair a node.
     pub fn is_ready(&self) -> bool {
         self.voting >= self.needed
     }

@@ -1,4 +1,4 @@
-//! Releases that are still to be confirmed. Each has an end: when what it would free has expired.
+//! Releases that the node has not confirmed yet. Each ends when what it would free has expired.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-use super::Tag;
+use super::step::Tag;
 use crate::{clock::Tick, node::Operation};
 
+/// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);
-/// The shortest time between two looks for what has ended.
+/// The shortest time between two searches for what has expired.
 const EXPIRY: Duration = Duration::from_millis(50);
 
-/// One of them.
+/// One release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DutyId(u64);
 
@@ -21,7 +22,7 @@ pub(crate) struct DutyId(u64);
 pub(super) struct Duties {
     by_id: BTreeMap<DutyId, Duty>,
     retries: BTreeSet<(Tick, DutyId)>,
-    /// No look for ends is due before this.
+    /// Nothing expires before this.
     next_expiry: Option<Tick>,
     last: u64,
 }
@@ -29,11 +30,11 @@ pub(super) struct Duties {
 struct Duty {
     operation: Arc<Operation>,
     until: Tick,
-    /// Where the answer is waited for.
+    /// Who waits for the answer.
     tag: Option<Tag>,
-    /// When to send it again; none while an answer is due, or before it was first sent.
+    /// When to send it again. None while it is on its way, or before it was first sent.
     retry_at: Option<Tick>,
-    /// It was sent when it was asked for, and nothing has gone wrong with that.
+    /// It was sent at once, and nothing has gone wrong since.
     is_prompt: bool,
     /// What the node answered instead of doing it.
     error: Option<String>,
@@ -62,7 +63,7 @@ impl Duties {
         id
     }
 
-    /// It is being sent: the operation.
+    /// Marks it as sent and returns what to send.
     pub(super) fn sent(&mut self, id: DutyId) -> Option<Arc<Operation>> {
         let duty = self.by_id.get_mut(&id)?;
         if let Some(at) = duty.retry_at.take() {
@@ -71,7 +72,7 @@ impl Duties {
         Some(Arc::clone(&duty.operation))
     }
 
-    /// Whether its answer may be waited for as that of any other request.
+    /// Whether its answer can be expected as soon as that of any other request.
     pub(super) fn is_prompt(&self, id: DutyId) -> bool {
         self.by_id.get(&id).is_some_and(|duty| duty.is_prompt)
     }
@@ -80,7 +81,7 @@ impl Duties {
         self.by_id.contains_key(&id)
     }
 
-    /// It was answered, or has nothing to free: where the answer is waited for.
+    /// It was answered, or has nothing to free. Returns who waits for the answer.
     pub(super) fn done(&mut self, id: DutyId) -> Option<Tag> {
         let duty = self.by_id.remove(&id)?;
         if let Some(at) = duty.retry_at {
@@ -97,7 +98,7 @@ impl Duties {
         }
     }
 
-    /// By which error it was answered last.
+    /// The error that it was last answered with.
     pub(super) fn error(&self, id: DutyId) -> Option<&String> {
         self.by_id.get(&id)?.error.as_ref()
     }
@@ -115,8 +116,8 @@ impl Duties {
         }
     }
 
-    /// Drops what has ended by now. All are looked at, so that none costs more than a comparison when
-    /// it is added; and therefore not for each that ends.
+    /// Drops what has expired by now. This looks at every duty, and so at most once in [`EXPIRY`]: keeping
+    /// them sorted by their end would cost more, and most are answered long before.
     pub(super) fn expire(&mut self, now: Tick) {
         if self.next_expiry.is_none_or(|at| at > now) {
             return;
@@ -127,7 +128,7 @@ impl Duties {
         self.next_expiry = next.map(|at| at.max(now.plus(EXPIRY)));
     }
 
-    /// What is to be sent again by now.
+    /// What is due to be sent again.
     pub(super) fn due(&self, now: Tick) -> Vec<DutyId> {
         let due = self.retries.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()

@@ -1,4 +1,4 @@
-//! What a client knows of all nodes together (protocol §2, "CLIENT"). Pure.
+//! What a client knows of all its nodes together (protocol §2, "CLIENT"). Pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ pub(crate) struct Fleet {
     settings: Arc<Settings>,
     /// By node: the record that is in sight.
     sights: Vec<Option<BootRecord>>,
-    /// The greatest terms of the voters in sight; while none is, the last known.
+    /// The greatest terms of the voters in sight. While none is in sight, the last that were known.
     terms: Option<Terms>,
     /// u: this client has met a voter of its fleet.
     used: bool,
-    /// An operator forces a bootstrap: this client vouches.
+    /// An operator forces a bootstrap, so this client vouches.
     forced: bool,
     /// Since when a majority of nodes with records of this fleet has been in sight, and nothing foreign.
     majority_since: Option<Tick>,
@@ -27,8 +27,9 @@ pub(crate) struct Fleet {
     counted: Option<Terms>,
     /// Why no node is counted at all.
     stop: Option<Arc<str>>,
-    /// Terms, stop or a record changed: when, and whether somebody has looked since.
+    /// When terms, stop or a record changed last.
     moved_at: Tick,
+    /// They changed, and nobody has asked since.
     moved: bool,
     /// By node: the process behind it.
     runs: Vec<Option<String>>,
@@ -76,8 +77,8 @@ impl Fleet {
         self.used
     }
 
-    /// What a handshake brings: the fleet's terms from who vouches for them, the greater of those
-    /// and its own from who does not.
+    /// The terms that a handshake brings: the fleet's if this client vouches for them, otherwise the
+    /// greater of those and its own.
     pub(crate) fn terms_to_bring(&self) -> Terms {
         let own = self.settings.terms;
         let terms = match (self.terms, self.vouch()) {
@@ -94,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// The greatest terms this client has to do with.
+    /// The greater of the fleet's terms and this client's.
     pub(crate) fn greatest_terms(&self) -> Terms {
         let own = self.settings.terms;
         self.terms.map_or(own, |terms| terms.join(own))
@@ -105,8 +106,8 @@ impl Fleet {
         self.terms.unwrap_or(self.settings.terms).max_ttl
     }
 
-    /// From when on this client may count what it witnesses of a node: it sees a majority of the
-    /// fleet, this node included, and no voter of another. None: it does not.
+    /// Since when this client may count the time for which it watches a node: since then it has seen
+    /// a majority of the fleet, this node included, and no voter of another fleet. None if it does not.
     pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
         if !self.rules().hold(Rule::MajorityInSight) {
             return Some(Tick::default());
@@ -115,8 +116,8 @@ impl Fleet {
         self.majority_since.filter(|_| self.is_mine(record))
     }
 
-    /// Whether a node of this fleet has less than this client asks for and does not learn it from a
-    /// handshake: it votes, or was vouched for and will vote on the terms that it has.
+    /// Whether a node of this fleet has smaller terms than this client asks for, and does not learn them
+    /// from a handshake: it votes, or it was vouched for and will vote on the terms that it has.
     pub(crate) fn has_less(&self) -> bool {
         let mut fixed = self
             .mine()
@@ -151,13 +152,13 @@ impl Fleet {
 
     // ---- what is said to it -----------------------------------------------------------------
 
-    /// What was read of a node; none: it is out of sight.
+    /// A node's record was read. None: the node is out of sight.
     pub(crate) fn see(&mut self, now: Tick, node: usize, record: Option<&BootRecord>) {
         if let Some(sight) = self.sights.get_mut(node) {
             *sight = record.cloned();
         }
-        // Where one memory is new, what was read of the others may be old: it is read again, for a
-        // raise may have come between, and what is vouched for has to be what is.
+        // If one memory is new, what was read of the others may be outdated: the terms may have been
+        // raised in between, and this client must vouch for what holds now. So all are read again.
         if let (Some(record), Some(id)) = (record, self.ids.get_mut(node))
             && id.as_ref() != Some(&record.id)
         {
@@ -193,7 +194,7 @@ impl Fleet {
         self.forced = forced;
     }
 
-    /// The process behind this node; or the other node that already has it.
+    /// Notes the process behind this node. The error is another node that leads to the same one.
     pub(crate) fn claim_run(&mut self, node: usize, run: &str) -> Result<(), usize> {
         let process = run.split('/').next().unwrap_or(run);
         let same = |other: &Option<String>| other.as_deref() == Some(process);
@@ -276,7 +277,7 @@ impl Fleet {
         Some(ask_for_less(self.settings.terms, less).into())
     }
 
-    /// The terms of a voter that has less than this client asks for.
+    /// The terms of a voter that has smaller ones than this client asks for.
     fn less(&self) -> Option<Terms> {
         let own = self.settings.terms;
         let mut voters = self.mine().filter(|record| record.votes());
@@ -285,7 +286,7 @@ impl Fleet {
     }
 }
 
-/// This client wants more than the fleet has.
+/// The advice where this client wants more than the fleet has.
 fn ask_for_less(own: Terms, fleet: Terms) -> String {
     let mut both = Vec::new();
     for (what, flag, here, there) in [

@@ -1,0 +1,53 @@
+//! What an error that a server answered with says about it, and about the request.
+
+use super::{fleet::Fleet, standing::Standing};
+use crate::{
+    Silence,
+    node::{Answer, Command, Fault},
+};
+
+/// Why this request has no vote.
+pub(super) fn silence(fault: Fault) -> Silence {
+    match fault {
+        Fault::NotAdmitted => Silence::NotAdmitted,
+        Fault::NoScript => Silence::ScriptsFlushed,
+        Fault::Withheld(text) | Fault::Error(text) => Silence::Failed(text),
+    }
+}
+
+/// The server's words, if they say that it is not the master that was met, or no longer permits what
+/// it did. What it is now, a new connection tells.
+pub(super) fn disowns<'a>(command: &Command, answer: &'a Answer) -> Option<&'a str> {
+    match answer {
+        Err(Fault::Error(text)) => {
+            let word = text.split(' ').next();
+            matches!(word, Some("READONLY" | "LOADING" | "MASTERDOWN")).then_some(text)
+        }
+        Err(Fault::Withheld(text)) => command.needs_voters_rights().then_some(text),
+        _ => None,
+    }
+}
+
+/// The handshake was answered by an error.
+pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
+    // The server's words for what its ACL does not permit to a script, or to anybody.
+    let acl = [
+        "can't run this command",
+        "can't access",
+        "No permissions",
+        "NOPERM",
+    ];
+    let advice = if acl.iter().any(|words| why.contains(words)) {
+        "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER".into()
+    } else if why.starts_with("WRONGTYPE") {
+        format!(
+            "; somebody else wrote to quorate's keys: {}",
+            fleet.forget_hint()
+        )
+    } else {
+        String::new()
+    };
+    Standing::Unfit(format!(
+        "it answered the handshake with an error: {why}{advice}"
+    ))
+}

@@ -1,0 +1,145 @@
+//! The handshakes with one node: when the next is due, what it brings, and what the last one read.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    fault,
+    judge::judge,
+    standing::{Standing, Witness},
+    step::Step,
+};
+use crate::{
+    Error,
+    clock::Tick,
+    node::{
+        Answer, Fault, Operation, Reply,
+        admission::{self, Handshake},
+        status::NodeState,
+    },
+    rules::Rule,
+};
+
+/// How often a node that votes is met.
+const WHILE_VOTING: Duration = Duration::from_secs(5);
+/// How often any other node is met, at least.
+const OTHERWISE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Handshakes {
+    /// When the next one is due; none while that is not known, or there is no connection.
+    due: Option<Tick>,
+    /// When the one was sent that was answered last on this connection.
+    answered: Option<Tick>,
+    witness: Option<Witness>,
+}
+
+impl Handshakes {
+    pub(super) fn due(&self) -> Option<Tick> {
+        self.due
+    }
+
+    /// Whether one that was sent by `since` or later has been answered on this connection.
+    pub(super) fn was_answered_since(&self, since: Tick) -> bool {
+        self.answered.is_some_and(|at| at >= since)
+    }
+
+    /// What was read last, on this connection or an older one.
+    pub(super) fn witness(&self) -> Option<&Witness> {
+        self.witness.as_ref()
+    }
+
+    /// A new connection: nothing was answered on it.
+    pub(super) fn connected(&mut self) {
+        self.answered = None;
+    }
+
+    /// None is due: it is being sent, or the connection is over.
+    pub(super) fn clear(&mut self) {
+        self.due = None;
+    }
+
+    /// The next one is due soon.
+    pub(super) fn retry(&mut self, now: Tick) {
+        self.due = Some(now.plus(OTHERWISE));
+    }
+
+    /// The next one, to be sent now. None without random bits for it: it is tried again.
+    pub(super) fn make(&mut self, step: &mut Step<'_>, node: usize) -> Option<Arc<Operation>> {
+        match bring(step, node, self.witness.as_ref()) {
+            Ok(handshake) => Some(Operation::new(admission::Command::Handshake(handshake))),
+            Err(_) => {
+                self.retry(step.now);
+                None
+            }
+        }
+    }
+
+    /// The one that was sent at `sent_at` was answered: what the node is, and its run. An error does not
+    /// say which run this is, and the one that was read before may be gone.
+    pub(super) fn answered(
+        &mut self,
+        step: &mut Step<'_>,
+        node: usize,
+        sent_at: Tick,
+        answer: Answer,
+    ) -> (Standing, Option<String>) {
+        self.answered = Some(sent_at);
+        let standing = match answer {
+            Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
+                let (standing, witness) = judge(step, node, &meeting);
+                if witness.is_some() {
+                    self.witness = witness;
+                }
+                return (standing, Some(meeting.server.run));
+            }
+            Ok(other) => Standing::Unfit(format!("it answered the handshake with {other:?}")),
+            Err(Fault::Withheld(why) | Fault::Error(why)) => fault::at_handshake(&why, step.fleet),
+            Err(fault) => Standing::Unfit(format!("it answered the handshake with {fault:?}")),
+        };
+        (standing, None)
+    }
+
+    /// Sets when the next one is due: soon, unless the node votes.
+    pub(super) fn plan(&mut self, step: &mut Step<'_>, state: &NodeState) {
+        let wait = match state {
+            NodeState::Voting => WHILE_VOTING,
+            NodeState::Quarantined(left) => (*left).min(OTHERWISE),
+            _ => OTHERWISE,
+        };
+        let jitter = step.jitter(wait / 10);
+        self.due = Some(step.now.plus(wait).plus(jitter));
+    }
+}
+
+/// What to bring: x is the w that was read, and what this clock counted from then to this sending
+/// while it saw a majority.
+fn bring(step: &mut Step<'_>, node: usize, witness: Option<&Witness>) -> Result<Handshake, Error> {
+    let terms = step.fleet.terms_to_bring();
+    let since = step.fleet.witnesses_since(node);
+    let (mut known, mut witnessed) = (None, 0);
+    if let (
+        Some(Witness {
+            record, read_at, ..
+        }),
+        Some(since),
+    ) = (witness, since)
+    {
+        let passed = step.now.since(since.max(*read_at)).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        known = Some((record.run.clone(), record.id.clone()));
+        witnessed = record.witnessed.saturating_add(passed);
+        if !step.settings.rules.hold(Rule::Quarantine) {
+            witnessed = terms.join(record.terms).quarantine();
+        }
+    }
+    Ok(Handshake {
+        masters: step.settings.total() as u64,
+        list: step.settings.list.clone(),
+        terms,
+        vouch: step.fleet.vouch(),
+        used: step.fleet.was_used(),
+        known,
+        witnessed,
+        nonce: format!("{:032x}", step.chance.bits()?),
+    })
+}

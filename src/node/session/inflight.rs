@@ -1,0 +1,365 @@
+//! What is on its way to a node, in the order in which it is answered, and how long the node has owed
+//! an answer.
+//!
+//! At most [`MOST`] requests are unanswered on a connection. Votes and releases beyond these wait here,
+//! where they cost less and can be taken back.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    duty::DutyId,
+    step::{ClientId, Tag},
+};
+use crate::{clock::Tick, node::Operation, owner::Entry, settings::Settings};
+
+/// At most this many requests are unanswered on a connection.
+pub(super) const MOST: usize = 65_536;
+
+pub(super) struct InFlight {
+    /// Given to the connection and unanswered, oldest first.
+    sent: VecDeque<Sent>,
+    /// How many of these, the first ones, have left.
+    left: usize,
+    /// What waits behind [`MOST`], in order.
+    waiting: VecDeque<Sent>,
+    /// What was sent and must not be sent twice at the same time.
+    under_way: Vec<What>,
+    /// When the node last said anything on this connection.
+    heard_at: Tick,
+    /// It owes an answer since then, for longer than the node timeout. Set where time is looked at,
+    /// never read off the clock: what has arrived by then was read before.
+    stalled: Option<Tick>,
+}
+
+/// One request.
+pub(super) struct Sent {
+    pub(super) operation: Arc<Operation>,
+    pub(super) what: What,
+    /// When it left; before that, when it was asked for.
+    pub(super) at: Tick,
+    /// It is sent for the second time.
+    pub(super) again: bool,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Vote(Tag),
+    Release(DutyId),
+    Handshake,
+    Load,
+    Kill(ClientId),
+}
+
+/// What a lost connection leaves.
+pub(super) struct Lost {
+    /// The node may have done it, or may still do it.
+    pub(super) sent: VecDeque<Sent>,
+    /// The connection was never given it.
+    pub(super) waiting: VecDeque<Sent>,
+}
+
+impl InFlight {
+    pub(super) fn new(now: Tick) -> Self {
+        Self {
+            sent: VecDeque::new(),
+            left: 0,
+            waiting: VecDeque::new(),
+            under_way: Vec::new(),
+            heard_at: now,
+            stalled: None,
+        }
+    }
+
+    // ---- what comes and goes ----------------------------------------------------------------
+
+    /// Takes the request behind all earlier ones: the operation, if it is to be sent now.
+    pub(super) fn add(&mut self, sent: Sent) -> Option<Arc<Operation>> {
+        // What waits must not be overtaken: a RELEASE comes after its ACQUIRE. Of the rest there is
+        // one each, and what waits may wait for it.
+        if sent.what.is_in_order() {
+            if !self.waiting.is_empty() || self.is_full() {
+                self.waiting.push_back(sent);
+                return None;
+            }
+        } else {
+            self.under_way.push(sent.what);
+        }
+        Some(self.fly(sent))
+    }
+
+    /// The next of those that waited, if there is room for it: the operation, to be sent now.
+    pub(super) fn next_waiting(&mut self, now: Tick) -> Option<Arc<Operation>> {
+        if self.is_full() {
+            return None;
+        }
+        let mut sent = self.waiting.pop_front()?;
+        sent.at = now;
+        Some(self.fly(sent))
+    }
+
+    fn fly(&mut self, sent: Sent) -> Arc<Operation> {
+        let operation = Arc::clone(&sent.operation);
+        self.sent.push_back(sent);
+        operation
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.len() >= MOST
+    }
+
+    /// What was sent has left: the time that the node may take begins.
+    pub(super) fn left(&mut self, now: Tick) {
+        for sent in self.sent.range_mut(self.left..) {
+            sent.at = now;
+        }
+        self.left = self.sent.len();
+    }
+
+    /// Whether something was sent of which [`left`](Self::left) does not know.
+    pub(super) fn has_unleft(&self) -> bool {
+        self.left < self.sent.len()
+    }
+
+    /// The node answered the oldest.
+    pub(super) fn answered(&mut self, now: Tick) -> Option<Sent> {
+        let sent = self.sent.pop_front()?;
+        self.left = self.left.saturating_sub(1);
+        self.ended(sent.what);
+        self.heard_at = now;
+        Some(sent)
+    }
+
+    /// The connection took back this many operations of which no byte was written. `behind`: this many
+    /// more were asked for since, which it has not been given yet.
+    pub(super) fn withdrawn(&mut self, taken: usize, behind: usize) -> VecDeque<Sent> {
+        let end = self.sent.len().saturating_sub(behind);
+        let mut kept = self.sent.split_off(end);
+        let taken = self.sent.split_off(end.saturating_sub(taken));
+        self.left = self.left.min(self.sent.len());
+        self.sent.append(&mut kept);
+        for sent in &taken {
+            self.ended(sent.what);
+        }
+        taken
+    }
+
+    /// The connection is over.
+    pub(super) fn lost(&mut self) -> Lost {
+        let Self { sent, waiting, .. } = std::mem::replace(self, Self::new(self.heard_at));
+        Lost { sent, waiting }
+    }
+
+    /// A new connection is there: the node is silent from now on at the earliest.
+    pub(super) fn connected(&mut self, now: Tick) {
+        self.heard_at = now;
+    }
+
+    fn ended(&mut self, what: What) {
+        self.under_way.retain(|other| *other != what);
+    }
+
+    /// Whether it was sent and is neither answered nor taken back: for what there is only one of.
+    pub(super) fn is_under_way(&self, what: What) -> bool {
+        self.under_way.contains(&what)
+    }
+
+    /// How many requests are unanswered.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    // ---- what is owed -----------------------------------------------------------------------
+
+    /// Since when the node has been stalled, if it is.
+    pub(super) fn stalled(&self) -> Option<Tick> {
+        self.stalled
+    }
+
+    /// Stalled, if the oldest was late at `seen` and the node was not stalled before: what waited,
+    /// which is not sent any more.
+    pub(super) fn stall(&mut self, seen: Tick, settings: &Settings) -> Option<VecDeque<Sent>> {
+        if self.stalled.is_some() || !self.is_late(seen, settings) {
+            return None;
+        }
+        self.stalled = self.sent.front().map(|sent| sent.at);
+        Some(std::mem::take(&mut self.waiting))
+    }
+
+    /// Stalled no more, if nothing has been unanswered for too long. Whether that is news.
+    pub(super) fn recover(&mut self, now: Tick, settings: &Settings) -> bool {
+        let recovers = self.stalled.is_some() && !self.is_late(now, settings);
+        if recovers {
+            self.stalled = None;
+        }
+        recovers
+    }
+
+    fn is_late(&self, now: Tick, settings: &Settings) -> bool {
+        self.late_at(settings).is_some_and(|at| at <= now)
+    }
+
+    /// When the oldest will have been unanswered for too long: a node that answers ever later is late
+    /// as well.
+    pub(super) fn late_at(&self, settings: &Settings) -> Option<Tick> {
+        let oldest = self.sent.front()?;
+        Some(oldest.at.plus(settings.node_timeout))
+    }
+
+    /// For how long the node has owed an answer and said nothing.
+    pub(super) fn silence(&self, seen: Tick) -> Duration {
+        self.silent_since()
+            .map_or(Duration::ZERO, |at| seen.since(at))
+    }
+
+    /// When the node's silence will mean more than it does now: it is stalled, or its connection dead.
+    pub(super) fn next_look(&self, settings: &Settings) -> Option<Tick> {
+        match self.stalled {
+            None => self.late_at(settings),
+            Some(_) => Some(self.silent_since()?.plus(settings.silence_limit())),
+        }
+    }
+
+    fn silent_since(&self) -> Option<Tick> {
+        let oldest = self.sent.front()?;
+        Some(oldest.at.max(self.heard_at))
+    }
+}
+
+impl Lost {
+    /// Whether something may be on its way that takes a lock.
+    pub(super) fn may_take(&self) -> bool {
+        self.sent.iter().any(Sent::takes)
+    }
+}
+
+impl Sent {
+    pub(super) fn new(operation: Arc<Operation>, what: What, at: Tick) -> Self {
+        Self {
+            operation,
+            what,
+            at,
+            again: false,
+        }
+    }
+
+    /// The same once more.
+    pub(super) fn again(self, at: Tick) -> Self {
+        Self {
+            at,
+            again: true,
+            ..self
+        }
+    }
+
+    /// Whether it may leave something on the node.
+    pub(super) fn takes(&self) -> bool {
+        self.operation.command().takes().is_some()
+    }
+
+    /// Whether it frees what one of these would have left on the node.
+    pub(super) fn frees_one_of(&self, entries: &BTreeSet<Entry>) -> bool {
+        let frees = self.operation.command().frees();
+        frees.is_some_and(|entry| entries.contains(entry))
+    }
+}
+
+impl What {
+    fn is_in_order(self) -> bool {
+        matches!(self, Self::Vote(_) | Self::Release(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{
+        server,
+        session::step::{RoundId, Tag},
+    };
+
+    fn vote(round: u64) -> What {
+        let round = RoundId(round);
+        What::Vote(Tag { round, request: 0 })
+    }
+
+    fn add(inflight: &mut InFlight, what: What) -> bool {
+        let operation = Operation::new(server::Command::LoadScripts);
+        let sent = Sent::new(operation, what, Tick::default());
+        inflight.add(sent).is_some()
+    }
+
+    fn rounds(taken: &VecDeque<Sent>) -> Vec<u64> {
+        let round = |sent: &Sent| match sent.what {
+            What::Vote(tag) => Some(tag.round.0),
+            _ => None,
+        };
+        taken.iter().filter_map(round).collect()
+    }
+
+    #[test]
+    fn what_came_behind_stays_when_something_is_taken_back() {
+        let mut inflight = InFlight::new(Tick::default());
+        for round in 1..=2 {
+            add(&mut inflight, vote(round));
+        }
+        inflight.left(Tick::default());
+        for round in 3..=5 {
+            add(&mut inflight, vote(round));
+        }
+        let taken = inflight.withdrawn(2, 1);
+        assert_eq!(rounds(&taken), [3, 4]);
+        assert!(inflight.has_unleft(), "the fifth");
+        assert_eq!(rounds(&inflight.lost().sent), [1, 2, 5]);
+        assert!(!inflight.has_unleft());
+    }
+
+    #[test]
+    fn more_is_never_taken_back_than_there_is() {
+        let mut inflight = InFlight::new(Tick::default());
+        add(&mut inflight, vote(1));
+        assert_eq!(rounds(&inflight.withdrawn(3, 0)), [1]);
+        assert!(inflight.withdrawn(1, 1).is_empty());
+    }
+
+    #[test]
+    fn one_of_a_kind_is_under_way_until_answered_or_taken_back_or_lost() {
+        let now = Tick::default();
+        let mut inflight = InFlight::new(now);
+        let kill = |client| What::Kill(ClientId(client));
+        for what in [kill(7), kill(8), What::Load, What::Handshake] {
+            add(&mut inflight, what);
+        }
+        inflight.answered(now);
+        assert!(!inflight.is_under_way(kill(7)));
+        assert!(inflight.is_under_way(kill(8)));
+        inflight.withdrawn(1, 0);
+        assert!(!inflight.is_under_way(What::Handshake));
+        assert!(inflight.is_under_way(What::Load));
+        inflight.lost();
+        assert!(!inflight.is_under_way(What::Load));
+    }
+
+    #[test]
+    fn what_waits_is_sent_in_order_as_others_are_answered() {
+        let now = Tick::default();
+        let mut inflight = InFlight::new(now);
+        for round in 0..MOST as u64 {
+            assert!(add(&mut inflight, vote(round)));
+        }
+        assert!(!add(&mut inflight, vote(MOST as u64)));
+        assert!(add(&mut inflight, What::Handshake), "it waits for nothing");
+        inflight.answered(now);
+        assert!(inflight.next_waiting(now).is_none(), "its place is taken");
+        inflight.answered(now);
+        assert!(!add(&mut inflight, vote(0)), "it must not overtake");
+        assert!(inflight.next_waiting(now).is_some());
+        assert!(inflight.next_waiting(now).is_none(), "there is no room");
+        assert_eq!(rounds(&inflight.lost().waiting), [0]);
+    }
+}

@@ -1,0 +1,131 @@
+//! What the client makes of a node that answered the handshake: is it one of this fleet?
+
+use super::{
+    standing::{Standing, Witness},
+    step::Step,
+};
+use crate::{
+    node::admission::{BootRecord, Meeting, Stored, record::FORMAT},
+    rules::Rule,
+};
+
+/// What the node is, and what was read of it if it is one of this fleet.
+pub(super) fn judge(
+    step: &mut Step<'_>,
+    node: usize,
+    meeting: &Meeting,
+) -> (Standing, Option<Witness>) {
+    let (standing, record) = match fitting_record(step, node, meeting) {
+        Ok(mut record) => {
+            if !step.settings.rules.hold(Rule::MarginInRecord) {
+                record.terms.margin = step.settings.terms.margin;
+            }
+            (Standing::Fit, Some(record))
+        }
+        Err(standing) => (standing, None),
+    };
+    // The record of another fleet counts as seen too, but not that of a server that is not fit.
+    let foreign = match &standing {
+        Standing::Unfit(_) => foreign(step, meeting),
+        _ => None,
+    };
+    step.fleet
+        .see(step.now, node, record.as_ref().or(foreign.as_ref()));
+    let witness = record.map(|record| Witness {
+        record,
+        open: meeting.open,
+        read_at: step.now,
+    });
+    (standing, witness)
+}
+
+fn fitting_record(
+    step: &mut Step<'_>,
+    node: usize,
+    meeting: &Meeting,
+) -> Result<BootRecord, Standing> {
+    fit(step, meeting).map_err(Standing::Unfit)?;
+    if step.settings.rules.hold(Rule::OneServerOneVote)
+        && let Err(other) = step.fleet.claim_run(node, &meeting.server.run)
+    {
+        let other = step
+            .settings
+            .nodes
+            .get(other)
+            .map_or("another node", |id| id);
+        return Err(Standing::Duplicate(format!(
+            "it is the same server as {other}: give every master one address"
+        )));
+    }
+    match &meeting.stored {
+        Stored::Record(record) if step.fleet.is_mine(record) => Ok(record.clone()),
+        Stored::Record(record) => Err(Standing::Unfit(of_another_fleet(step, record))),
+        Stored::Other(format) => Err(Standing::Unfit(format!(
+            "it holds format {format} and this client speaks format {FORMAT}: use one version of \
+             quorate in every client; if no other version runs any more, {}",
+            step.fleet.forget_hint()
+        ))),
+        Stored::Nothing => Err(Standing::Unfit("it keeps no record of this fleet".into())),
+    }
+}
+
+fn foreign(step: &Step<'_>, meeting: &Meeting) -> Option<BootRecord> {
+    let record = meeting.stored.record()?;
+    (fit(step, meeting).is_ok() && !step.fleet.is_mine(record)).then(|| record.clone())
+}
+
+fn of_another_fleet(step: &Step<'_>, record: &BootRecord) -> String {
+    let (difference, hint) = (step.fleet.difference(record), step.fleet.forget_hint());
+    match record.votes() {
+        true => format!(
+            "it votes for another fleet ({difference}): give every client the same masters; if they \
+             are the same by other addresses, give every client the same fleet name \
+             (fleet, QUORATE_FLEET); if that fleet is gone for good, {hint}"
+        ),
+        false => format!(
+            "its record is of another fleet ({difference}): it is replaced as soon as this client \
+             sees a voting master of its own fleet; if there is none, {hint}"
+        ),
+    }
+}
+
+/// Is this a server that can be counted at all?
+fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
+    let server = &meeting.server;
+    if server.mode != "standalone" {
+        return Err(format!(
+            "it runs in {} mode: quorate needs independent masters, without cluster or sentinel",
+            server.mode
+        ));
+    }
+    if server.role != "master" {
+        return Err(format!(
+            "it is a {}, not a master: its memory follows another server's",
+            if server.role == "slave" {
+                "replica"
+            } else {
+                &server.role
+            }
+        ));
+    }
+    if version(&server.version) < (7, 0) {
+        return Err(format!(
+            "its version is {}: Redis 7.0, Valkey 7.2 or later is needed",
+            server.version
+        ));
+    }
+    let evicts = server.eviction != "noeviction" && step.settings.rules.hold(Rule::NoEviction);
+    if evicts && !step.settings.allow_eviction {
+        return Err(format!(
+            "its maxmemory-policy is {}, so locks may vanish: set it to noeviction (allow_eviction \
+             counts it all the same: only where maxmemory is never reached)",
+            server.eviction
+        ));
+    }
+    Ok(())
+}
+
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split('.').map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}

@@ -1,0 +1,179 @@
+//! The way to a node: down, dialled, connected, met; and how long to wait before the next dial.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    fleet::Fleet,
+    standing::{Standing, Witness},
+    step::Step,
+};
+use crate::{clock::Tick, node::status::NodeState};
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+/// The longest time between two tries to connect.
+pub(crate) const LAST_BACKOFF: Duration = Duration::from_secs(5);
+/// A server that will not have us needs somebody's hand: there is no hurry.
+const UNFIT_BACKOFF: Duration = Duration::from_secs(1);
+
+pub(super) struct Link {
+    state: State,
+    backoff: Duration,
+}
+
+enum State {
+    Down {
+        since: Tick,
+        /// None before the first try is over.
+        why: Option<Cause>,
+        /// None while it is being dialled.
+        dial_at: Option<Tick>,
+    },
+    /// Connected; the first handshake is not answered yet.
+    Unmet,
+    Met(Standing),
+}
+
+/// Why there is no connection.
+struct Cause {
+    text: Arc<str>,
+    /// The server answers and will not have us.
+    unfit: bool,
+}
+
+impl Link {
+    pub(super) fn new(now: Tick) -> Self {
+        Self {
+            state: State::Down {
+                since: now,
+                why: None,
+                dial_at: Some(now),
+            },
+            backoff: FIRST_BACKOFF,
+        }
+    }
+
+    // ---- what happens to it -----------------------------------------------------------------
+
+    /// Whether the node is to be dialled now. The answer yes is given once.
+    pub(super) fn dial(&mut self, now: Tick) -> bool {
+        match &mut self.state {
+            State::Down { dial_at, .. } => dial_at.take_if(|at| *at <= now).is_some(),
+            State::Unmet | State::Met(_) => false,
+        }
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.state = State::Unmet;
+    }
+
+    /// A handshake was answered.
+    pub(super) fn met(&mut self, standing: Standing) {
+        self.state = State::Met(standing);
+    }
+
+    /// A server that was met did what it was asked: the next outage starts with short waits again.
+    ///
+    /// The handshake alone does not say that. A server that denies its role right after it must not be
+    /// dialled in a loop.
+    pub(super) fn served(&mut self) {
+        if self.is_met() {
+            self.backoff = FIRST_BACKOFF;
+        }
+    }
+
+    /// What was read of a fit node is not true any more, until it is met again. Whether that is news.
+    pub(super) fn doubt(&mut self) -> bool {
+        let fit = self.is_fit();
+        if fit {
+            self.state = State::Met(Standing::Changed);
+        }
+        fit
+    }
+
+    /// The connection is over, or none came about.
+    pub(super) fn down(&mut self, step: &mut Step<'_>, why: &str, unfit: bool) {
+        let since = match self.state {
+            State::Down { since, .. } => since,
+            State::Unmet | State::Met(_) => step.now,
+        };
+        let wait = match unfit {
+            true => self.backoff.max(UNFIT_BACKOFF),
+            false => self.backoff,
+        };
+        let half = wait / 2;
+        let text = why.into();
+        self.state = State::Down {
+            since,
+            why: Some(Cause { text, unfit }),
+            dial_at: Some(step.now.plus(half + step.jitter(half))),
+        };
+        self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
+    }
+
+    // ---- what it says -----------------------------------------------------------------------
+
+    /// When the node is dialled next, if it is down and not being dialled.
+    pub(super) fn dial_at(&self) -> Option<Tick> {
+        match self.state {
+            State::Down { dial_at, .. } => dial_at,
+            State::Unmet | State::Met(_) => None,
+        }
+    }
+
+    /// Whether there is a connection.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state, State::Unmet | State::Met(_))
+    }
+
+    /// Whether the first handshake of this connection was answered.
+    pub(super) fn is_met(&self) -> bool {
+        matches!(self.state, State::Met(_))
+    }
+
+    /// Whether the record that was read is of this fleet.
+    pub(super) fn is_fit(&self) -> bool {
+        matches!(self.state, State::Met(Standing::Fit))
+    }
+
+    /// Whether another address leads to the same server.
+    pub(super) fn is_duplicate(&self) -> bool {
+        matches!(self.state, State::Met(Standing::Duplicate(_)))
+    }
+
+    /// Why the node itself is not counted, whatever the others say.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match &self.state {
+            State::Met(Standing::Unfit(why) | Standing::Duplicate(why)) => Some(why),
+            State::Down {
+                why: Some(Cause { text, unfit: true }),
+                ..
+            } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether the first try to reach the node is over, well or ill.
+    pub(super) fn was_tried(&self) -> bool {
+        match &self.state {
+            State::Down { why, .. } => why.is_some(),
+            State::Unmet => false,
+            State::Met(_) => true,
+        }
+    }
+
+    /// What the node is, as far as the connection and the last handshake say.
+    pub(super) fn state(&self, now: Tick, witness: Option<&Witness>, fleet: &Fleet) -> NodeState {
+        match &self.state {
+            State::Down {
+                since,
+                why: Some(Cause { text, unfit }),
+                ..
+            } => match unfit {
+                true => NodeState::Refused(text.to_string()),
+                false => NodeState::Unreachable(now.since(*since), text.to_string()),
+            },
+            State::Down { why: None, .. } | State::Unmet => NodeState::Connecting,
+            State::Met(standing) => standing.state(now, witness, fleet),
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The client's side of one node: what may travel on its connection, and when (protocol §2). Pure:
+//! time comes in, effects go out, so that the simulation runs this very code.
+//!
+//! - The handshake comes first on every connection.
+//! - A node that may not vote gets nothing but handshakes and RELEASE.
+//! - A node that leaves a request unanswered is stalled, and is asked for nothing.
+//! - A RELEASE is sent until it is answered, or until what it would free has expired.
+//!
+//! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
+//! state, and none names the session.
+
+mod doubtful;
+mod duty;
+mod fault;
+mod fleet;
+mod handshake;
+mod inflight;
+mod judge;
+mod link;
+mod requests;
+mod standing;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub(crate) use self::{
+    duty::DutyId,
+    fleet::Fleet,
+    link::LAST_BACKOFF,
+    standing::Witness,
+    step::{Effect, Heard, RoundId, Step, Tag},
+};
+use self::{
+    handshake::Handshakes, inflight::What, link::Link, requests::Requests, standing::Standing,
+    step::ClientId,
+};
+use super::{Answer, DialError, Disconnected, Fault, Operation, status::NodeState};
+use crate::{Silence, clock::Tick, rules::Rule, settings::Settings};
+
+/// One node as this client knows it.
+pub(crate) struct Session {
+    node: usize,
+    link: Link,
+    handshakes: Handshakes,
+    requests: Requests,
+    note: Option<String>,
+    changed: bool,
+}
+
+impl Session {
+    pub(crate) fn new(node: usize, now: Tick) -> Self {
+        Self {
+            node,
+            link: Link::new(now),
+            handshakes: Handshakes::default(),
+            requests: Requests::new(node, now),
+            note: None,
+            changed: true,
+        }
+    }
+
+    // ---- what the engine asks -------------------------------------------------------------
+
+    /// Asks for a vote. Refused with the reason if the node may not be asked now.
+    pub(crate) fn ask(
+        &mut self,
+        step: &mut Step<'_>,
+        tag: Tag,
+        operation: &Arc<Operation>,
+    ) -> Result<(), Silence> {
+        let unguarded = operation.command().extends() && !step.settings.rules.hold(Rule::Guard);
+        match self.state(step.now, step.fleet).silence() {
+            None => {}
+            Some(Silence::Quarantined(_)) if unguarded => {}
+            Some(silence) => return Err(silence),
+        }
+        self.requests
+            .send(step, Arc::clone(operation), What::Vote(tag));
+        Ok(())
+    }
+
+    /// Asks a node that answers but does not vote: bootstrap only.
+    pub(crate) fn ask_unvoting(
+        &mut self,
+        step: &mut Step<'_>,
+        tag: Tag,
+        operation: &Arc<Operation>,
+    ) -> bool {
+        let met = self.is_met();
+        if met {
+            self.requests
+                .send(step, Arc::clone(operation), What::Vote(tag));
+        }
+        met
+    }
+
+    /// Takes back what may stand on the node: the RELEASE is sent until it is answered, or until `until`.
+    pub(crate) fn release(
+        &mut self,
+        step: &mut Step<'_>,
+        operation: &Arc<Operation>,
+        until: Tick,
+        tag: Option<Tag>,
+    ) -> DutyId {
+        self.requests.release(step, operation, until, tag)
+    }
+
+    /// The handshake once more, now: somebody changed what the node says.
+    pub(crate) fn meet_again(&mut self, step: &mut Step<'_>) {
+        if self.is_met() {
+            self.meet(step);
+        }
+    }
+
+    /// The quorum ends: a node in quarantine is told what was counted since its last handshake, or a
+    /// fleet of short commands would never end it.
+    pub(crate) fn part(&mut self, step: &mut Step<'_>) {
+        if self.is_in_quarantine() && !self.is_stalled() {
+            self.meet(step);
+        }
+    }
+
+    // ---- what it tells the engine -----------------------------------------------------------
+
+    /// What the node is now.
+    pub(crate) fn state(&self, now: Tick, fleet: &Fleet) -> NodeState {
+        match self.requests.inflight.stalled() {
+            Some(since) => NodeState::Stalled(now.since(since)),
+            None => self.link.state(now, self.handshakes.witness(), fleet),
+        }
+    }
+
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Whether the state may have changed since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What was last read on the living connection, where the record is of this fleet.
+    pub(crate) fn witness(&self) -> Option<&Witness> {
+        self.handshakes.witness().filter(|_| self.link.is_fit())
+    }
+
+    /// Whether the first handshake of this connection was answered.
+    pub(crate) fn is_met(&self) -> bool {
+        self.link.is_met()
+    }
+
+    /// Whether a handshake that was sent by `since` or later has been answered.
+    pub(crate) fn was_met_since(&self, since: Tick) -> bool {
+        self.handshakes.was_answered_since(since)
+    }
+
+    /// Whether the first try to reach the node is over, well or ill.
+    pub(crate) fn was_tried(&self) -> bool {
+        self.link.was_tried()
+    }
+
+    /// Why the node itself is not counted, whatever the others say.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.link.refusal()
+    }
+
+    /// Whether another address leads to the same server.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.link.is_duplicate()
+    }
+
+    /// Whether no RELEASE is still to be confirmed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.duties.is_empty()
+    }
+
+    /// Whether a handshake is under way that brings a quarantine nearer to its end.
+    pub(crate) fn is_parting(&self) -> bool {
+        self.is_in_quarantine() && self.is_meeting() && !self.is_stalled()
+    }
+
+    /// How many requests are unanswered.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.requests.inflight.len()
+    }
+
+    /// Until when an answer may be waited for at least: until then no request to this node is late.
+    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
+    pub(crate) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
+        self.requests.patience(release, settings)
+    }
+
+    /// Why a request that is late was not answered; the number is that of a RELEASE, which is sent again
+    /// after an error.
+    pub(crate) fn why_late(&self, release: Option<DutyId>) -> Silence {
+        let error = release.and_then(|id| self.requests.duties.error(id));
+        error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
+    }
+
+    /// When a node that does not vote is next dialled or met, if that is planned.
+    pub(crate) fn next_try(&self) -> Option<Tick> {
+        let met = || self.is_met() && !self.is_stalled();
+        let handshake = self.handshakes.due().filter(|_| met());
+        self.link.dial_at().or(handshake)
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(crate) fn next_tick(&self, settings: &Settings) -> Option<Tick> {
+        [
+            self.link.dial_at(),
+            self.requests.inflight.next_look(settings),
+            self.handshakes.due(),
+            self.requests.next_retry(),
+            self.requests.duties.next_expiry(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether something was sent of which [`left`](Self::left) does not know.
+    pub(crate) fn has_unleft(&self) -> bool {
+        self.requests.inflight.has_unleft()
+    }
+
+    // ---- what the world says --------------------------------------------------------------
+
+    /// Time has come; what had arrived by `seen` was read.
+    pub(crate) fn tick(&mut self, step: &mut Step<'_>, seen: Tick) {
+        self.requests.duties.expire(step.now);
+        if self.link.dial(step.now) {
+            step.effects.push_back(Effect::Dial(self.node));
+        } else if self.link.is_up() {
+            self.tick_up(step, seen);
+        }
+    }
+
+    fn tick_up(&mut self, step: &mut Step<'_>, seen: Tick) {
+        let silent = self.requests.inflight.silence(seen);
+        if silent >= step.settings.silence_limit() {
+            return self.close(step, &format!("silent for {silent:.1?}, reconnecting"));
+        }
+        self.changed |= self.requests.stall(step, seen);
+        if self.handshakes.due().is_some_and(|at| at <= step.now) {
+            self.meet(step);
+        }
+        self.requests.retry(step);
+    }
+
+    /// A connection is there.
+    pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64, note: Option<&str>) {
+        self.note = note.map(str::to_owned);
+        self.changed = true;
+        self.requests.connected(step.now, ClientId(client_id));
+        self.handshakes.connected();
+        self.link.connected();
+        if !step.settings.rules.hold(Rule::HandshakeFirst) && self.handshakes.witness().is_some() {
+            // As a library that reconnects by itself would have it.
+            self.link.met(Standing::Fit);
+            self.handshakes.retry(step.now);
+            return;
+        }
+        self.meet(step);
+    }
+
+    /// No connection came about.
+    pub(crate) fn dial_failed(&mut self, step: &mut Step<'_>, error: &DialError) {
+        let (why, unfit) = match error {
+            DialError::Unreachable(why) => (why, false),
+            DialError::Refused(why) => (why, true),
+        };
+        self.changed = true;
+        self.link.down(step, why, unfit);
+    }
+
+    /// The connection is over.
+    pub(crate) fn disconnected(&mut self, step: &mut Step<'_>, why: &Disconnected) {
+        if !self.link.is_up() {
+            // It was closed from here, and the driver had not heard of that.
+            return;
+        }
+        let run = self.handshakes.witness().map(|w| w.record.run.as_str());
+        self.requests.lost(step, &why.0, run);
+        self.handshakes.clear();
+        step.fleet.forget_run(self.node);
+        step.fleet.see(step.now, self.node, None);
+        self.changed = true;
+        self.link.down(step, &why.0, false);
+    }
+
+    /// What was sent has left: the time that the node may take begins.
+    pub(crate) fn left(&mut self, now: Tick) {
+        self.requests.inflight.left(now);
+    }
+
+    /// The connection took back this many operations of which no byte was written. `behind`: this many
+    /// more were asked for since, which it has not been given yet.
+    pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
+        let was_meeting = self.is_meeting();
+        self.requests.withdrawn(step, taken, behind);
+        if was_meeting && !self.is_meeting() {
+            self.handshakes.retry(step.now);
+        }
+        self.changed |= self.requests.inflight.recover(step.now, step.settings);
+    }
+
+    /// The node answered the oldest unanswered command.
+    pub(crate) fn answered(&mut self, step: &mut Step<'_>, answer: Answer) {
+        let Some(sent) = self.requests.inflight.answered(step.now) else {
+            return;
+        };
+        self.changed |= self.requests.inflight.recover(step.now, step.settings);
+        // A node that is not counted is met again and again as it is.
+        let counted = self.refusal().is_none();
+        let over = fault::disowns(sent.operation.command(), &answer)
+            .filter(|_| counted)
+            .map(str::to_owned);
+        match &answer {
+            Ok(_) => self.link.served(),
+            Err(Fault::NotAdmitted) => {
+                self.changed |= self.link.doubt();
+                self.meet(step);
+            }
+            Err(Fault::NoScript) => self.requests.load_scripts(step),
+            Err(Fault::Withheld(_) | Fault::Error(_)) => {}
+        }
+        match sent.what {
+            What::Handshake if over.is_some() => {}
+            What::Handshake => self.met(step, sent.at, answer),
+            _ => self.requests.answered(step, sent, answer),
+        }
+        match over {
+            Some(why) => self.close(step, &why),
+            None => self.requests.send_waiting(step),
+        }
+    }
+
+    // ---- inside ---------------------------------------------------------------------------
+
+    /// Sends a handshake, unless one is unanswered.
+    fn meet(&mut self, step: &mut Step<'_>) {
+        self.handshakes.clear();
+        if !self.is_meeting()
+            && let Some(operation) = self.handshakes.make(step, self.node)
+        {
+            self.requests.send(step, operation, What::Handshake);
+        }
+    }
+
+    fn met(&mut self, step: &mut Step<'_>, sent_at: Tick, answer: Answer) {
+        self.changed = true;
+        let (standing, run) = self.handshakes.answered(step, self.node, sent_at, answer);
+        self.link.met(standing);
+        if let Some(witness) = self.handshakes.witness() {
+            let guard = witness.record.guard(step.settings.rules);
+            self.requests.set_guard(guard);
+        }
+        if let Some(run) = run {
+            self.requests.clean_up(step, &run);
+        }
+        let state = self.state(step.now, step.fleet);
+        self.handshakes.plan(step, &state);
+        // What was asked before the fleet's terms changed is asked again.
+        if state == NodeState::Connecting && sent_at <= step.fleet.moved_at() {
+            self.meet(step);
+        }
+    }
+
+    fn close(&mut self, step: &mut Step<'_>, why: &str) {
+        step.effects.push_back(Effect::Close(self.node));
+        self.disconnected(step, &Disconnected(why.to_owned()));
+    }
+
+    /// Whether a handshake is unanswered.
+    fn is_meeting(&self) -> bool {
+        self.requests.inflight.is_under_way(What::Handshake)
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.requests.inflight.stalled().is_some()
+    }
+
+    fn is_in_quarantine(&self) -> bool {
+        self.witness()
+            .is_some_and(|witness| !witness.record.votes())
+    }
+}

@@ -1,0 +1,272 @@
+//! The requests to one node: how each is sent, and what becomes of those that are answered, taken back
+//! or lost. What order and which doubts demand is kept here: an ACQUIRE is sent once, its RELEASE until
+//! it is answered, and never before an older connection is ended that may still carry the ACQUIRE.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    doubtful::Doubtful,
+    duty::{Duties, DutyId},
+    fault,
+    inflight::{InFlight, Sent, What},
+    step::{ClientId, Effect, Heard, Step, Tag},
+};
+use crate::{
+    Silence,
+    clock::Tick,
+    node::{Answer, Fault, Guard, Operation, Reply, server},
+    rules::Rule,
+    settings::Settings,
+};
+
+pub(super) struct Requests {
+    node: usize,
+    client: ClientId,
+    /// What guarded requests carry to this node.
+    guard: Arc<Guard>,
+    pub(super) inflight: InFlight,
+    pub(super) duties: Duties,
+    doubtful: Doubtful,
+    /// A handshake has said which run this connection leads to, and what older connections left behind
+    /// is cleaned up. Nothing is released before.
+    clean: bool,
+}
+
+impl Requests {
+    pub(super) fn new(node: usize, now: Tick) -> Self {
+        Self {
+            node,
+            client: ClientId(0),
+            guard: Arc::default(),
+            inflight: InFlight::new(now),
+            duties: Duties::default(),
+            doubtful: Doubtful::default(),
+            clean: false,
+        }
+    }
+
+    // ---- what is sent -----------------------------------------------------------------------
+
+    pub(super) fn send(&mut self, step: &mut Step<'_>, operation: Arc<Operation>, what: What) {
+        self.put(step, Sent::new(operation, what, step.now));
+    }
+
+    /// Sends the scripts, unless that is unanswered already.
+    pub(super) fn load_scripts(&mut self, step: &mut Step<'_>) {
+        if !self.inflight.is_under_way(What::Load) {
+            let operation = Operation::new(server::Command::LoadScripts);
+            self.send(step, operation, What::Load);
+        }
+    }
+
+    /// Sends the RELEASE now, if the connection is clean, and from then on until it is answered.
+    pub(super) fn release(
+        &mut self,
+        step: &mut Step<'_>,
+        operation: &Arc<Operation>,
+        until: Tick,
+        tag: Option<Tag>,
+    ) -> DutyId {
+        let now = self.clean;
+        let id = self.duties.add(Arc::clone(operation), until, tag, now);
+        if now {
+            self.send_release(step, id);
+        }
+        id
+    }
+
+    /// When a RELEASE is to be sent again, if this node may be asked then.
+    pub(super) fn next_retry(&self) -> Option<Tick> {
+        let may_retry = self.clean && self.inflight.stalled().is_none();
+        self.duties.next_retry().filter(|_| may_retry)
+    }
+
+    /// Sends each RELEASE again that is due.
+    pub(super) fn retry(&mut self, step: &mut Step<'_>) {
+        if self.next_retry().is_some() {
+            for id in self.duties.due(step.now) {
+                self.send_release(step, id);
+            }
+        }
+    }
+
+    /// Sends what waited, as far as there is room now.
+    pub(super) fn send_waiting(&mut self, step: &mut Step<'_>) {
+        while let Some(operation) = self.inflight.next_waiting(step.now) {
+            self.fly(step, operation);
+        }
+    }
+
+    fn send_release(&mut self, step: &mut Step<'_>, id: DutyId) {
+        if let Some(operation) = self.duties.sent(id) {
+            self.send(step, operation, What::Release(id));
+        }
+    }
+
+    fn put(&mut self, step: &mut Step<'_>, sent: Sent) {
+        if let Some(operation) = self.inflight.add(sent) {
+            self.fly(step, operation);
+        }
+    }
+
+    fn fly(&self, step: &mut Step<'_>, operation: Arc<Operation>) {
+        let guard = Arc::clone(&self.guard);
+        step.effects
+            .push_back(Effect::Send(self.node, operation, guard));
+    }
+
+    // ---- what is answered -------------------------------------------------------------------
+
+    /// What a vote, a RELEASE or a CLIENT KILL was answered with. For the other requests there is
+    /// nothing to do here.
+    pub(super) fn answered(&mut self, step: &mut Step<'_>, sent: Sent, answer: Answer) {
+        match sent.what {
+            What::Vote(tag) => self.voted(step, tag, sent, answer),
+            What::Release(id) => self.released(step, id, sent, answer),
+            // Where the right is missing, the connection's note says so. After another error it is
+            // tried again, behind the next handshake.
+            What::Kill(client) if matches!(answer, Ok(_) | Err(Fault::Withheld(_))) => {
+                self.doubtful.settle(client);
+            }
+            What::Kill(_) | What::Load | What::Handshake => {}
+        }
+    }
+
+    fn voted(&mut self, step: &mut Step<'_>, tag: Tag, sent: Sent, answer: Answer) {
+        // What takes something is not sent again: it would pass its own RELEASE. The others may.
+        let harmless = !sent.takes() || !step.settings.rules.hold(Rule::AcquireOnce);
+        if answer == Err(Fault::NoScript) && harmless && !sent.again {
+            return self.put(step, sent.again(step.now));
+        }
+        let answer = answer.and_then(Reply::credible).map_err(fault::silence);
+        self.tell(step, tag, answer);
+    }
+
+    fn released(&mut self, step: &mut Step<'_>, id: DutyId, sent: Sent, answer: Answer) {
+        match answer {
+            Ok(reply) => {
+                if let Some(tag) = self.duties.done(id) {
+                    self.tell(step, tag, Ok(reply));
+                }
+            }
+            Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {
+                self.duties.done(id);
+            }
+            Err(Fault::NoScript) if !sent.again && self.duties.is_owed(id) => {
+                self.put(step, sent.again(step.now));
+            }
+            Err(Fault::Withheld(text) | Fault::Error(text)) => {
+                self.duties.failed(id, step.now, Some(text));
+            }
+            Err(Fault::NotAdmitted | Fault::NoScript) => self.duties.failed(id, step.now, None),
+        }
+    }
+
+    /// The record that was read here is guarded by this.
+    pub(super) fn set_guard(&mut self, guard: String) {
+        if guard != self.guard.as_str() {
+            self.guard = Guard::new(guard);
+        }
+    }
+
+    /// A handshake said that the server is in this run: ends older connections that may still carry an
+    /// ACQUIRE; then, if it is the first of this connection, frees what is to be freed.
+    pub(super) fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
+        if step.settings.rules.hold(Rule::KillSameRunOnly) {
+            self.doubtful.keep_run(run);
+        }
+        for client in self.doubtful.clients() {
+            if !self.inflight.is_under_way(What::Kill(client)) {
+                let operation = Operation::new(server::Command::Disconnect { client: client.0 });
+                self.send(step, operation, What::Kill(client));
+            }
+        }
+        if !self.clean {
+            self.clean = true;
+            for id in self.duties.unanswered() {
+                self.send_release(step, id);
+            }
+        }
+    }
+
+    // ---- what is not answered ---------------------------------------------------------------
+
+    /// Until when an answer may be waited for at least: until then no request to this node is late.
+    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
+    pub(super) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
+        let is_prompt = release.is_none_or(|id| self.duties.is_prompt(id));
+        let may_wait = is_prompt && self.inflight.stalled().is_none();
+        self.inflight.late_at(settings).filter(|_| may_wait)
+    }
+
+    /// Takes back what can be, if the node is stalled from now on: its oldest request was late at
+    /// `seen`. Whether that is so.
+    pub(super) fn stall(&mut self, step: &mut Step<'_>, seen: Tick) -> bool {
+        let Some(waiting) = self.inflight.stall(seen, step.settings) else {
+            return false;
+        };
+        self.take_back(step, waiting, &Silence::Stalled);
+        step.effects.push_back(Effect::Withdraw(self.node));
+        true
+    }
+
+    /// The connection took back this many operations; see [`InFlight::withdrawn`].
+    pub(super) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
+        let taken = self.inflight.withdrawn(taken, behind);
+        self.take_back(step, taken, &Silence::Stalled);
+    }
+
+    /// A connection is there.
+    pub(super) fn connected(&mut self, now: Tick, client: ClientId) {
+        self.client = client;
+        self.inflight.connected(now);
+    }
+
+    /// The connection is over. `run`: the server's, as last read.
+    pub(super) fn lost(&mut self, step: &mut Step<'_>, why: &str, run: Option<&str>) {
+        self.clean = false;
+        let lost = self.inflight.lost();
+        if let (true, Some(run)) = (lost.may_take(), run) {
+            self.doubtful.add(self.client, run.to_owned());
+        }
+        for sent in lost.sent {
+            match sent.what {
+                What::Vote(tag) => self.tell(step, tag, Err(Silence::ConnectionLost)),
+                What::Release(id) => self.duties.unsent(id, step.now),
+                What::Handshake | What::Load | What::Kill(_) => {}
+            }
+        }
+        self.take_back(step, lost.waiting, &Silence::Unreachable(why.to_owned()));
+    }
+
+    /// These never left. What would have freed one of them has nothing to free.
+    fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
+        let mut never_taken = BTreeSet::new();
+        for sent in taken {
+            match sent.what {
+                What::Vote(tag) => {
+                    never_taken.extend(sent.operation.command().takes().cloned());
+                    self.tell(step, tag, Err(why.clone()));
+                }
+                What::Release(id) if sent.frees_one_of(&never_taken) => {
+                    if let Some(tag) = self.duties.done(id) {
+                        self.tell(step, tag, Err(why.clone()));
+                    }
+                }
+                What::Release(id) => self.duties.unsent(id, step.now),
+                What::Handshake | What::Load | What::Kill(_) => {}
+            }
+        }
+    }
+
+    fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Reply, Silence>) {
+        step.heard.push_back(Heard {
+            tag,
+            node: self.node,
+            answer,
+        });
+    }
+}

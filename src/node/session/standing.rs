@@ -1,0 +1,57 @@
+//! What a node that was met is: of this fleet or not, and what was read there.
+
+use std::time::Duration;
+
+use super::fleet::Fleet;
+use crate::{
+    clock::Tick,
+    node::{admission::BootRecord, status::NodeState},
+};
+
+/// What the last handshake made of a node.
+pub(super) enum Standing {
+    /// Its record is of this fleet: what it says decides.
+    Fit,
+    /// It is not counted. The text says why, and what to do.
+    Unfit(String),
+    /// Another address leads to the same server. The text names it.
+    Duplicate(String),
+    /// What it says has to be read again before it counts.
+    Changed,
+}
+
+impl Standing {
+    pub(super) fn state(&self, now: Tick, witness: Option<&Witness>, fleet: &Fleet) -> NodeState {
+        match (self, witness, fleet.stop()) {
+            (Self::Unfit(why) | Self::Duplicate(why), ..) => NodeState::Refused(why.clone()),
+            (Self::Fit, Some(_), Some(why)) => NodeState::Refused(why.to_string()),
+            (Self::Fit, Some(witness), None) if !witness.record.votes() => {
+                NodeState::Quarantined(witness.votes_at().since(now))
+            }
+            (Self::Fit, Some(witness), None)
+                if witness.open && fleet.counts(witness.record.terms) =>
+            {
+                NodeState::Voting
+            }
+            // The fleet's terms were raised, and this node has to learn them before it counts.
+            (Self::Fit, ..) | (Self::Changed, ..) => NodeState::Connecting,
+        }
+    }
+}
+
+/// The record as last read, and when: what this client can witness.
+pub(crate) struct Witness {
+    pub(crate) record: BootRecord,
+    /// `<prefix>:open` stood there.
+    pub(super) open: bool,
+    pub(super) read_at: Tick,
+}
+
+impl Witness {
+    /// When the quarantine is over, if it is watched until then.
+    fn votes_at(&self) -> Tick {
+        let z = self.record.terms.quarantine();
+        let left = z.saturating_sub(self.record.witnessed);
+        self.read_at.plus(Duration::from_millis(left))
+    }
+}

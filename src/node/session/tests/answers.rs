@@ -1,0 +1,144 @@
+//! What is made of answers, and releases until they are answered.
+
+use super::*;
+use crate::{FencingToken, clock::cpu_time};
+
+#[test]
+fn a_release_is_repeated_until_answered_or_over() {
+    let mut world = World::voting();
+    world.release(1);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.pass(Duration::from_millis(250));
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    assert!(world.session.is_idle());
+    world.release(2);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.pass(Duration::from_secs(10));
+    assert!(world.session.is_idle(), "what it would free has expired");
+}
+
+#[test]
+fn a_release_is_waited_for_if_it_was_sent_at_once() {
+    let mut world = World::voting();
+    let patience = |world: &World, id| world.session.patience(Some(id), &world.settings);
+    let id = world.release(1);
+    assert_eq!(patience(&world, id), Some(world.now.plus(500 * MS)));
+    world.answer(Err(Fault::Error("BUSY".into())));
+    assert_eq!(world.acquire(2), Ok(()));
+    assert_eq!(patience(&world, id), None, "it is sent again, some time");
+    world.pass(200 * MS);
+    assert_eq!(patience(&world, id), None);
+    let mut world = World::new();
+    world.dial(7);
+    let id = world.release(1);
+    world.meet(RUN, 40_000);
+    assert_eq!(patience(&world, id), None, "it was late already");
+}
+
+#[test]
+fn releases_end_at_little_cost() {
+    const MANY: u64 = 50_000;
+    let mut world = World::new();
+    for ticket in 0..MANY {
+        // Later ones end earlier.
+        let until = world.now.plus(u32::try_from(MANY - ticket).unwrap() * MS);
+        world.step(|session, step| {
+            session.release(step, &release_of(ticket), until, None);
+        });
+    }
+    let start = cpu_time();
+    for _ in 1..MANY {
+        world.now = world.now.plus(MS);
+        let seen = world.now;
+        world.step(|session, step| session.tick(step, seen));
+    }
+    assert!(!world.session.is_idle(), "one is left");
+    // A little late, so that not each that ends is a look at all.
+    world.now = world.now.plus(50 * MS);
+    let seen = world.now;
+    world.step(|session, step| session.tick(step, seen));
+    assert!(world.session.is_idle());
+    let took = cpu_time() - start;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.sent();
+    world.answer(Err(Fault::NoScript));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["load", "release"]);
+    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(
+        kinds(&world.sent()),
+        ["load"],
+        "a server that refuses scripts is not asked in a loop"
+    );
+    world.pass(Duration::from_millis(250));
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    assert!(matches!(
+        world.heard.pop_front(),
+        Some(Heard {
+            tag: Tag {
+                round: RoundId(1),
+                ..
+            },
+            answer: Err(Silence::ScriptsFlushed),
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_damaged_counter_is_taken_from_no_reply() {
+    let max = FencingToken::MAX;
+    let holder = Some(("x".to_owned(), None));
+    let held = |counter| {
+        Reply::Mutex(mutex::Reply::Held {
+            remaining: None,
+            counter,
+            holder: Some("x".into()),
+        })
+    };
+    let inspected = |counter| {
+        Reply::Mutex(mutex::Reply::Inspected {
+            holder: holder.clone(),
+            counter,
+        })
+    };
+    for reply in [
+        Reply::Mutex(mutex::Reply::Granted(max)),
+        Reply::Mutex(mutex::Reply::Raised(max)),
+        held(max),
+        inspected(max),
+        Reply::Mutex(mutex::Reply::Extended),
+    ] {
+        assert_eq!(reply.clone().credible(), Ok(reply));
+    }
+    for damaged in [max + 1, u64::MAX] {
+        for reply in [
+            Reply::Mutex(mutex::Reply::Granted(damaged)),
+            Reply::Mutex(mutex::Reply::Raised(damaged)),
+        ] {
+            match reply.credible() {
+                Err(Fault::Error(why)) => assert!(why.contains("damaged"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        // Who holds is still told.
+        assert_eq!(held(damaged).credible(), Ok(held(0)));
+        assert_eq!(inspected(damaged).credible(), Ok(inspected(0)));
+    }
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(max + 1))));
+    let heard = world.heard.pop_front().unwrap();
+    assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
+}

@@ -1,0 +1,141 @@
+//! Requests that wait, are taken back, or are sent once only.
+
+use super::*;
+use crate::node::session::inflight::MOST;
+
+const LAST: u64 = MOST as u64 + 3;
+
+#[test]
+fn what_is_taken_back_is_what_the_shell_had_been_given() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    assert_eq!(world.acquire(2), Ok(()));
+    world.release(3);
+    // The second ACQUIRE had not left, and the driver does not have the RELEASE yet.
+    world.step(|session, step| session.withdrawn(step, 1, 1));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(false))));
+    let heard: Vec<_> = world
+        .heard
+        .drain(..)
+        .map(|h| (h.tag.round.0, h.answer))
+        .collect();
+    let granted = (1, Ok(Reply::Mutex(mutex::Reply::Granted(5))));
+    assert_eq!(
+        heard,
+        [
+            (2, Err(Silence::Stalled)),
+            granted,
+            (3, Ok(Reply::Mutex(mutex::Reply::Released(false))))
+        ]
+    );
+}
+
+#[test]
+fn what_is_too_much_waits_in_order() {
+    let mut world = full();
+    assert_eq!(world.sent().len(), MOST);
+    world.release(LAST);
+    world.release(1);
+    world.step(|session, step| session.meet_again(step));
+    assert_eq!(
+        kinds(&world.sent()),
+        ["handshake"],
+        "a handshake waits for nothing"
+    );
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    assert_eq!(world.sent().len(), 0, "the handshake has its place");
+    for expected in ["acquire", "acquire", "acquire", "release", "release"] {
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        assert_eq!(kinds(&world.sent()), [expected]);
+    }
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    assert_eq!(world.sent().len(), 0);
+    assert_eq!(world.acquire(LAST + 1), Ok(()));
+    assert_eq!(kinds(&world.sent()), ["acquire"], "there is room");
+}
+
+#[test]
+fn what_waits_is_taken_back_from_a_node_that_stalls() {
+    let mut world = full();
+    world.release(LAST);
+    world.release(1);
+    world.pass(500 * MS);
+    let stalled = |ticket| (ticket, Err(Silence::Stalled));
+    let expected = [LAST - 2, LAST - 1, LAST, LAST].map(stalled);
+    assert_eq!(
+        world.told(),
+        expected,
+        "the ACQUIREs, and the RELEASE of one"
+    );
+    assert!(!world.session.is_idle(), "the first one left");
+    world.sent();
+    for ticket in 1..=MOST {
+        assert!(matches!(world.state(), NodeState::Stalled(_)), "{ticket}");
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    }
+    assert_eq!(world.state(), NodeState::Voting);
+    world.pass(Duration::ZERO);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+}
+
+#[test]
+fn what_waits_when_the_connection_is_lost_was_never_asked() {
+    let mut world = full();
+    world.release(LAST);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    let told = world.told();
+    let (lost, unsent) = told.split_at(MOST);
+    assert!(
+        lost.iter()
+            .all(|(_, said)| *said == Err(Silence::ConnectionLost))
+    );
+    assert_eq!(unsent.len(), 4);
+    for (_, said) in unsent {
+        assert_eq!(*said, Err(Silence::Unreachable("reset".into())));
+    }
+    assert!(world.session.is_idle(), "there is nothing to free");
+}
+
+#[test]
+fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
+    let mut world = World::voting();
+    for ticket in 1..=6 {
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    world.sent();
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NoScript));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["handshake", "load"]);
+    // Neither had left.
+    world.step(|session, step| session.withdrawn(step, 2, 0));
+    world.answer(Err(Fault::NotAdmitted));
+    world.answer(Err(Fault::NoScript));
+    assert_eq!(kinds(&world.sent()), ["handshake", "load"]);
+    world.meet(RUN, 40_000);
+    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    for answer in [Fault::NotAdmitted, Fault::NoScript] {
+        assert_eq!(world.acquire(7), Ok(()));
+        world.sent();
+        world.answer(Err(answer));
+        assert_eq!(world.sent().len(), 1);
+        world.meet(RUN, 40_000);
+    }
+    assert_eq!(world.acquire(8), Ok(()));
+    world.answer(Err(Fault::NotAdmitted));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    assert_eq!(kinds(&world.sent()), ["handshake"]);
+}
+
+/// As many as may be unanswered, and three more.
+fn full() -> World {
+    let mut world = World::voting();
+    for ticket in 1..=MOST as u64 + 3 {
+        assert_eq!(world.acquire(ticket), Ok(()));
+    }
+    world
+}

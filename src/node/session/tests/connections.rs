@@ -1,0 +1,167 @@
+//! Connections that end, and what is done on the next one.
+
+use super::*;
+
+#[test]
+fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.pass(Duration::from_secs(2));
+    assert!(world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
+    assert!(matches!(
+        world.heard.pop_front(),
+        Some(Heard {
+            tag: Tag {
+                round: RoundId(1),
+                ..
+            },
+            answer: Err(Silence::ConnectionLost),
+            ..
+        })
+    ));
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake", "kill 7", "release"]);
+}
+
+#[test]
+fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_not() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake", "kill 7"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.pass(Duration::from_secs(6));
+    assert_eq!(kinds(&world.sent()), ["handshake"]);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["kill 7"]);
+    world.answer(Err(Fault::Withheld("NOPERM no".into())));
+    assert_eq!(world.state(), NodeState::Voting, "it is not needed");
+    world.pass(Duration::from_secs(6));
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake"], "forgotten");
+}
+
+#[test]
+fn in_another_run_the_old_id_is_a_strangers() {
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.release(1);
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.effects.clear();
+    world.dial(8);
+    world.meet("bbbb/00000000/-1", 0);
+    assert_eq!(kinds(&world.sent()), ["handshake", "release"]);
+}
+
+#[test]
+fn a_server_that_is_no_master_any_more_is_met_anew() {
+    for text in [
+        "READONLY You can't write against a read only replica.",
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down",
+    ] {
+        let mut world = World::voting();
+        assert_eq!(world.acquire(1), Ok(()));
+        assert_eq!(world.acquire(2), Ok(()));
+        world.release(2);
+        world.sent();
+        world.answer(Err(Fault::Error(text.into())));
+        let told = [
+            (1, Err(Silence::Failed(text.into()))),
+            (2, Err(Silence::ConnectionLost)),
+        ];
+        assert_eq!(world.told(), told);
+        assert!(matches!(world.effects.front(), Some(Effect::Close(0))));
+        assert!(matches!(world.state(), NodeState::Unreachable(..)));
+        // What the driver still read of the old connection, and its end, are nothing.
+        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+        world.effects.clear();
+        world.dial(8);
+        world.meet(RUN, 40_000);
+        assert_eq!(kinds(&world.sent()), ["handshake", "kill 7", "release"]);
+    }
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(Err(Fault::Error("READONLYISH".into())));
+    assert_eq!(world.state(), NodeState::Voting, "another word");
+}
+
+#[test]
+fn a_server_that_withholds_what_locks_need_is_dialled_anew() {
+    let withheld = || Err(Fault::Withheld("NOPERM no".into()));
+    let mut world = World::voting();
+    assert_eq!(world.acquire(1), Ok(()));
+    world.answer(withheld());
+    let told = [(1, Err(Silence::Failed("NOPERM no".into())))];
+    assert_eq!(world.told(), told);
+    assert!(matches!(world.state(), NodeState::Unreachable(..)));
+
+    let mut world = World::voting();
+    world.pass(Duration::from_secs(6));
+    assert_eq!(kinds(&world.sent()), ["handshake"]);
+    world.answer(withheld());
+    assert!(matches!(world.state(), NodeState::Unreachable(..)));
+
+    let mut world = World::voting();
+    let survey = Operation::new(admission::Command::Survey);
+    assert!(world.step(|session, step| session.ask_unvoting(step, tag(1), &survey)));
+    world.answer(withheld());
+    assert_eq!(world.told().len(), 1);
+    assert_eq!(world.state(), NodeState::Voting, "only a bootstrap asks");
+}
+
+#[test]
+fn a_note_is_that_of_the_connection() {
+    let mut world = World::new();
+    world.pass(MS);
+    world.step(|session, step| session.connected(step, 7, Some("no EXISTS")));
+    assert_eq!(world.session.note(), Some("no EXISTS"));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    assert_eq!(world.session.note(), Some("no EXISTS"));
+    world.dial(8);
+    assert_eq!(world.session.note(), None);
+}
+
+#[test]
+fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
+    let mut world = World::new();
+    let start = world.now;
+    let mut dials = 0;
+    while world.now.since(start) < Duration::from_secs(60) {
+        while !world.effects.iter().any(|e| matches!(e, Effect::Dial(0))) {
+            world.pass(MS);
+        }
+        dials += 1;
+        world.effects.clear();
+        world.step(|session, step| session.connected(step, dials, None));
+        world.meet(RUN, 40_000);
+        assert_eq!(world.acquire(dials), Ok(()));
+        world.answer(Err(Fault::Error("READONLY".into())));
+    }
+    assert!((12..40).contains(&dials), "{dials} in a minute");
+}
+
+#[test]
+fn each_dial_that_fails_is_followed_by_a_longer_wait_up_to_a_bound() {
+    for (unfit, least) in [(false, Duration::ZERO), (true, 1_000 * MS)] {
+        let mut world = World::new();
+        let mut link = Link::new(world.now);
+        for wait in [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            assert!(link.dial(world.now));
+            assert!(!link.dial(world.now), "it is being dialled");
+            world.step(|_, step| link.down(step, "no", unfit));
+            let dial_at = link.dial_at().unwrap();
+            let waits = dial_at.since(world.now);
+            let wait = (wait * MS).max(least);
+            assert!(wait / 2 <= waits && waits <= wait, "{waits:?} of {wait:?}");
+            world.now = dial_at;
+        }
+    }
+}

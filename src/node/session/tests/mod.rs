@@ -1,0 +1,247 @@
+//! What may travel when, step by step.
+
+mod answers;
+mod backlog;
+mod connections;
+mod handshakes;
+mod parting;
+mod stalls;
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::*;
+use crate::{
+    name::Name,
+    node::{
+        Command, Reply,
+        admission::{self, BootRecord, Handshake, Meeting, Server, Stored, Terms},
+        mutex, server,
+    },
+    owner::{Chance, Entry, Label},
+    rules::Rules,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const RUN: &str = "aaaa/00000000/-1";
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
+/// Z of these terms.
+const Z: u64 = 35_300;
+
+struct World {
+    now: Tick,
+    settings: Arc<Settings>,
+    fleet: Fleet,
+    chance: Chance,
+    effects: VecDeque<Effect>,
+    heard: VecDeque<Heard>,
+    session: Session,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Tick::from_nanos(1_000_000_000);
+        let settings = Arc::new(Settings {
+            nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
+            list: "word".into(),
+            prefix: "quorate".into(),
+            node_timeout: Duration::from_millis(500),
+            terms: TERMS,
+            label: Label::new("test").unwrap(),
+            allow_eviction: false,
+            rules: Rules::ALL,
+        });
+        Self {
+            now,
+            fleet: Fleet::new(Arc::clone(&settings)),
+            settings,
+            chance: Chance::seeded(1),
+            effects: VecDeque::new(),
+            heard: VecDeque::new(),
+            session: Session::new(0, now),
+        }
+    }
+
+    fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut Step<'_>) -> T) -> T {
+        let mut step = Step {
+            now: self.now,
+            settings: &self.settings,
+            fleet: &mut self.fleet,
+            chance: &mut self.chance,
+            effects: &mut self.effects,
+            heard: &mut self.heard,
+        };
+        act(&mut self.session, &mut step)
+    }
+
+    /// Lets time pass and ticks whenever that is due; never twice at one instant for nothing.
+    fn pass(&mut self, d: Duration) {
+        let end = self.now.plus(d);
+        let mut rings = 0;
+        while let Some(at) = self
+            .session
+            .next_tick(&self.settings)
+            .filter(|at| *at <= end)
+        {
+            rings = if at <= self.now { rings + 1 } else { 0 };
+            assert!(rings < 10, "it rings for ever at {at:?}");
+            self.now = self.now.max(at);
+            let seen = self.now;
+            self.step(|session, step| session.tick(step, seen));
+        }
+        self.now = end;
+    }
+
+    fn sent(&mut self) -> Vec<Command> {
+        let effects = std::mem::take(&mut self.effects);
+        let commands = |effect| match effect {
+            Effect::Send(_, operation, _) => vec![operation.command().clone()],
+            _ => Vec::new(),
+        };
+        effects.into_iter().flat_map(commands).collect()
+    }
+
+    fn dial(&mut self, client_id: u64) {
+        self.pass(LAST_BACKOFF);
+        assert!(
+            self.effects.iter().any(|e| matches!(e, Effect::Dial(0))),
+            "{:?}",
+            self.effects
+        );
+        self.effects.clear();
+        self.step(|session, step| session.connected(step, client_id, None));
+    }
+
+    /// The handshake is answered: this run, and so long witnessed.
+    fn meet(&mut self, run: &str, witnessed: u64) {
+        let record = record(run, witnessed);
+        self.read(run, Stored::Record(record));
+    }
+
+    /// The handshake is answered by what stands there.
+    fn read(&mut self, run: &str, stored: Stored) {
+        let server = Server {
+            run: run.into(),
+            role: "master".into(),
+            mode: "standalone".into(),
+            eviction: "noeviction".into(),
+            version: "7.0.15".into(),
+        };
+        let open = stored.record().is_some_and(BootRecord::votes);
+        let meeting = Meeting {
+            server,
+            stored,
+            open,
+        };
+        self.answer(Ok(Reply::Admission(admission::Reply::Met(Box::new(
+            meeting,
+        )))));
+    }
+
+    /// What was read of the neighbour b.
+    fn see_neighbour(&mut self, record: Option<&BootRecord>) {
+        self.fleet.see(self.now, 1, record);
+    }
+
+    /// The handshake that was sent last.
+    fn last_handshake(&mut self) -> Handshake {
+        match self.sent().pop() {
+            Some(Command::Admission(admission::Command::Handshake(handshake))) => handshake,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.step(|session, step| session.answered(step, answer));
+    }
+
+    /// Connected, met, voting.
+    fn voting() -> Self {
+        let mut world = Self::new();
+        world.dial(7);
+        world.meet(RUN, 40_000);
+        world.sent();
+        world
+    }
+
+    fn acquire(&mut self, round: u64) -> Result<(), Silence> {
+        let command = Command::Mutex(mutex::Command::Acquire {
+            name: name(),
+            entry: entry(round),
+            ttl: Duration::from_secs(10),
+            floor: 1,
+            max_ttl: TERMS.max_ttl,
+        });
+        let operation = Operation::new(command);
+        self.step(|session, step| session.ask(step, tag(round), &operation))
+    }
+
+    fn left(&mut self) {
+        let now = self.now;
+        self.step(|session, _| session.left(now));
+    }
+
+    fn told(&mut self) -> Vec<(u64, Result<Reply, Silence>)> {
+        let heard = self.heard.drain(..);
+        heard.map(|h| (h.tag.round.0, h.answer)).collect()
+    }
+
+    fn release(&mut self, round: u64) -> DutyId {
+        let until = self.now.plus(Duration::from_secs(10));
+        self.step(|session, step| {
+            session.release(step, &release_of(round), until, Some(tag(round)))
+        })
+    }
+
+    fn state(&self) -> NodeState {
+        self.session.state(self.now, &self.fleet)
+    }
+}
+
+fn record(run: &str, witnessed: u64) -> BootRecord {
+    BootRecord {
+        masters: 3,
+        list: "word".into(),
+        terms: TERMS,
+        run: run.into(),
+        id: "id".into(),
+        vouched: false,
+        used: false,
+        witnessed,
+    }
+}
+
+fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+fn tag(round: u64) -> Tag {
+    let round = RoundId(round);
+    Tag { round, request: 0 }
+}
+
+fn release_of(round: u64) -> Arc<Operation> {
+    Operation::new(mutex::Command::Release {
+        name: name(),
+        entry: entry(round),
+    })
+}
+
+fn entry(round: u64) -> Entry {
+    let owner = uuid::Uuid::from_u128(round.into());
+    Entry::new(owner, &Label::new("test").unwrap())
+}
+
+fn kinds(commands: &[Command]) -> Vec<&'static str> {
+    let kind = |command: &Command| match command {
+        Command::Admission(admission::Command::Handshake(_)) => "handshake",
+        Command::Mutex(mutex::Command::Acquire { .. }) => "acquire",
+        Command::Mutex(mutex::Command::Release { .. }) => "release",
+        Command::Server(server::Command::Disconnect { client: 7 }) => "kill 7",
+        Command::Server(server::Command::LoadScripts) => "load",
+        _ => "other",
+    };
+    commands.iter().map(kind).collect()
+}
