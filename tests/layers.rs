@@ -1,12 +1,17 @@
-//! Who may name whom (src/docs/architecture.md): a room names only rooms below it.
+//! Who may name whom (src/docs/architecture.md): a room names only rooms below it, and inside `engine` and
+//! `node` no two files name each other, by whatever detour.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+#[path = "layers/names.rs"]
+mod names;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
+
+use names::Names;
 
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
@@ -25,49 +30,128 @@ const FLOORS: &[&[&str]] = &[
 /// What stands beside the stairs, and what it may name.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];
 /// Nobody names these; they may name anything.
-const TOP: &[&str] = &["testing", "bin", "lib"];
+const TOP: &[&str] = &["testing", "bin", "cli"];
+/// Inside these no circle is allowed.
+const WITHOUT_CIRCLES: &[&str] = &["engine", "node", "ballot", "lease", "claim"];
+/// Above `node`, the kinds of things that can be held are known here alone.
+const KNOW_KINDS: &[&str] = &["claim"];
+
+fn library() -> Names {
+    Names::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+}
 
 #[test]
 fn a_room_names_only_rooms_below_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let public = public_names(&fs::read_to_string(root.join("lib.rs")).unwrap());
+    let names = library();
     let mut wrong = Vec::new();
-    let mut seen = BTreeSet::new();
-    for file in rust_files(&root) {
-        let room = room_of(file.strip_prefix(&root).unwrap());
-        seen.insert(room.clone());
-        if TOP.contains(&room.as_str()) {
-            continue;
+    let mut homeless = BTreeSet::new();
+    for (from, to) in names.edges() {
+        let (room, named) = (names::room(from), names::room(to));
+        let placed = |room| {
+            let mut floors = FLOORS.iter().flat_map(|floor| floor.iter());
+            floors.any(|r| *r == room)
+                || ASIDE.iter().any(|(r, _)| *r == room)
+                || TOP.contains(&room)
+        };
+        homeless.extend(
+            [room, named]
+                .into_iter()
+                .filter(|room| !placed(room) && !room.is_empty()),
+        );
+        if room != named && !room.is_empty() && !may_name(room, named) {
+            wrong.push(format!("{from} names {to}"));
         }
-        for named in named_rooms(&fs::read_to_string(&file).unwrap(), &public) {
-            if named != room && !may_name(&room, &named) {
-                wrong.push(format!("{} names {named}", file.display()));
+    }
+    assert!(homeless.is_empty(), "no floor for {homeless:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn in_engine_and_node_there_is_no_circle() {
+    let names = library();
+    let edges: Vec<(&str, &str)> = names
+        .edges()
+        .filter(|(from, to)| {
+            let inside = |module| WITHOUT_CIRCLES.contains(&names::room(module));
+            inside(from) && inside(to)
+        })
+        .collect();
+    assert!(edges.len() > 200, "only {} edges were read", edges.len());
+    let circles = circles(&edges);
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+#[test]
+fn above_node_only_claims_know_what_can_be_held() {
+    let kinds = ["node::kinds::mutex"];
+    let names = library();
+    let mut wrong = Vec::new();
+    let mut known = BTreeSet::new();
+    for (from, to) in names.edges() {
+        let room = names::room(from);
+        let above = FLOORS[2..].iter().any(|floor| floor.contains(&room));
+        if above && kinds.iter().any(|kind| to.starts_with(kind)) {
+            known.insert(room);
+            if !KNOW_KINDS.contains(&room) {
+                wrong.push(format!("{from} names {to}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let placed: BTreeSet<String> = FLOORS
-        .iter()
-        .flat_map(|floor| floor.iter())
-        .chain(ASIDE.iter().map(|(room, _)| room))
-        .chain(TOP)
-        .map(ToString::to_string)
-        .collect();
-    let homeless: Vec<_> = seen.difference(&placed).collect();
-    assert!(homeless.is_empty(), "no floor for {homeless:?}");
+    assert!(known.contains("claim"), "nothing was read");
 }
 
 #[test]
 fn the_test_sees_what_it_forbids() {
-    let public = public_names("pub use quorum::Quorum;\npub use lease::{Lease, LeaseWatch};");
-    let code = "use crate::{\n    Quorum, Error,\n    node::{Operation, kinds::Reply},\n};\nfn f() { crate::engine::x() }\n#[cfg(test)]\nuse crate::mutex;";
-    let named: Vec<String> = named_rooms(code, &public).into_iter().collect();
-    assert_eq!(named, ["engine", "node", "quorum"]);
+    let names = Names::of(&[
+        (
+            "",
+            "pub mod node; mod engine; mod words; pub use engine::Core; pub use node::{deep::Bottom as Low};",
+        ),
+        (
+            "engine",
+            "pub mod core; mod net; pub use self::core::Core;\n#[cfg(test)] mod tests { use crate::node::Node; }",
+        ),
+        (
+            "engine::core",
+            "use super::net::{self, Net};\nuse crate::{Low, words::*};\npub struct Core;",
+        ),
+        (
+            "engine::net",
+            "fn f() { crate::node::deep::g(); let _: super::Core; }\n// crate::engine::nothing\npub struct Net;",
+        ),
+        ("engine::tests", "use crate::node::Never;"),
+        ("node", "pub mod deep; pub struct Node;"),
+        ("node::deep", "pub struct Bottom; pub fn g() {}"),
+        ("words", "pub struct Word;"),
+    ]);
+    let edges: Vec<(&str, &str)> = names.edges().collect();
+    let wanted = [
+        ("engine::core", "engine::net"),
+        ("engine::core", "node::deep"),
+        ("engine::core", "words"),
+        ("engine::net", "engine::core"),
+        ("engine::net", "node::deep"),
+    ];
+    for edge in wanted {
+        assert!(edges.contains(&edge), "{edge:?} is not seen in {edges:?}");
+    }
+    let tests = |(from, to): &&(&str, &str)| from.contains("tests") || *to == "node";
+    assert_eq!(
+        edges.iter().find(tests),
+        None,
+        "what tests name does not count"
+    );
+    assert_eq!(circles(&edges), [["engine::core", "engine::net"]]);
     assert!(may_name("engine", "node") && !may_name("node", "engine"));
-    assert!(may_name("lease", "engine") && !may_name("fence", "node"));
+    assert!(may_name("engine", "lease") && !may_name("lease", "engine"));
+    assert!(!may_name("fence", "node") && !may_name("engine", "testing"));
 }
 
 fn may_name(room: &str, named: &str) -> bool {
+    if TOP.contains(&room) {
+        return true;
+    }
     if let Some((_, allowed)) = ASIDE.iter().find(|(aside, _)| *aside == room) {
         return allowed.contains(&named);
     }
@@ -78,103 +162,33 @@ fn may_name(room: &str, named: &str) -> bool {
     }
 }
 
-fn room_of(file: &Path) -> String {
-    let first = file.iter().next().unwrap().to_str().unwrap();
-    first.trim_end_matches(".rs").to_owned()
-}
-
-/// Which room each name of lib.rs's re-exports comes from.
-fn public_names(lib: &str) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    for line in lib.split(';').map(str::trim) {
-        let Some(path) = line
-            .rsplit("pub use ")
-            .next()
-            .filter(|_| line.contains("pub use "))
-        else {
-            continue;
-        };
-        let Some(room) = path.split("::").next() else {
-            continue;
-        };
-        for name in words(path) {
-            names.insert(name.to_owned(), room.to_owned());
+/// Groups of modules of which each reaches every other.
+fn circles<'m>(edges: &[(&'m str, &'m str)]) -> Vec<Vec<&'m str>> {
+    let mut to: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (from, named) in edges {
+        to.entry(from).or_default().insert(named);
+        to.entry(named).or_default();
+    }
+    let reach: BTreeMap<&str, BTreeSet<&str>> =
+        to.keys().map(|from| (*from, reached(&to, from))).collect();
+    let mut circles = BTreeSet::new();
+    for from in reach.keys() {
+        let mutual = |other: &&&str| reach[from].contains(**other) && reach[**other].contains(from);
+        let circle: Vec<&str> = reach.keys().filter(mutual).copied().collect();
+        if circle.len() > 1 {
+            circles.insert(circle);
         }
     }
-    names
+    circles.into_iter().collect()
 }
 
-/// The rooms that code outside of tests names.
-fn named_rooms(code: &str, public: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let code: String = code
-        .split("#[cfg(test)]\nmod tests {")
-        .next()
-        .unwrap()
-        .split("#[cfg(test)]\nuse ")
-        .next()
-        .unwrap()
-        .lines()
-        .map(|line| line.split("//").next().unwrap())
-        .collect::<Vec<_>>()
-        .join("\n");
-    let mut rooms = BTreeSet::new();
-    for after in code.split("crate::").skip(1) {
-        let tops = if let Some(list) = after.strip_prefix('{') {
-            tops_of(list)
-        } else {
-            vec![first_word(after)]
-        };
-        for top in tops {
-            let room = public.get(top).map_or(top, String::as_str);
-            let is_room =
-                FLOORS.iter().any(|f| f.contains(&room)) || ASIDE.iter().any(|(a, _)| *a == room);
-            if is_room || TOP.contains(&room) {
-                rooms.insert(room.to_owned());
-            }
+fn reached<'m>(to: &BTreeMap<&'m str, BTreeSet<&'m str>>, from: &str) -> BTreeSet<&'m str> {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<&str> = to[from].iter().copied().collect();
+    while let Some(module) = next.pop() {
+        if seen.insert(module) {
+            next.extend(&to[module]);
         }
     }
-    rooms
-}
-
-/// The first words of a use list, up to its closing brace.
-fn tops_of(list: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut tops) = (0, 0, Vec::new());
-    for (i, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                tops.push(first_word(&list[start..i]));
-                return tops;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                tops.push(first_word(&list[start..i]));
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    tops
-}
-
-fn first_word(text: &str) -> &str {
-    words(text).next().unwrap_or("")
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .filter(|word| !word.is_empty())
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
-        }
-    }
-    files
+    seen
 }
