@@ -9,15 +9,15 @@ use std::{
 use syn::{Attribute, Item, UseTree, visit::Visit};
 
 /// The modules of a library, `a::b` for `src/a/b.rs`, and who names whom; the root is the empty name.
-pub struct Names(BTreeSet<(String, String)>);
+pub(crate) struct Names(BTreeSet<(String, String)>);
 
 /// The room that a module stands in: the first part of its name.
-pub fn room(module: &str) -> &str {
+pub(crate) fn room(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }
 
 impl Names {
-    pub fn read(src: &Path) -> Self {
+    pub(crate) fn read(src: &Path) -> Self {
         let mut files = Vec::new();
         for file in rust_files(src) {
             let path = file.strip_prefix(src).unwrap().with_extension("");
@@ -35,7 +35,7 @@ impl Names {
     }
 
     /// Of modules and their code.
-    pub fn of(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let mut library = Library::default();
         let mut found = Vec::new();
         for (module, code) in files {
@@ -57,7 +57,7 @@ impl Names {
     }
 
     /// The first names the second.
-    pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(from, to)| (&**from, &**to))
     }
 }
@@ -226,6 +226,8 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
+
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 }
 
 fn attributes(item: &Item) -> &[Attribute] {

@@ -11,6 +11,9 @@ use crate::{
     rules::{Rule, Rules},
 };
 
+/// What reports are about.
+pub(super) const SUBJECT: &str = "bootstrap";
+
 /// What follows from nodes that were met twice and said the same.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {

@@ -8,7 +8,7 @@ use std::{iter, mem, sync::Arc, time::Duration};
 
 pub(crate) use self::decide::long_enough;
 use self::{
-    decide::{Next, decide, longest_wait},
+    decide::{Next, SUBJECT, decide, longest_wait},
     poll::Poll,
 };
 use super::net::Net;
@@ -23,9 +23,6 @@ use crate::{
     },
     response::Responder,
 };
-
-/// What its reports are about.
-const SUBJECT: &str = "bootstrap";
 
 /// The one bootstrap that may be under way.
 #[derive(Default)]

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    SUBJECT,
-    decide::{by_themselves, greatest, longest_wait},
-};
+use super::decide::{SUBJECT, by_themselves, greatest, longest_wait};
 use crate::{
     Error, Silence, Vote,
     ballot::answers::{Answers, Evidence, Heard},

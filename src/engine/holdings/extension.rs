@@ -1,6 +1,6 @@
 //! One EXTEND on all nodes.
 
-use super::{Holding, jitter, reason_of};
+use super::holding::{Holding, jitter, reason_of};
 use crate::{
     Error, LossReason, Lost, Silence,
     ballot::{

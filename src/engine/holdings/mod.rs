@@ -1,20 +1,23 @@
 //! Leases: from the grant to the end (protocol §3, client steps 6 to 8).
 
 mod extension;
+mod holding;
 mod release;
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
-    time::Duration,
 };
 
-use self::{extension::Extension, release::Release};
+use self::{
+    extension::Extension,
+    holding::{Holding, jitter, reason_of},
+    release::Release,
+};
 use super::{net::Net, timers::Key, wishes::Grant};
 use crate::{
     Error, FencingToken, Lease, LossReason, Silence,
     ballot::{answers::Said, validity::notice},
-    claim::Claim,
     lease::{
         keeper::{Keeper, LeaseId},
         shared::Shared,
@@ -22,7 +25,6 @@ use crate::{
     },
     logs,
     node::session::RoundId,
-    owner::Entry,
     response::Responder,
 };
 
@@ -33,45 +35,6 @@ pub(super) struct Holdings {
     leases: BTreeMap<LeaseId, Holding>,
     extensions: HashMap<RoundId, Extension>,
     releases: HashMap<RoundId, Release>,
-}
-
-/// One lease.
-struct Holding {
-    shared: Arc<Shared>,
-    upkeep: Upkeep,
-    claim: Claim,
-    entry: Entry,
-    lock_delay: Duration,
-    /// Where it was asked for: where it has to be released.
-    asked: Vec<usize>,
-    /// Where it was granted.
-    held_on: Vec<usize>,
-    /// Where an extension found it gone: there it stays gone, as no extension re-creates.
-    gone: Vec<usize>,
-    /// Its loss was logged.
-    told: bool,
-}
-
-impl Holding {
-    fn node_ttl(&self) -> Duration {
-        self.upkeep.ttl() + self.lock_delay
-    }
-
-    /// Once, if it was lost and not given up.
-    fn log_loss(&mut self) {
-        let Some(lost) = self.shared.lost_now() else {
-            return;
-        };
-        let told = std::mem::replace(&mut self.told, true);
-        if lost.reason != LossReason::Released && !told {
-            logs::warn!(
-                name = self.shared.name.as_str(),
-                reason = lost.reason.to_string(),
-                held_for_ms = logs::ms(self.shared.held_for()),
-                "a lease is lost"
-            );
-        }
-    }
 }
 
 impl Holdings {
@@ -341,15 +304,4 @@ impl Holdings {
 
 fn lease_of(round: RoundId) -> LeaseId {
     LeaseId(round.0)
-}
-
-fn reason_of(shared: &Shared) -> LossReason {
-    let lost = shared.lost_now();
-    lost.map_or(LossReason::Expired, |lost| lost.reason)
-}
-
-/// Renewals are spread, so that many leases are not renewed in one burst.
-fn jitter(net: &mut Net, ttl: Duration) -> Duration {
-    let most = u64::try_from((ttl / 20).as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(net.chance.up_to(most))
 }

@@ -1,6 +1,6 @@
 //! One RELEASE on all nodes, whose answers somebody waits for.
 
-use super::Holding;
+use super::holding::Holding;
 use crate::{
     Error, LossReason, Lost, Silence,
     ballot::{

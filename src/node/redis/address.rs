@@ -12,7 +12,6 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 pub use self::into_node::IntoNode;
 pub(crate) use self::into_node::Target;
-use super::login::Login;
 #[cfg(feature = "tls-rustls")]
 use super::tls::{Authorities, Tls};
 
@@ -26,6 +25,13 @@ pub struct Address {
     pub(super) endpoint: Endpoint,
     pub(super) db: u32,
     pub(super) login: Option<Login>,
+}
+
+/// Has no `Debug`, so that the password gets nowhere by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
 }
 
 #[derive(Clone)]

@@ -20,10 +20,9 @@ use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 use tokio::io::{AsyncRead, ReadBuf};
 
 pub(super) use self::garbage::Garbage;
+use self::garbage::MAX_FRAME;
 use self::{quick::quick, scan::Scan};
 
-/// The longest reply that is accepted. Ours are some hundred bytes.
-const MAX_FRAME: usize = 1 << 20;
 /// What is kept for reading.
 const ROOM: usize = 8 << 10;
 /// From here on, a buffer that grew is given back.

@@ -1,13 +1,9 @@
 //! As whom we speak to a server, and what of that is told.
 
-use super::{address::Address, secret::Secret};
-
-/// Has no `Debug`, so that the password gets nowhere by accident.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: String,
-}
+use super::{
+    address::{Address, Login},
+    secret::Secret,
+};
 
 /// How servers of other kinds begin what they say.
 const STRANGERS: &[&str] = &["HTTP/", "SSH-", "220 "];

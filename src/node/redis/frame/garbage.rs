@@ -1,7 +1,9 @@
 //! What is said of a server whose bytes are no reply, or too long a one.
 
-use super::MAX_FRAME;
 use crate::report::said;
+
+/// The longest reply that is accepted. Ours are some hundred bytes.
+pub(super) const MAX_FRAME: usize = 1 << 20;
 
 /// How many characters of such bytes are told. Few, as a server may repeat what was sent.
 const EXCERPT: usize = 20;

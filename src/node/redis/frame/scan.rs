@@ -1,6 +1,6 @@
 //! Where a reply ends: found by counting, before anything of it is decoded.
 
-use super::{MAX_FRAME, garbage::Garbage};
+use super::garbage::{Garbage, MAX_FRAME};
 
 /// HELLO's reply nests four deep.
 pub(super) const MAX_DEPTH: usize = 16;

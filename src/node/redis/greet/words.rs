@@ -3,9 +3,8 @@
 
 use crate::node::{
     redis::{
-        address::Address,
+        address::{Address, Login},
         encode::{self, Keys},
-        login::Login,
         rights::{self, Right},
     },
     server,
