@@ -12,8 +12,9 @@ use crate::{
     name::Name,
     node::{
         Answer, Command, Fault, Reply,
-        admission::{self, Admit, BootRecord, Handshake, Meeting, Server, Stored, record::ms},
+        admission::{self, Admit, BootRecord, Handshake, Meeting, Server, Stored},
         mutex, server,
+        wire::ms,
     },
     owner::Entry,
     rules::{Rule, Rules},

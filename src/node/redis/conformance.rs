@@ -21,7 +21,6 @@ use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 use super::{
     decode,
     encode::{self, Keys},
-    scripts,
     secret::Secret,
 };
 use crate::{
@@ -345,7 +344,7 @@ impl Real {
     }
 
     fn answer(&mut self, command: &Command) -> Answer {
-        let replies: Vec<_> = (0..encode::replies(command)).map(|_| self.read()).collect();
+        let replies: Vec<_> = (0..command.replies()).map(|_| self.read()).collect();
         decode::answer(command, &replies, &Secret::new(""))
     }
 

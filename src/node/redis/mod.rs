@@ -1,8 +1,8 @@
 //! A master that is a Redis or Valkey server.
 //!
 //! [`address`] is where it is, [`dial`] gets a [`connection`] that is ready for commands, [`frame`]
-//! finds the replies in what arrives. What the commands are on the wire is in [`encode`],
-//! [`decode`] and [`scripts`]; what its ACL has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
+//! finds the replies in what arrives. [`encode`] and [`decode`] carry what the kinds say on the wire;
+//! what the server's ACL has to permit is in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -11,7 +11,6 @@ mod dial;
 mod encode;
 mod frame;
 mod rights;
-mod scripts;
 mod secret;
 #[cfg(feature = "tls-rustls")]
 mod tls;

@@ -227,7 +227,7 @@ mod tests {
     use sha1_smol::Sha1;
 
     use super::*;
-    use crate::node::redis::scripts;
+    use crate::node::kinds::scripts;
 
     fn tried(how: impl Fn(&Right) -> bool) -> BTreeSet<&'static str> {
         let rights = TRIED.iter().filter(|right| how(right));
@@ -237,7 +237,7 @@ mod tests {
     /// The commands that the scripts run.
     fn in_scripts() -> BTreeSet<&'static str> {
         let mut commands = BTreeSet::new();
-        for script in scripts::ALL {
+        for script in scripts::all() {
             let calls = script.source.split("call('").skip(1);
             commands.extend(calls.map(|call| call.split('\'').next().unwrap()));
             // By another name, as the handshake's `set`, it is no call of a new command.

@@ -7,6 +7,7 @@
 
 mod command;
 pub(crate) mod record;
+mod wire;
 
 use crate::rules::{Rule, Rules};
 
@@ -14,6 +15,7 @@ pub use self::{
     command::{Command, Reply},
     record::{BootRecord, Stored, Terms},
 };
+pub(crate) use wire::SCRIPTS;
 
 /// What a client brings to a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +130,7 @@ pub(crate) fn is_mine(record: &BootRecord, masters: u64, list: &str, rules: Rule
         && (record.list == list || !rules.hold(Rule::SameList))
 }
 
-/// What the handshake makes of the record: the executable meaning of `lua/handshake.lua`, with the
+/// What the handshake makes of the record: the executable meaning of `handshake.lua`, with the
 /// numbers of protocol §2. None: nothing may be written here.
 pub(crate) fn meet(
     text: Option<&str>,

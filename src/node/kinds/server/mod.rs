@@ -1,5 +1,7 @@
 //! The server itself: the connections that it keeps, and the scripts that it knows.
 
+mod wire;
+
 /// What may be asked.
 #[derive(Clone, Debug)]
 pub enum Command {

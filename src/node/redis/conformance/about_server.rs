@@ -1,6 +1,7 @@
 //! What only a real server can show: other kinds of keys, the script cache, connections, rights.
 
 use super::*;
+use crate::node::kinds::scripts;
 
 /// §3: somebody else's key in the place of a lock is never overwritten, and never ours.
 #[test]
@@ -237,7 +238,7 @@ fn scripts_can_vanish() {
                 Ok(Reply::Mutex(mutex::Reply::Granted(1)))
             ]
         );
-        for script in scripts::ALL {
+        for script in scripts::all() {
             assert_eq!(real.text(&["SCRIPT", "LOAD", script.source]), script.sha());
         }
     });
