@@ -10,6 +10,7 @@
 //! what it asks by the methods below, and never its name.
 
 pub mod admission;
+pub(crate) mod moment;
 pub mod mutex;
 pub(crate) mod scripts;
 pub mod server;

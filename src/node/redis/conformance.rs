@@ -27,8 +27,10 @@ use crate::{
     name::Name,
     node::{
         Answer, Command, Fault, Reply,
-        admission::{self, Admit, BootRecord, Handshake, Meeting, Mode, Stored, Terms, Vouch},
-        memory::store::{Identity, Store},
+        admission::{
+            self, Admit, BootRecord, Handshake, Identity, Meeting, Mode, Stored, Terms, Vouch,
+        },
+        memory::store::Store,
         mutex,
         operation::Wire,
         server,
@@ -162,23 +164,26 @@ impl Peer for Memory {
         let run_id = self.run_id();
         let text = text.map(|text| text.replace("RUN", &run_id));
         match key {
-            Key::Boot => self.0.set_boot(text),
-            Key::Open => self.0.set_open(text),
+            Key::Boot => self.0.admission_mut().set_boot(text),
+            Key::Open => self.0.admission_mut().set_open(text),
         }
     }
 
     fn stands(&mut self) -> [Option<String>; 2] {
         let run_id = self.run_id();
-        let texts = [self.0.boot(), self.0.open()];
+        let admission = self.0.admission_mut();
+        let texts = [admission.boot(), admission.open()];
         texts.map(|text| Some(text?.replace(&run_id, "RUN")))
     }
 
     fn set_age(&mut self, age: Duration) {
-        self.0.set_begun(wall_us() - age.as_micros() as u64);
+        self.0
+            .counters_mut()
+            .set_begun(wall_us() - age.as_micros() as u64);
     }
 
     fn set_counter(&mut self, n: &str, counter: u64) {
-        self.0.set_counter(&name(n), counter);
+        self.0.counters_mut().set(&name(n), counter);
     }
 }
 

@@ -1,7 +1,11 @@
 //! A lock that one holds at a time, and its counter (protocol §3).
 
+mod apply;
 mod command;
+mod counters;
 mod wire;
 
-pub use command::{Command, Reply};
-pub(crate) use wire::SCRIPTS;
+pub use self::command::{Command, Reply};
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use self::counters::Counters;
+pub(crate) use self::{apply::Memory, wire::SCRIPTS};

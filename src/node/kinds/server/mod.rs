@@ -1,6 +1,9 @@
 //! The server itself: the connections that it keeps, and the scripts that it knows.
 
+mod apply;
 mod wire;
+
+pub(crate) use self::apply::apply;
 
 /// What may be asked.
 #[derive(Clone, Debug)]

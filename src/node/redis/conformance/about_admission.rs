@@ -1,7 +1,7 @@
 //! Protocol §2: guard, handshake and bootstrap, on memory and servers.
 
 use super::*;
-use crate::node::admission::tests::{AdmitCase, Case, admit_cases, brought, cases};
+use crate::node::admission::meet::tests::{AdmitCase, Case, admit_cases, brought, cases};
 
 /// What `open` says of this record.
 fn guard_of(record: &str) -> String {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::node::admission::Terms;
 
 /// What stands, what a client brings, and what then stands. `RUN` is the server's run id.
 pub(crate) struct Case {
