@@ -5,6 +5,7 @@
 //! | `command.rs` | what may be asked and answered |
 //! | `wire.rs`, `*.lua` | the same for a real server: bytes there, replies back, and the scripts between |
 //! | `apply.rs` | the same for a node in this process: what the scripts mean |
+//! | `cases.rs` | what every kind of node has to do, as cases of the conformance suite |
 //!
 //! A kind is told here by its [`Command`] and [`Reply`] alone. The rest of the client knows of a command
 //! what it asks by the methods below, and never its name.

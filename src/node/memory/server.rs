@@ -154,6 +154,14 @@ impl MemoryNode {
         admit(&mut server.store, masters, list, terms, nonce, time);
     }
 
+    /// For tests: what is done behind its clients' backs, at its TIME.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn with_store<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
+        let mut server = self.lock();
+        let time = server.clock.wall_us();
+        act(&mut server.store, time)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }

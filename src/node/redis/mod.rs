@@ -16,10 +16,10 @@ mod secret;
 mod tls;
 
 #[cfg(test)]
-mod conformance;
-#[cfg(test)]
 #[path = "../../../tests/support/mod.rs"]
 pub(crate) mod support;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,6 +6,8 @@
 //! settings wrote there goes as soon as a client comes that sees voters.
 
 mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
 mod command;
 mod identity;
 pub(crate) mod meet;

@@ -1,6 +1,8 @@
 //! A lock that one holds at a time, and its counter (protocol §3).
 
 mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
 mod command;
 mod counters;
 mod wire;

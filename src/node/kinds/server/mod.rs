@@ -1,6 +1,8 @@
 //! The server itself: the connections that it keeps, and the scripts that it knows.
 
 mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
 mod wire;
 
 pub(crate) use self::apply::apply;
