@@ -1,25 +1,24 @@
 //! An in-process master.
 
+mod connection;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
-    future::Future as _,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker, ready},
+    task::Waker,
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep, sleep_until};
-
+use self::connection::MemoryConnection;
 use super::store::Store;
 use crate::{
     clock::{Clock, TokioClock},
     node::{
-        Answer, Command, Connection, Dial, DialError, Disconnected, Guard, Node, Operation, Reply,
+        Command, Connection, Dial, DialError, Node, Reply,
         admission::{self, Admit, Handshake, Identity, Mode, Terms, Vouch},
     },
     rules::Rules,
@@ -61,7 +60,7 @@ struct Server {
     store: Store,
     clock: TokioClock,
     up: bool,
-    /// Answers come so much later.
+    /// Each answer comes this much later.
     delay: Duration,
     connections: u64,
     /// Counts stops: a connection of an earlier life is over.
@@ -146,7 +145,7 @@ impl MemoryNode {
         &self.id
     }
 
-    /// Lets it vote at once, as one of so many masters of this list.
+    /// Lets it vote at once, as one of `masters` on this list.
     pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
@@ -174,13 +173,8 @@ impl MemoryNode {
             ));
         }
         server.connections += 1;
-        Ok(Box::new(MemoryConnection {
-            node: self.clone(),
-            client_id: server.connections,
-            life: server.life,
-            answers: VecDeque::new(),
-            sleep: None,
-        }))
+        let (id, life) = (server.connections, server.life);
+        Ok(Box::new(MemoryConnection::new(self.clone(), id, life)))
     }
 }
 
@@ -262,77 +256,6 @@ impl Node for MemoryNode {
     fn dial(&self) -> Dial {
         let node = self.clone();
         Box::pin(async move { node.connect() })
-    }
-}
-
-/// A connection: a command takes effect when it is sent.
-struct MemoryConnection {
-    node: MemoryNode,
-    client_id: u64,
-    life: u64,
-    /// With the instant from which one may be read, if it comes late.
-    answers: VecDeque<(Option<Instant>, Answer)>,
-    /// Until the first answer may be read.
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Connection for MemoryConnection {
-    fn client_id(&self) -> u64 {
-        self.client_id
-    }
-
-    fn note(&self) -> Option<&str> {
-        None
-    }
-
-    fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
-        let mut server = self.node.lock();
-        if server.life != self.life {
-            return;
-        }
-        let time = server.clock.wall_us();
-        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
-        let answer = server
-            .store
-            .apply(operation.command(), guard.as_str(), time);
-        self.answers.push_back((due, answer));
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
-        let mut server = self.node.lock();
-        if server.life != self.life {
-            return Poll::Ready(Err(Disconnected("the in-process node was stopped".into())));
-        }
-        if let Some((due, _)) = self.answers.front() {
-            if let Some(due) = *due
-                && due > Instant::now()
-            {
-                // Woken earlier where the connection breaks.
-                server.waiting.insert(self.client_id, cx.waker().clone());
-                let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
-                ready!(sleep.as_mut().poll(cx));
-            }
-            self.sleep = None;
-        }
-        if let Some((_, answer)) = self.answers.pop_front() {
-            return Poll::Ready(Ok(answer));
-        }
-        server.waiting.insert(self.client_id, cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn withdraw(&mut self) -> usize {
-        0
-    }
-}
-
-impl Drop for MemoryConnection {
-    fn drop(&mut self) {
-        self.node.lock().waiting.remove(&self.client_id);
     }
 }
 

@@ -39,7 +39,8 @@ pub trait Subject {
         unreachable!("{} has no power to read {key:?}", self.name())
     }
 
-    /// The master's own clock, in µs since 1970. A case may be wrong by as much as this is.
+    /// The master's own clock, in µs since 1970: what a case compares its caps with. The system's, unless
+    /// the subject knows better.
     fn wall_us(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))

@@ -3,27 +3,8 @@
 mod apply;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
+mod command;
 mod wire;
 
 pub(crate) use self::apply::apply;
-
-/// What may be asked.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// Ends an older connection of ours, with whatever still travels on it.
-    Disconnect {
-        /// Its id on the server.
-        client: u64,
-    },
-    /// Gives the server all scripts again.
-    LoadScripts,
-}
-
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To a disconnect: whether there was such a connection.
-    Disconnected(bool),
-    /// All scripts are there.
-    Loaded,
-}
+pub use self::command::{Command, Reply};

@@ -1,7 +1,10 @@
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::{Error, NodeState, Quorum, node::server};
+use crate::{
+    Error, NodeState, Quorum,
+    node::{Disconnected, Operation, server},
+};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
