@@ -189,7 +189,7 @@ async fn a_case_that_cannot_be_run_is_named() {
     assert_eq!(missing, wanted);
 }
 
-/// All answer the same, whatever is asked in whatever order; and the same stands there.
+/// Both answer the same to any commands in any order, and the same stands there afterwards.
 /// `QUORATE_SEED` names a seed of its own.
 async fn answered_alike(kind: Kind) {
     let seeds = match std::env::var("QUORATE_SEED") {

@@ -23,9 +23,13 @@ use crate::{node::Fault, owner::Entry};
 /// folder; a test holds the two together.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// May this memory vote? Protocol §2.
+    /// May this memory vote?
+    ///
+    /// Protocol §2.
     Admission(admission::Command),
-    /// A lock that one holds at a time. Protocol §3.
+    /// A lock that one holds at a time.
+    ///
+    /// Protocol §3.
     Mutex(mutex::Command),
     /// The server itself: its connections and its scripts.
     Server(server::Command),

@@ -150,7 +150,7 @@ mod tests {
         let denied = decoded(&survey, &[&format!("-{withheld}\r\n"), named, named]);
         assert_eq!(denied, Err(Fault::Withheld(withheld.into())));
         assert!(decoded(&survey, &["+OK\r\n", named, named]).is_err());
-        // What cannot be named is no reason to fail.
+        // A survey that cannot name a lock succeeds all the same.
         let refused = "-NOPERM User u has no permissions to run the 'hrandfield' command\r\n";
         assert_eq!(
             decoded(&survey, &[":1\r\n", refused, refused]),

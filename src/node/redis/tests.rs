@@ -80,7 +80,7 @@ fn a_key_of_another_kind_is_left_alone() {
     });
 }
 
-/// §3: no script raises after its first write: a counter that is no number fails before.
+/// §3: no script raises after its first write: a counter that is not a number fails before.
 #[test]
 fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
     on_servers(|real| {
@@ -191,7 +191,7 @@ fn a_survey_keeps_to_its_prefix() {
     });
 }
 
-/// §2 bootstrap: what a survey cannot name is no reason to fail.
+/// §2 bootstrap: a survey that cannot name a lock succeeds all the same.
 #[test]
 fn a_survey_needs_no_name() {
     on_servers(|real| {
@@ -270,7 +270,7 @@ fn scripts_can_vanish() {
     });
 }
 
-/// The answers of a batch come in the order of its commands, whatever each of them is.
+/// The answers of a batch come in the order of its commands, of any kind.
 #[test]
 fn a_batch_is_answered_in_order() {
     on_servers(|real| {
@@ -374,7 +374,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         for answer in &answers {
             assert!(answer.is_ok(), "{answer:?}");
         }
-        // HRANDFIELD is no such right: it would name the lock.
+        // HRANDFIELD is not among these rights: it would name the lock.
         assert_eq!(answers[9], Ok(surveyed(true, None)));
         real.ok(&["AUTH", "default", ""]);
         let begun = SystemClock.wall_us() - DAY.as_micros() as u64 * 8;

@@ -54,17 +54,21 @@ pub async fn all(subject: &dyn Subject) -> Outcome {
     outcome
 }
 
-/// May this memory vote? Protocol §2.
+/// The cases of one kind: may this memory vote?
+///
+/// Protocol §2.
 pub async fn admission(subject: &dyn Subject) -> Outcome {
     case::run(admission::cases::CASES, subject).await
 }
 
-/// A lock that one holds at a time. Protocol §3.
+/// The cases of one kind: a lock that one holds at a time.
+///
+/// Protocol §3.
 pub async fn mutex(subject: &dyn Subject) -> Outcome {
     case::run(mutex::cases::CASES, subject).await
 }
 
-/// Connections and scripts.
+/// The cases of one kind: connections and scripts.
 pub async fn server(subject: &dyn Subject) -> Outcome {
     case::run(server::cases::CASES, subject).await
 }

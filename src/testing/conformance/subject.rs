@@ -56,9 +56,9 @@ pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub enum Power {
     /// [`Change::Flush`].
     Flush,
-    /// [`Change::Full`].
+    /// [`Change::Full`]. What it refuses then is an error that begins with `OOM`.
     Full,
-    /// [`Change::Replica`].
+    /// [`Change::Replica`]. What it refuses then is an error that begins with `READONLY`.
     Replica,
     /// [`Change::Put`], and [`Subject::stands`].
     Keys,

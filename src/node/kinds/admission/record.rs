@@ -153,7 +153,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], is none.
+    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], does not count.
     pub(crate) fn read(text: &str) -> Self {
         let format = text.split(' ').next().unwrap_or_default();
         let digits = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());

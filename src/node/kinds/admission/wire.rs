@@ -133,7 +133,8 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
         OwnedFrame::Null => Stored::Nothing,
         record => Stored::read(&text(record)?),
     };
-    // What is as it should be decides, whatever the secret is. All else is only to be shown.
+    // A word that is as it should be decides, so it stays, even if it is the secret. All else is only to
+    // be shown.
     let word = |frame, good: fn(&str) -> bool| {
         let word = text(frame)?;
         Some(if good(&word) { word } else { said(hide(&word)) })

@@ -1,7 +1,7 @@
 //! What every kind of node has to do with a lock and its counter (protocol §3).
 
 // As in a test, a mistake ends it.
-#![allow(clippy::panic)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod counters;
 mod locks;
@@ -78,17 +78,11 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 pub(crate) fn name(name: &str) -> Name {
-    match Name::new(name) {
-        Ok(name) => name,
-        Err(why) => panic!("{why}"),
-    }
+    Name::new(name).unwrap()
 }
 
 pub(crate) fn entry(owner: u128) -> Entry {
-    match Label::new("host:1") {
-        Ok(label) => Entry::new(owner, &label),
-        Err(why) => panic!("{why}"),
-    }
+    Entry::new(owner, &Label::new("host:1").unwrap())
 }
 
 pub(crate) fn secs(n: u64) -> Duration {

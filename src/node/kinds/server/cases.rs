@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "Connection: the answers come in the order of the commands, whatever each of them is.",
+        "Connection: the answers come in the order of the commands, of any kind.",
         a_batch_is_answered_in_order
     ),
     case!(

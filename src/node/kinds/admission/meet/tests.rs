@@ -5,7 +5,6 @@ use super::*;
 use crate::node::admission::cases::{
     lines::{Line, brought, lines},
     modes::{Brought, modes},
-    spelled,
 };
 
 fn server() -> Server {
@@ -96,7 +95,7 @@ fn a_run_is_the_process_and_what_it_was_meanwhile() {
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;
-    use crate::rules::Rule::*;
+    use crate::{node::admission::cases::spelled, rules::Rule::*};
 
     /// What stands after, with the rule and without it.
     #[track_caller]

@@ -45,13 +45,6 @@ fn extend(owner: u128, ttl: u64) -> Command {
     }
 }
 
-fn release(owner: u128) -> Command {
-    Command::Release {
-        name: name(),
-        entry: entry(owner),
-    }
-}
-
 /// A node with these rules.
 struct Node {
     memory: Memory,
@@ -165,6 +158,13 @@ fn counters_rotate_after_a_week_to_the_microsecond() {
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;
+
+    fn release(owner: u128) -> Command {
+        Command::Release {
+            name: name(),
+            entry: entry(owner),
+        }
+    }
 
     fn node(rule: Rule) -> Node {
         Node::new(Rules::without(rule))

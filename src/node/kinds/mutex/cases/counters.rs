@@ -110,7 +110,7 @@ pub(super) async fn an_exhausted_counter_grants_nothing(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
-    for n in ["a", "b", "c"] {
+    for n in ["a", "b", "c", "d"] {
         assert_eq!(take(trial, n).await, 1);
     }
     trial.change(Change::Age(7 * DAY - secs(60))).await;
@@ -124,6 +124,7 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     say(trial, release("c", 9)).await;
     trial.change(Change::Age(8 * DAY)).await;
     assert_eq!(take(trial, "z").await, 1);
+    assert_eq!(counter(trial, "d").await, 0, "it rotated at 7 days and 1 s");
     assert_eq!(
         (
             take(trial, "a").await,
