@@ -17,7 +17,7 @@ pub(crate) mod scripts;
 pub mod server;
 mod wire;
 
-use crate::{node::Fault, owner::Entry};
+use crate::{node::fault::Fault, owner::Entry};
 
 /// One request. What a node does with it is written down twice: as Lua, and as Rust in `apply.rs` of its
 /// folder; a test holds the two together.

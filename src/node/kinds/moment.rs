@@ -1,6 +1,6 @@
 //! What an in-process node finds when it obeys a command: its TIME, and whether it takes writes.
 
-use crate::{node::Fault, rules::Rules};
+use crate::{node::fault::Fault, rules::Rules};
 
 /// The moment of one command.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     node::{
-        Fault,
+        fault::Fault,
         kinds::{moment::Moment, mutex},
     },
     rules::Rule,

@@ -51,7 +51,8 @@ const Z: u64 = 20_200 + 5_000;
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§2 HANDSHAKE, every numbered line: the record and `open` that stand afterwards, and the answer.",
+        "§2 HANDSHAKE, every numbered line: the record and `open` that stand afterwards, and \
+         the answer.",
         every_line_of_the_handshake,
         Keys
     ),
@@ -62,12 +63,14 @@ pub(crate) const CASES: &[Case] = &[
         Keys
     ),
     case!(
-        "§2 line 9: below Z every handshake is written; beyond it w is, once it has grown by 1 %. The answer says the greater w nevertheless.",
+        "§2 line 9: below Z every handshake is written; beyond it w is, once it has grown by \
+         1 %. The answer says the greater w nevertheless.",
         w_is_answered_always_and_written_when_it_is_worth_it,
         Keys
     ),
     case!(
-        "§2 `Guard`: where `open` is not what the client expects nothing is done; RELEASE alone works.",
+        "§2 `Guard`: where `open` is not what the client expects nothing is done; RELEASE \
+         alone works.",
         a_node_that_may_not_vote_takes_only_releases,
         Flush
     ),
@@ -76,13 +79,15 @@ pub(crate) const CASES: &[Case] = &[
         a_handshake_says_who_the_server_is
     ),
     case!(
-        "§2 lines 1 and 2: a replica is refused and writes nothing; a master that was one meanwhile is another memory.",
+        "§2 lines 1 and 2: a replica is refused and writes nothing; a master that was one \
+         meanwhile is another memory.",
         a_failback_is_another_run,
         Replica,
         Keys
     ),
     case!(
-        "§2 bootstrap: every grant leaves a counter, so counters show use, before the node votes too; and one of them names its lock, however old it is.",
+        "§2 bootstrap: every grant leaves a counter, so counters show use, before the node \
+         votes too; and one of them names its lock, however old it is.",
         a_survey_sees_counters_and_names_a_lock,
         Flush,
         Counters
@@ -93,7 +98,8 @@ pub(crate) const CASES: &[Case] = &[
         Full
     ),
     case!(
-        "§2 lines 8 to 10 at maxmemory: `open` is closed, what cannot be written is an error and stays.",
+        "§2 lines 8 to 10 at maxmemory: `open` is closed, what cannot be written is an error \
+         and stays.",
         a_full_server_is_closed_and_not_opened,
         Flush,
         Full,

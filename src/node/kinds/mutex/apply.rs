@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     name::Name,
-    node::{Fault, kinds::moment::Moment, wire::ms},
+    node::{fault::Fault, kinds::moment::Moment, wire::ms},
     owner::Entry,
     rules::Rule,
 };

@@ -53,7 +53,8 @@ pub(crate) const CASES: &[Case] = &[
         a_floor_far_ahead_is_capped
     ),
     case!(
-        "§2, §3: what one damaged counter says does not travel: no raise goes further than a minute beyond where an ACQUIRE may.",
+        "§2, §3: what one damaged counter says does not travel: no raise goes further than a \
+         minute beyond where an ACQUIRE may.",
         a_raise_far_ahead_is_capped
     ),
     case!(
@@ -71,7 +72,8 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§3 `RotateByAge`: counters older than 7 days become the previous ones and still count; those that were the previous ones are forgotten.",
+        "§3 `RotateByAge`: counters older than 7 days become the previous ones and still \
+         count; those that were the previous ones are forgotten.",
         counters_rotate_by_age,
         Counters
     ),
