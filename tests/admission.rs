@@ -448,7 +448,7 @@ async fn a_raise_that_broke_off_half_way() {
     let healthy = admitted(ours(&fleet)).await;
     let before = record(&fleet[0]);
     let [n, list, run, id] = [1, 2, 5, 6].map(|i| before[i].as_str());
-    let admit = include_str!("../src/node/redis/lua/admit.lua");
+    let admit = include_str!("../src/node/kinds/admission/admit.lua");
     let args = ["2", n, list, run, id, "8000", "100", "8180", "raise"];
     let call = ["EVAL", admit, "2", "quorate:boot", "quorate:open"];
     let raised = fleet[0].cmd(&[&call[..], &args].concat());

@@ -7,12 +7,14 @@
 // Public by the feature `unstable-node` alone.
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
+pub(crate) mod fault;
 pub mod kinds;
 pub(crate) mod memory;
 pub(crate) mod operation;
 pub(crate) mod redis;
 pub(crate) mod session;
 pub(crate) mod status;
+pub(crate) mod wire;
 
 use std::{
     fmt,
@@ -25,7 +27,8 @@ use std::{
 pub(crate) use self::kinds::{admission, mutex, server};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::{
-    kinds::{Answer, Command, Fault, Reply},
+    fault::Fault,
+    kinds::{Answer, Command, Reply},
     operation::{Guard, Operation},
 };
 

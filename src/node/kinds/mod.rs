@@ -1,21 +1,35 @@
 //! What may be asked of a node, and what it may answer: one folder for each kind of request.
 //!
+//! | file of a kind | what it is |
+//! | --- | --- |
+//! | `command.rs` | what may be asked and answered |
+//! | `wire.rs`, `*.lua` | the same for a real server: bytes there, replies back, and the scripts between |
+//! | `apply.rs` | the same for a node in this process: what the scripts mean |
+//! | `cases.rs` | what every kind of node has to do, as cases of the conformance suite |
+//!
 //! A kind is told here by its [`Command`] and [`Reply`] alone. The rest of the client knows of a command
 //! what it asks by the methods below, and never its name.
 
 pub mod admission;
+pub(crate) mod moment;
 pub mod mutex;
+pub(crate) mod scripts;
 pub mod server;
+mod wire;
 
-use crate::owner::Entry;
+use crate::{node::fault::Fault, owner::Entry};
 
 /// One request. What a node does with it is written down twice: as Lua, and as Rust in `apply.rs` of its
 /// folder; a test holds the two together.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// May this memory vote? Protocol §2.
+    /// May this memory vote?
+    ///
+    /// Protocol §2.
     Admission(admission::Command),
-    /// A lock that one holds at a time. Protocol §3.
+    /// A lock that one holds at a time.
+    ///
+    /// Protocol §3.
     Mutex(mutex::Command),
     /// The server itself: its connections and its scripts.
     Server(server::Command),
@@ -30,22 +44,6 @@ pub enum Reply {
     Mutex(mutex::Reply),
     /// To a [`server::Command`].
     Server(server::Reply),
-}
-
-/// A node's error reply. It is no answer: never a refusal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// This memory is not admitted. Nothing was done.
-    ///
-    /// The guard of protocol §2.
-    NotAdmitted,
-    /// The script is not there. Nothing was done.
-    NoScript,
-    /// The server's ACL does not permit a command that this needs, in the server's words. It may have
-    /// been done in part.
-    Withheld(String),
-    /// Anything else, in the server's words. It may have been done in part.
-    Error(String),
 }
 
 /// A node's answer to one command.

@@ -1,26 +1,25 @@
 //! An in-process master.
 
+mod connection;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
-    future::Future as _,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker, ready},
+    task::Waker,
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep, sleep_until};
-
-use super::store::{Identity, Store};
+use self::connection::MemoryConnection;
+use super::store::Store;
 use crate::{
     clock::{Clock, TokioClock},
     node::{
-        Answer, Command, Connection, Dial, DialError, Disconnected, Guard, Node, Operation, Reply,
-        admission::{self, Admit, Handshake, Mode, Terms, Vouch},
+        Command, Connection, Dial, DialError, Node, Reply,
+        admission::{self, Admit, Handshake, Identity, Mode, Terms, Vouch},
     },
     rules::Rules,
 };
@@ -61,7 +60,7 @@ struct Server {
     store: Store,
     clock: TokioClock,
     up: bool,
-    /// Answers come so much later.
+    /// Each answer comes this much later.
     delay: Duration,
     connections: u64,
     /// Counts stops: a connection of an earlier life is over.
@@ -146,12 +145,20 @@ impl MemoryNode {
         &self.id
     }
 
-    /// Lets it vote at once, as one of so many masters of this list.
+    /// Lets it vote at once, as one of `masters` on this list.
     pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
         let nonce = run_of(&self.id);
         admit(&mut server.store, masters, list, terms, nonce, time);
+    }
+
+    /// For tests: what is done behind its clients' backs, at its TIME.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn with_store<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
+        let mut server = self.lock();
+        let time = server.clock.wall_us();
+        act(&mut server.store, time)
     }
 
     fn lock(&self) -> MutexGuard<'_, Server> {
@@ -166,13 +173,8 @@ impl MemoryNode {
             ));
         }
         server.connections += 1;
-        Ok(Box::new(MemoryConnection {
-            node: self.clone(),
-            client_id: server.connections,
-            life: server.life,
-            answers: VecDeque::new(),
-            sleep: None,
-        }))
+        let (id, life) = (server.connections, server.life);
+        Ok(Box::new(MemoryConnection::new(self.clone(), id, life)))
     }
 }
 
@@ -257,210 +259,5 @@ impl Node for MemoryNode {
     }
 }
 
-/// A connection: a command takes effect when it is sent.
-struct MemoryConnection {
-    node: MemoryNode,
-    client_id: u64,
-    life: u64,
-    /// With the instant from which one may be read, if it comes late.
-    answers: VecDeque<(Option<Instant>, Answer)>,
-    /// Until the first answer may be read.
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Connection for MemoryConnection {
-    fn client_id(&self) -> u64 {
-        self.client_id
-    }
-
-    fn note(&self) -> Option<&str> {
-        None
-    }
-
-    fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
-        let mut server = self.node.lock();
-        if server.life != self.life {
-            return;
-        }
-        let time = server.clock.wall_us();
-        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
-        let answer = server
-            .store
-            .apply(operation.command(), guard.as_str(), time);
-        self.answers.push_back((due, answer));
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
-        let mut server = self.node.lock();
-        if server.life != self.life {
-            return Poll::Ready(Err(Disconnected("the in-process node was stopped".into())));
-        }
-        if let Some((due, _)) = self.answers.front() {
-            if let Some(due) = *due
-                && due > Instant::now()
-            {
-                // Woken earlier where the connection breaks.
-                server.waiting.insert(self.client_id, cx.waker().clone());
-                let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
-                ready!(sleep.as_mut().poll(cx));
-            }
-            self.sleep = None;
-        }
-        if let Some((_, answer)) = self.answers.pop_front() {
-            return Poll::Ready(Ok(answer));
-        }
-        server.waiting.insert(self.client_id, cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn withdraw(&mut self) -> usize {
-        0
-    }
-}
-
-impl Drop for MemoryConnection {
-    fn drop(&mut self) {
-        self.node.lock().waiting.remove(&self.client_id);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use tokio::time::{sleep, timeout};
-
-    use super::*;
-    use crate::{Error, NodeState, Quorum, node::server};
-
-    const fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    /// Three that vote.
-    async fn three() -> ([MemoryNode; 3], Quorum) {
-        let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
-        let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
-        quorum.bootstrap_forced().await.unwrap();
-        (nodes, quorum)
-    }
-
-    /// How long one attempt takes, and what comes of it.
-    async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
-        let start = Instant::now();
-        let lease = quorum.mutex("a").try_lock().await;
-        let took = start.elapsed();
-        let got = match lease {
-            Ok(lease) => lease.expect("nobody holds it").release().await,
-            Err(error) => Err(error),
-        };
-        (took, got)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
-        let (nodes, quorum) = three().await;
-        let lease = quorum.mutex("a").lock().await.unwrap();
-        nodes[0].stop();
-        nodes[0].restart_empty();
-        sleep(ms(1000)).await;
-        let state = &quorum.nodes()[0].state;
-        let NodeState::Quarantined(left) = state else {
-            panic!("{state}")
-        };
-        assert!(*left > ms(30_000) && *left < ms(35_300), "{left:?}");
-        assert!(lease.is_valid(), "two of three are enough");
-        sleep(*left + ms(6000)).await;
-        assert_eq!(quorum.health().voting, 3);
-        // It has forgotten the lock, and learnt it at a renewal from nobody: only the two keep it.
-        let seen = quorum.inspect("a").await.unwrap();
-        let holders = seen.nodes.iter().filter(|node| node.holder.is_some());
-        assert_eq!(holders.count(), 2, "{seen}");
-        // Without a majority that remembers, nobody votes.
-        nodes[1].restart_empty();
-        nodes[2].restart_empty();
-        lease.lost().await;
-        let lost = quorum.mutex("b").try_lock().await;
-        assert!(matches!(lost, Err(Error::Quarantined(_))), "{lost:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn answers_come_late_by_tokios_clock() {
-        let (nodes, quorum) = three().await;
-        let (took, got) = attempt(&quorum).await;
-        assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
-        nodes[0].delay(ms(300));
-        let (took, got) = attempt(&quorum).await;
-        assert!(
-            took < ms(5) && got.is_ok(),
-            "a majority is there: {took:?} {got:?}"
-        );
-        nodes[1].delay(ms(200));
-        let (took, got) = attempt(&quorum).await;
-        assert!(
-            took >= ms(200) && took < ms(210) && got.is_ok(),
-            "{took:?} {got:?}"
-        );
-        nodes[1].delay(Duration::MAX);
-        nodes[0].delay(ms(700));
-        let (took, got) = attempt(&quorum).await;
-        assert!(took >= ms(500) && took < ms(510), "{took:?}");
-        assert!(matches!(got, Err(Error::NoQuorum(_))), "{got:?}");
-        assert!(
-            matches!(quorum.nodes()[1].state, NodeState::Stalled(_)),
-            "{quorum:?}"
-        );
-        for node in &nodes {
-            node.delay(Duration::ZERO);
-        }
-        // What was on its way keeps its time, and the one that was to answer never is dialled anew.
-        sleep(ms(10_000)).await;
-        assert_eq!(quorum.health().voting, 3, "{quorum:?}");
-        let (took, got) = attempt(&quorum).await;
-        assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
-        use std::future::poll_fn;
-        let node = MemoryNode::new();
-        let mut connection = node.connect().unwrap();
-        let mut ask = |command, delay| {
-            node.delay(delay);
-            connection.send(Operation::new(command), Arc::default());
-        };
-        let start = Instant::now();
-        ask(Command::Admission(admission::Command::Survey), ms(300));
-        ask(
-            Command::Server(server::Command::LoadScripts),
-            Duration::ZERO,
-        );
-        let mut answers = Vec::new();
-        for _ in 0..2 {
-            answers.push(poll_fn(|cx| connection.poll_answer(cx)).await);
-        }
-        assert_eq!(
-            answers,
-            [
-                Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
-                    used: false,
-                    lock: None
-                }))),
-                Ok(Ok(Reply::Server(server::Reply::Loaded)))
-            ]
-        );
-        assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
-        node.delay(ms(60_000));
-        connection.send(
-            Operation::new(Command::Admission(admission::Command::Survey)),
-            Arc::default(),
-        );
-        let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
-        sleep(ms(10)).await;
-        node.restart_empty();
-        let broken = timeout(ms(10), waits).await.expect("at once").unwrap();
-        assert!(matches!(broken, Err(Disconnected(_))), "{broken:?}");
-    }
-}
+mod tests;

@@ -442,7 +442,7 @@ mod tests {
     #[tokio::test]
     async fn scripts_are_loaded_when_all_of_them_are() {
         let load = Operation::new(server::Command::LoadScripts);
-        let scripts = encode::replies(load.command());
+        let scripts = load.command().replies();
         let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
         for broken in 0..=scripts {
             let (mut c, mut server) = fake(1 << 20);

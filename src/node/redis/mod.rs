@@ -2,8 +2,8 @@
 //!
 //! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, and [`greet`] gets a
 //! [`connection`] that is ready for commands, or says what to do. [`frame`] finds the replies in what
-//! arrives. What the commands are on the wire is in [`encode`], [`decode`] and [`scripts`]; what its ACL
-//! has to permit, in [`rights`]. [`secret`] keeps the password out of every text.
+//! arrives. [`encode`] and [`decode`] carry what the kinds say on the wire; what the server's ACL has to permit is
+//! in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -14,16 +14,15 @@ mod frame;
 mod greet;
 mod login;
 mod rights;
-mod scripts;
 mod secret;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
 #[cfg(test)]
-mod conformance;
-#[cfg(test)]
 #[path = "../../../tests/support/mod.rs"]
 pub(crate) mod support;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     node::{
-        admission::Terms,
+        admission::{Identity, Terms},
         memory::{
             server::admit,
-            store::{Identity, Snapshot, Store},
+            store::{Snapshot, Store},
         },
     },
     rules::Rules,

@@ -1,254 +1,26 @@
-//! A node's admission: may this memory vote, and from when (protocol §2). Pure.
+//! A node's admission: may this memory vote, and from when (protocol §2).
 //!
 //! A master that restarts without its memory would vote twice. So every memory carries a record of
 //! how long it has been witnessed by clients, and votes only once that is longer than any lease
 //! that it may have forgotten. A record that does not vote binds nobody: what a client with wrong
 //! settings wrote there goes as soon as a client comes that sees voters.
 
+mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
 mod command;
+mod identity;
+pub(crate) mod meet;
 pub(crate) mod record;
+mod wire;
 
-use crate::rules::{Rule, Rules};
-
+pub(crate) use self::{
+    apply::Memory,
+    identity::Identity,
+    meet::{is_mine, run, same_run},
+    wire::SCRIPTS,
+};
 pub use self::{
-    command::{Command, Reply},
+    command::{Admit, Command, Handshake, Meeting, Mode, Reply, Server, Vouch},
     record::{BootRecord, Stored, Terms},
 };
-
-/// What a client brings to a meeting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handshake {
-    /// N as this client counts it.
-    pub masters: u64,
-    /// Its word for the list of masters.
-    pub list: String,
-    /// The fleet's terms as this client sees them, or its own.
-    pub terms: Terms,
-    /// v: does the client see voters of its fleet?
-    pub vouch: Vouch,
-    /// u: it has met a voter of its fleet at some time.
-    pub used: bool,
-    /// Run and id as this client last read them here.
-    pub known: Option<(String, String)>,
-    /// x: the w it then read, and what its own clock counted since, in ms.
-    pub witnessed: u64,
-    /// A fresh id, should this be the first meeting.
-    pub nonce: String,
-}
-
-/// v of a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Vouch {
-    /// No voter is in sight, or one of another fleet.
-    Stranger = 0,
-    /// At least one voter is in sight.
-    Voter = 1,
-    /// A majority is, or an operator forces a bootstrap.
-    Majority = 2,
-}
-
-/// What the server says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// `run_id`, the first 8 of `master_replid2`, and `second_repl_offset`: a master that was a
-    /// replica meanwhile keeps its `run_id`, but not its leases.
-    pub run: String,
-    /// `master`, or else.
-    pub role: String,
-    /// `standalone`, or else.
-    pub mode: String,
-    /// `maxmemory_policy`.
-    pub eviction: String,
-    /// `valkey_version`, or else `redis_version`.
-    pub version: String,
-}
-
-/// The outcome of a handshake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
-    /// What the server says of itself.
-    pub server: Server,
-    /// The record as it now stands.
-    pub stored: Stored,
-    /// Whether `open` now stands, so that guarded commands are obeyed.
-    pub open: bool,
-}
-
-/// Why an ADMIT is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// These servers have never held a lock.
-    New,
-    /// The fleet votes and gets greater terms.
-    Raise,
-    /// An operator says so.
-    Forced,
-}
-
-/// ADMIT: the memory of this run and record votes from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admit {
-    /// N.
-    pub masters: u64,
-    /// The word for the list of masters.
-    pub list: String,
-    /// The run that was met.
-    pub run: String,
-    /// The record that was met.
-    pub id: String,
-    /// What to store.
-    pub terms: Terms,
-    /// w: what the record shall at least say was witnessed, in ms.
-    pub witnessed: u64,
-    /// Why.
-    pub mode: Mode,
-}
-
-/// Builds `run` out of the fields of INFO. A `replid2` of zeros is the same run: the server has
-/// only freed its backlog.
-pub(crate) fn run(run_id: &str, replid2: &str, second_offset: &str) -> String {
-    let replid2 = replid2.get(..8).unwrap_or(replid2);
-    format!("{run_id}/{replid2}/{second_offset}")
-}
-
-/// Whether two runs are one memory: equal, or of one process whose `replid2` is now zeros.
-pub(crate) fn same_run(stored: &str, now: &str) -> bool {
-    if stored == now {
-        return true;
-    }
-    match (stored.split_once('/'), now.split_once('/')) {
-        (Some((a, _)), Some((b, rest))) => a == b && rest == "00000000/-1",
-        _ => false,
-    }
-}
-
-/// Whether a record is of this client's fleet: the same N and the same list.
-pub(crate) fn is_mine(record: &BootRecord, masters: u64, list: &str, rules: Rules) -> bool {
-    (record.masters == masters || !rules.hold(Rule::SameFleet))
-        && (record.list == list || !rules.hold(Rule::SameList))
-}
-
-/// What the handshake makes of the record: the executable meaning of `lua/handshake.lua`, with the
-/// numbers of protocol §2. None: nothing may be written here.
-pub(crate) fn meet(
-    text: Option<&str>,
-    server: &Server,
-    hello: &Handshake,
-    rules: Rules,
-) -> Option<BootRecord> {
-    // 1
-    if server.role != "master" || server.mode != "standalone" {
-        return None;
-    }
-    let old = match text.map(Stored::read) {
-        None | Some(Stored::Nothing) => return Some(new_record(None, server, hello, rules)),
-        // 3
-        Some(Stored::Other(_)) => {
-            let run_id = server.run.split('/').next().unwrap_or_default();
-            let here = text.is_some_and(|text| text.contains(run_id));
-            return (!here && rules.hold(Rule::RunFirst))
-                .then(|| new_record(None, server, hello, rules));
-        }
-        Some(Stored::Record(mut old)) => {
-            if !rules.hold(Rule::MarginInRecord) {
-                old.terms.margin = hello.terms.margin;
-            }
-            old
-        }
-    };
-    let mine = is_mine(&old, hello.masters, &hello.list, rules);
-    // 2
-    let same = same_run(&old.run, &server.run) || !rules.hold(Rule::RunAndRecord);
-    if !same && (mine || rules.hold(Rule::RunFirst)) {
-        return Some(new_record(Some(&old), server, hello, rules));
-    }
-    // 4
-    let vouches = hello.vouch >= Vouch::Voter;
-    let unsure =
-        !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
-    let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
-    if vouches && !old.votes() && replaces && rules.hold(Rule::VoucherReplaces) {
-        return Some(new_record(Some(&old), server, hello, rules));
-    }
-    // 5
-    if !mine {
-        return None;
-    }
-    Some(met_again(&old, server, hello, rules))
-}
-
-/// 6 and 7.
-fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules) -> BootRecord {
-    let vouches = hello.vouch >= Vouch::Voter;
-    let open_to_all = !old.vouched || !rules.hold(Rule::StrangersChangeNothing);
-    let mut record = old.clone();
-    record.run.clone_from(&server.run);
-    if vouches || (open_to_all && !old.votes()) {
-        record.terms = old.terms.join(hello.terms);
-        record.vouched |= vouches;
-    }
-    record.used |= hello.used;
-    let known = hello.known.as_ref();
-    if known.is_some_and(|(run, id)| *run == old.run && *id == old.id) {
-        let x = hello.witnessed.min(record.terms.history());
-        record.witnessed = record.witnessed.max(x);
-    }
-    record
-}
-
-/// NEW. A memory that came back from a disk and had voted, or was vouched for, keeps its terms.
-fn new_record(
-    old: Option<&BootRecord>,
-    server: &Server,
-    hello: &Handshake,
-    rules: Rules,
-) -> BootRecord {
-    let mut record = BootRecord {
-        masters: hello.masters,
-        list: hello.list.clone(),
-        terms: hello.terms,
-        run: server.run.clone(),
-        id: hello.nonce.clone(),
-        vouched: hello.vouch >= Vouch::Voter,
-        used: hello.used,
-        witnessed: 0,
-    };
-    if !rules.hold(Rule::Quarantine) {
-        record.witnessed = record.terms.quarantine();
-    }
-    let Some(old) = old else { return record };
-    record.used |= old.used || old.votes();
-    let mine = is_mine(old, hello.masters, &hello.list, rules);
-    let from_disk = !same_run(&old.run, &server.run);
-    let binds = (old.votes() || old.vouched) && rules.hold(Rule::DiskVouches);
-    if mine && from_disk && binds && hello.vouch < Vouch::Majority {
-        record.terms = match hello.vouch {
-            Vouch::Stranger => old.terms,
-            Vouch::Voter | Vouch::Majority => old.terms.join(hello.terms),
-        };
-        record.vouched = true;
-    }
-    record
-}
-
-/// What ADMIT makes of the record; none: refused.
-pub(crate) fn admit(record: &BootRecord, admit: &Admit) -> Option<BootRecord> {
-    let same = record.masters == admit.masters
-        && record.list == admit.list
-        && record.run == admit.run
-        && record.id == admit.id;
-    let fits = match admit.mode {
-        Mode::New => !record.used,
-        Mode::Raise => record.votes(),
-        Mode::Forced => true,
-    };
-    (same && fits && !record.terms.exceed(admit.terms)).then(|| BootRecord {
-        terms: admit.terms,
-        vouched: true,
-        witnessed: record.witnessed.max(admit.witnessed),
-        ..record.clone()
-    })
-}
-
-#[cfg(test)]
-pub(crate) mod tests;

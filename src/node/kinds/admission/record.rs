@@ -4,7 +4,10 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use sha1_smol::Sha1;
 
-use crate::rules::{Rule, Rules};
+use crate::{
+    node::wire::ms,
+    rules::{Rule, Rules},
+};
 
 /// The number of the format of what stands on the nodes.
 pub(crate) const FORMAT: u32 = 2;
@@ -14,11 +17,6 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// What a whole history is: longer than any quarantine and any interval of a rate limit.
 const HISTORY_MS: u64 = 27 * 3600 * 1000;
-
-/// In whole ms, rounded up: what a node is told of a duration is never less than what was meant.
-pub(crate) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
 
 /// What the clients of a fleet agree on: `max_ttl` and M. Of whole ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +153,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], is none.
+    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], does not count.
     pub(crate) fn read(text: &str) -> Self {
         let format = text.split(' ').next().unwrap_or_default();
         let digits = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{FencingToken, name::Name, node::Fault, owner::Entry};
+use crate::{FencingToken, name::Name, node::fault::Fault, owner::Entry};
 
 /// What may be asked.
 #[derive(Clone, Debug)]

@@ -1,5 +1,13 @@
 //! A lock that one holds at a time, and its counter (protocol §3).
 
+mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
 mod command;
+mod counters;
+mod wire;
 
-pub use command::{Command, Reply};
+pub use self::command::{Command, Reply};
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use self::counters::Counters;
+pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -1,22 +1,10 @@
 //! The server itself: the connections that it keeps, and the scripts that it knows.
 
-/// What may be asked.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// Ends an older connection of ours, with whatever still travels on it.
-    Disconnect {
-        /// Its id on the server.
-        client: u64,
-    },
-    /// Gives the server all scripts again.
-    LoadScripts,
-}
+mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
+mod command;
+mod wire;
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To a disconnect: whether there was such a connection.
-    Disconnected(bool),
-    /// All scripts are there.
-    Loaded,
-}
+pub(crate) use self::apply::apply;
+pub use self::command::{Command, Reply};

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use sha1_smol::Sha1;
 
 use super::*;
-use crate::node::redis::scripts;
+use crate::node::kinds::scripts;
 
 fn tried(how: impl Fn(&Right) -> bool) -> BTreeSet<&'static str> {
     let rights = TRIED.iter().filter(|right| how(right));
@@ -13,7 +13,7 @@ fn tried(how: impl Fn(&Right) -> bool) -> BTreeSet<&'static str> {
 /// The commands that the scripts run.
 fn in_scripts() -> BTreeSet<&'static str> {
     let mut commands = BTreeSet::new();
-    for script in scripts::ALL {
+    for script in scripts::all() {
         let calls = script.source.split("call('").skip(1);
         commands.extend(calls.map(|call| call.split('\'').next().unwrap()));
         // By another name, as the handshake's `set`, it is no call of a new command.

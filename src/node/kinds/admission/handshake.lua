@@ -2,7 +2,7 @@
 -- KEYS     boot, open, time
 -- ARGV     format, N, list, max_ttl ms, M ms, v, u, run0, id0, x ms, nonce
 -- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 where open now stands}
--- No guard: this script makes it. One INFO, and only what changed is written. admission.rs says the
+-- No guard: this script makes it. One INFO, and only what changed is written. meet.rs says the
 -- same in Rust; the numbers are those of protocol §2.
 local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
 local max_ttl, margin = tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -1,6 +1,29 @@
-//! What only a real server can show: other kinds of keys, the script cache, connections, rights.
+//! What only a real server can show: other kinds of keys, the script cache, connections, rights. What
+//! every kind of node has to do is in the conformance suite.
 
-use super::*;
+mod real;
+
+use std::io::Read as _;
+
+use self::real::on_servers;
+use super::Keys;
+use crate::{
+    clock::{Clock as _, SystemClock},
+    node::{
+        Command, Fault, Reply,
+        admission::{
+            self, Handshake,
+            cases::{admit, hello},
+        },
+        kinds::scripts,
+        mutex::{
+            self,
+            cases::{DAY, acquire, entry, evict, extend, inspect, name, raise, release, secs},
+        },
+        server,
+    },
+    testing::conformance::trial::GUARD,
+};
 
 /// §3: somebody else's key in the place of a lock is never overwritten, and never ours.
 #[test]
@@ -12,9 +35,9 @@ fn a_key_of_another_kind_is_left_alone() {
             counter: 0,
             holder: None,
         });
-        assert_eq!(real.say(&acquire("a", 1, secs(10), 5)), forever);
+        assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
         assert_eq!(
-            real.say(&release("a", 1)),
+            real.say(release("a", 1)),
             Reply::Mutex(mutex::Reply::Released(false))
         );
         for command in [
@@ -23,18 +46,18 @@ fn a_key_of_another_kind_is_left_alone() {
             inspect("a"),
             evict("a"),
         ] {
-            assert_eq!(real.error(&command), "WRONGTYPE", "{command:?}");
+            assert_eq!(real.error(command.clone()), "WRONGTYPE", "{command:?}");
         }
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
         assert_eq!(
-            real.say(&Command::Admission(admission::Command::Survey)),
+            real.say(Command::Admission(admission::Command::Survey)),
             surveyed(false, None)
         );
 
-        real.say(&acquire("b", 1, secs(10), 0));
+        real.say(acquire("b", 1, secs(10), 0));
         real.text(&["PERSIST", "quorate:@mutex:b"]);
         assert_eq!(
-            real.say(&extend("b", 1, secs(10))),
+            real.say(extend("b", 1, secs(10))),
             Reply::Mutex(mutex::Reply::Extended)
         );
         let forever = Reply::Mutex(mutex::Reply::Held {
@@ -42,7 +65,7 @@ fn a_key_of_another_kind_is_left_alone() {
             counter: 1,
             holder: Some(entry(1).text()),
         });
-        assert_eq!(real.say(&acquire("b", 2, secs(10), 0)), forever);
+        assert_eq!(real.say(acquire("b", 2, secs(10), 0)), forever);
 
         // Text that no client of ours wrote names nobody.
         for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
@@ -52,16 +75,16 @@ fn a_key_of_another_kind_is_left_alone() {
                 counter: 0,
                 holder: None,
             });
-            assert_eq!(real.say(&acquire("c", 1, secs(10), 0)), refused);
+            assert_eq!(real.say(acquire("c", 1, secs(10), 0)), refused);
         }
     });
 }
 
-/// §3: no script raises after its first write: a counter that is no number fails before.
+/// §3: no script raises after its first write: a counter that is not a number fails before.
 #[test]
 fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
     on_servers(|real| {
-        real.say(&acquire("held", 1, secs(10), 5));
+        real.say(acquire("held", 1, secs(10), 5));
         for bad in [
             "x",
             "",
@@ -75,20 +98,20 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
             for hash in ["quorate:c0", "quorate:c1"] {
                 real.text(&["HSET", hash, "@mutex:a", bad]);
                 assert_eq!(
-                    real.error(&acquire("a", 1, secs(10), 5)),
+                    real.error(acquire("a", 1, secs(10), 5)),
                     "CORRUPT",
                     "{bad:?}"
                 );
-                assert_eq!(real.error(&inspect("a")), "CORRUPT", "{bad:?}");
+                assert_eq!(real.error(inspect("a")), "CORRUPT", "{bad:?}");
                 assert_eq!(real.text(&["EXISTS", "quorate:@mutex:a"]), "0", "{bad:?}");
                 real.text(&["HDEL", hash, "@mutex:a"]);
             }
             real.text(&["HSET", "quorate:c0", "@mutex:held", bad]);
-            assert_eq!(real.error(&raise("held", 1, 6)), "CORRUPT", "{bad:?}");
+            assert_eq!(real.error(raise("held", 1, 6)), "CORRUPT", "{bad:?}");
         }
         real.text(&["HSET", "quorate:c0", "_", "x"]);
         assert_eq!(
-            real.say(&acquire("a", 1, secs(10), 5)),
+            real.say(acquire("a", 1, secs(10), 5)),
             Reply::Mutex(mutex::Reply::Granted(5)),
             "begun again"
         );
@@ -96,7 +119,7 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
             real.text(&["DEL", hash]);
             real.ok(&["SET", hash, "x"]);
             assert_eq!(
-                real.error(&acquire("b", 1, secs(10), 5)),
+                real.error(acquire("b", 1, secs(10), 5)),
                 "WRONGTYPE",
                 "{hash}"
             );
@@ -110,7 +133,7 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
 #[test]
 fn the_keys_are_those_of_the_protocol() {
     on_servers(|real| {
-        real.say(&acquire("a:b", 1, secs(10), 1_760_000_000_000_001));
+        real.say(acquire("a:b", 1, secs(10), 1_760_000_000_000_001));
         assert_eq!(real.text(&["GET", "quorate:open"]), GUARD);
         let (record, _) = real.record(&hello());
         assert_eq!(real.text(&["GET", "quorate:boot"]), record.to_string());
@@ -145,30 +168,30 @@ fn a_survey_keeps_to_its_prefix() {
             for hash in ["c0", "c1"] {
                 real.text(&["HSET", &format!("{other}:{hash}"), "_", "x"]);
                 assert_eq!(
-                    real.say(&Command::Admission(admission::Command::Survey)),
+                    real.say(Command::Admission(admission::Command::Survey)),
                     surveyed(false, None)
                 );
                 let own = format!("{prefix}:{hash}");
                 real.text(&["HSET", &own, "_", "x"]);
                 assert_eq!(
-                    real.say(&Command::Admission(admission::Command::Survey)),
+                    real.say(Command::Admission(admission::Command::Survey)),
                     surveyed(true, None),
                     "{own}"
                 );
                 real.text(&["HSET", &own, "@mutex:a", "1"]);
                 let named = surveyed(true, Some("a"));
                 assert_eq!(
-                    real.say(&Command::Admission(admission::Command::Survey)),
+                    real.say(Command::Admission(admission::Command::Survey)),
                     named,
                     "{own}"
                 );
-                real.flush();
+                real.ok(&["FLUSHALL"]);
             }
         }
     });
 }
 
-/// §2 bootstrap: what a survey cannot name is no reason to fail.
+/// §2 bootstrap: a survey that cannot name a lock succeeds all the same.
 #[test]
 fn a_survey_needs_no_name() {
     on_servers(|real| {
@@ -176,7 +199,7 @@ fn a_survey_needs_no_name() {
         for field in ["x", "@mutex:", "mutex:a"] {
             real.text(&["HSET", "quorate:c0", "_", "x", field, "1"]);
             assert_eq!(
-                real.say(&Command::Admission(admission::Command::Survey)),
+                real.say(Command::Admission(admission::Command::Survey)),
                 surveyed(true, None),
                 "{field}"
             );
@@ -185,21 +208,21 @@ fn a_survey_needs_no_name() {
         // No hash of counters.
         real.ok(&["SET", "quorate:c0", "x"]);
         assert_eq!(
-            real.say(&Command::Admission(admission::Command::Survey)),
+            real.say(Command::Admission(admission::Command::Survey)),
             surveyed(true, None)
         );
         real.text(&["HSET", "quorate:c1", "@mutex:a", "1"]);
         assert_eq!(
-            real.say(&Command::Admission(admission::Command::Survey)),
+            real.say(Command::Admission(admission::Command::Survey)),
             surveyed(true, Some("a"))
         );
-        real.flush();
+        real.ok(&["FLUSHALL"]);
         // Among many, whichever it is.
         for n in 0..300 {
-            real.set_counter(&format!("job-{n}"), 1);
+            real.text(&["HSET", "quorate:c0", &format!("@mutex:job-{n}"), "1"]);
         }
         for _ in 0..20 {
-            match real.say(&Command::Admission(admission::Command::Survey)) {
+            match real.say(Command::Admission(admission::Command::Survey)) {
                 Reply::Admission(admission::Reply::Surveyed { lock, .. }) => {
                     assert!(lock.unwrap().as_str().starts_with("job-"))
                 }
@@ -216,19 +239,23 @@ fn scripts_can_vanish() {
         real.ok(&["SCRIPT", "FLUSH"]);
         let (record, _) = real.record(&hello());
         for command in [
-            acquire("a", 1, secs(10), 0),
-            raise("a", 1, 1),
-            extend("a", 1, secs(1)),
-            release("a", 1),
-            inspect("a"),
-            evict("a"),
-            admit(&record),
+            acquire("a", 1, secs(10), 0).into(),
+            raise("a", 1, 1).into(),
+            extend("a", 1, secs(1)).into(),
+            release("a", 1).into(),
+            inspect("a").into(),
+            evict("a").into(),
+            Command::from(admit(&record)),
         ] {
-            assert_eq!(real.ask(&command), Err(Fault::NoScript), "{command:?}");
+            assert_eq!(
+                real.ask(command.clone()),
+                Err(Fault::NoScript),
+                "{command:?}"
+            );
         }
-        let answers = real.batch(vec![
+        let answers = real.batch(&[
             Command::Server(server::Command::LoadScripts),
-            acquire("a", 1, secs(10), 0),
+            acquire("a", 1, secs(10), 0).into(),
         ]);
         assert_eq!(
             answers,
@@ -237,27 +264,27 @@ fn scripts_can_vanish() {
                 Ok(Reply::Mutex(mutex::Reply::Granted(1)))
             ]
         );
-        for script in scripts::ALL {
+        for script in scripts::all() {
             assert_eq!(real.text(&["SCRIPT", "LOAD", script.source]), script.sha());
         }
     });
 }
 
-/// The answers of a batch come in the order of its commands, whatever each of them is.
+/// The answers of a batch come in the order of its commands, of any kind.
 #[test]
 fn a_batch_is_answered_in_order() {
     on_servers(|real| {
-        let answers = real.batch(vec![
-            acquire("a", 1, secs(10), 3),
-            release("a", 2),
+        let answers = real.batch(&[
+            acquire("a", 1, secs(10), 3).into(),
+            release("a", 2).into(),
             Command::Server(server::Command::LoadScripts),
-            raise("a", 1, 4),
-            extend("a", 1, secs(10)),
+            raise("a", 1, 4).into(),
+            extend("a", 1, secs(10)).into(),
             Command::Server(server::Command::Disconnect {
                 client: u64::MAX >> 1,
             }),
-            release("a", 1),
-            acquire("a", 2, secs(10), 0),
+            release("a", 1).into(),
+            acquire("a", 2, secs(10), 0).into(),
         ]);
         let wanted = [
             Reply::Mutex(mutex::Reply::Granted(3)),
@@ -280,11 +307,11 @@ fn an_older_connection_can_be_ended() {
         let mut old = real.another();
         let client = old.text(&["CLIENT", "ID"]).parse().unwrap();
         assert_eq!(
-            real.say(&Command::Server(server::Command::Disconnect { client })),
+            real.say(Command::Server(server::Command::Disconnect { client })),
             Reply::Server(server::Reply::Disconnected(true))
         );
         assert_eq!(
-            real.say(&Command::Server(server::Command::Disconnect { client })),
+            real.say(Command::Server(server::Command::Disconnect { client })),
             Reply::Server(server::Reply::Disconnected(false))
         );
         assert!(matches!(old.stream.read(&mut [0; 16]), Ok(0) | Err(_)));
@@ -329,16 +356,16 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         real.ok(&rights);
         real.ok(&["AUTH", "quorate", "secret"]);
         let (record, _) = real.record(&hello());
-        let answers = real.batch(vec![
+        let answers = real.batch(&[
             Command::Server(server::Command::LoadScripts),
-            admit(&record),
-            acquire("a", 1, secs(10), 3),
-            acquire("a", 2, secs(10), 3),
-            raise("a", 1, 4),
-            extend("a", 1, secs(10)),
-            inspect("a"),
-            evict("a"),
-            release("a", 1),
+            admit(&record).into(),
+            acquire("a", 1, secs(10), 3).into(),
+            acquire("a", 2, secs(10), 3).into(),
+            raise("a", 1, 4).into(),
+            extend("a", 1, secs(10)).into(),
+            inspect("a").into(),
+            evict("a").into(),
+            release("a", 1).into(),
             Command::Admission(admission::Command::Survey),
             Command::Server(server::Command::Disconnect {
                 client: u64::MAX >> 1,
@@ -347,18 +374,19 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         for answer in &answers {
             assert!(answer.is_ok(), "{answer:?}");
         }
-        // HRANDFIELD is no such right: it would name the lock.
+        // HRANDFIELD is not among these rights: it would name the lock.
         assert_eq!(answers[9], Ok(surveyed(true, None)));
         real.ok(&["AUTH", "default", ""]);
-        real.set_age(8 * DAY);
+        let begun = SystemClock.wall_us() - DAY.as_micros() as u64 * 8;
+        real.text(&["HSET", "quorate:c0", "_", &format!("{begun:<65}")]);
         real.ok(&["AUTH", "quorate", "secret"]);
         assert_eq!(
-            real.say(&acquire("a", 3, secs(10), 0)),
+            real.say(acquire("a", 3, secs(10), 0)),
             Reply::Mutex(mutex::Reply::Granted(5)),
             "rotation"
         );
         assert!(
-            real.ask(&Command::Admission(admission::Command::Handshake(
+            real.ask(Command::Admission(admission::Command::Handshake(
                 Handshake {
                     nonce: "n".into(),
                     ..hello()
@@ -377,7 +405,7 @@ fn a_record_of_another_kind_is_left_alone() {
             real.text(&["DEL", key]);
             real.text(&["RPUSH", key, "x"]);
             assert_eq!(
-                real.error(&Command::Admission(admission::Command::Handshake(hello()))),
+                real.error(Command::Admission(admission::Command::Handshake(hello()))),
                 "WRONGTYPE"
             );
             assert_eq!(real.text(&["LLEN", key]), "1");
@@ -387,9 +415,14 @@ fn a_record_of_another_kind_is_left_alone() {
         real.text(&["DEL", "quorate:time"]);
         real.text(&["RPUSH", "quorate:time", "x"]);
         assert!(
-            real.ask(&Command::Admission(admission::Command::Handshake(hello())))
+            real.ask(Command::Admission(admission::Command::Handshake(hello())))
                 .is_ok()
         );
         assert_eq!(real.text(&["TYPE", "quorate:time"]), "string");
     });
+}
+
+fn surveyed(used: bool, lock: Option<&str>) -> Reply {
+    let lock = lock.map(name);
+    Reply::Admission(admission::Reply::Surveyed { used, lock })
 }

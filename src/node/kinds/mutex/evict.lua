@@ -1,4 +1,4 @@
--- EVICT: frees the lock, whoever holds it. A key of another kind is left alone, by GET's own error.
+-- EVICT: frees the lock, no matter who holds it. A key of another kind is left alone, by GET's own error.
 -- KEYS     lock, open
 -- ARGV     guard
 -- RETURNS  1; 0, where nobody held it

@@ -1,0 +1,180 @@
+//! What an in-process node does with the commands about its admission: the executable meaning of
+//! `handshake.lua` and `admit.lua`.
+
+use super::{
+    Admit, BootRecord, Command, Handshake, Identity, Meeting, Reply, Stored,
+    meet::{admit, meet},
+};
+use crate::{
+    node::{
+        fault::Fault,
+        kinds::{moment::Moment, mutex},
+    },
+    rules::Rule,
+};
+
+/// The keys of the admission.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    boot: Option<String>,
+    open: Option<String>,
+    /// TIME at the first meeting, for what trusts the node's clock: see [`Rule::WitnessedByClients`].
+    #[cfg(any(test, feature = "test-util"))]
+    met_at: u64,
+}
+
+impl Memory {
+    /// Whether commands with this guard are obeyed.
+    pub(crate) fn admits(&self, guard: &str) -> bool {
+        self.open.as_deref() == Some(guard)
+    }
+
+    /// What stands in `boot`.
+    pub(crate) fn record(&self) -> Option<BootRecord> {
+        self.boot.as_ref()?.parse().ok()
+    }
+
+    /// Obeys one command. A survey looks at `locks`, where every grant leaves a counter.
+    pub(crate) fn apply(
+        &mut self,
+        command: &Command,
+        server: &Identity,
+        locks: &mutex::Memory,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        match command {
+            Command::Handshake(hello) => self.handshake(hello, server, at),
+            Command::Survey => Ok(Reply::Surveyed {
+                used: locks.is_used(),
+                lock: locks.one_counted().cloned(),
+            }),
+            Command::Admit(brought) => self.admit(brought, at),
+        }
+    }
+
+    fn handshake(
+        &mut self,
+        hello: &Handshake,
+        server: &Identity,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let server = server.server();
+        let boot = self.boot.as_deref();
+        let old = boot.and_then(|text| text.parse::<BootRecord>().ok());
+        let Some(mut record) = meet(boot, &server, hello, at.rules) else {
+            return Ok(Reply::Met(Box::new(Meeting {
+                stored: boot.map_or(Stored::Nothing, Stored::read),
+                server,
+                open: false,
+            })));
+        };
+        let same = old.filter(|old| old.id == record.id);
+        #[cfg(any(test, feature = "test-util"))]
+        self.count_by_own_clock(same.is_some(), &mut record, at);
+        let open = self.write(same.as_ref(), &mut record, at)?;
+        Ok(Reply::Met(Box::new(Meeting {
+            server,
+            stored: Stored::Record(record),
+            open,
+        })))
+    }
+
+    /// Lines 8 to 10: what stands afterwards. `same` is the record as it stood, if it goes on. Whether
+    /// `open` stands now.
+    fn write(
+        &mut self,
+        same: Option<&BootRecord>,
+        record: &mut BootRecord,
+        at: Moment,
+    ) -> Result<bool, Fault> {
+        let before = same.map_or(0, |old| old.witnessed);
+        let open = record.votes();
+        let guard = record.guard(at.rules);
+        let right = self.admits(&guard);
+        // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+        let close = self.open.is_some() && !(open && right);
+        if close {
+            at.may_delete()?;
+            self.open = None;
+        }
+        let mut write = is_worth_it(same, record, at);
+        let set = open && !right;
+        // After a first write a script is not stopped any more. A full server that votes goes on.
+        if (write || set)
+            && !close
+            && let Err(fault) = at.may_write()
+        {
+            if set || !open {
+                return Err(fault);
+            }
+            write = false;
+        }
+        if write {
+            self.boot = Some(record.to_string());
+        } else if !at.rules.hold(Rule::GreaterW) {
+            record.witnessed = before;
+        }
+        if set {
+            self.open = Some(guard);
+        }
+        Ok(open)
+    }
+
+    fn admit(&mut self, brought: &Admit, at: Moment) -> Result<Reply, Fault> {
+        let Some(record) = self.record().and_then(|record| admit(&record, brought)) else {
+            return Ok(Reply::Admitted(false));
+        };
+        at.may_write()?;
+        self.open = Some(record.guard(at.rules));
+        self.boot = Some(record.to_string());
+        Ok(Reply::Admitted(true))
+    }
+}
+
+/// Whether the record is written: it changed, it does not vote yet, or its w grew by 1 %.
+fn is_worth_it(same: Option<&BootRecord>, record: &BootRecord, at: Moment) -> bool {
+    let (before, after) = (same.map_or(0, |old| old.witnessed), record.witnessed);
+    let changed = same.is_none_or(|old| {
+        let witnessed = old.witnessed;
+        BootRecord {
+            witnessed,
+            ..record.clone()
+        } != *old
+    });
+    let grew = after > before && after.saturating_mul(100) >= before.saturating_mul(101);
+    let unripe = before < record.terms.quarantine() && at.rules.hold(Rule::GreaterW);
+    changed || unripe || grew
+}
+
+/// For tests: what nobody does by a command.
+#[cfg(any(test, feature = "test-util"))]
+impl Memory {
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.boot.as_deref()
+    }
+
+    pub(crate) fn open(&self) -> Option<&str> {
+        self.open.as_deref()
+    }
+
+    pub(crate) fn set_boot(&mut self, text: Option<String>) {
+        self.boot = text;
+    }
+
+    pub(crate) fn set_open(&mut self, text: Option<String>) {
+        self.open = text;
+    }
+
+    /// Without [`Rule::WitnessedByClients`] the node's own clock witnesses its memory.
+    fn count_by_own_clock(&mut self, same: bool, record: &mut BootRecord, at: Moment) {
+        if !same {
+            self.met_at = at.time;
+        } else if !at.rules.hold(Rule::WitnessedByClients) {
+            let passed = at.time.saturating_sub(self.met_at) / 1000;
+            record.witnessed = record.witnessed.max(passed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

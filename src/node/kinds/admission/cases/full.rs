@@ -1,0 +1,104 @@
+//! A server that is full.
+
+use super::*;
+
+pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>) {
+    trial.say(acquire("a", 1, secs(10), 5)).await;
+    trial.say(acquire("b", 1, secs(10), 5)).await;
+    trial.change(Change::Full(true)).await;
+    assert_eq!(trial.error(acquire("c", 1, secs(10), 0)).await, "OOM");
+    assert_eq!(trial.error(acquire("a", 2, secs(10), 0)).await, "OOM");
+    assert_eq!(trial.error(raise("a", 1, 9)).await, "OOM");
+    assert_eq!(
+        trial.say(raise("a", 1, 5)).await,
+        node::Reply::Mutex(mutex::Reply::Raised(5)),
+        "nothing to write"
+    );
+    assert_eq!(
+        trial.say(extend("a", 1, secs(20))).await,
+        node::Reply::Mutex(mutex::Reply::Extended)
+    );
+    assert_eq!(
+        trial.say(inspect("c")).await,
+        node::Reply::Mutex(mutex::Reply::Inspected {
+            holder: None,
+            counter: 0
+        })
+    );
+    assert_eq!(
+        trial.say(release("a", 1)).await,
+        node::Reply::Mutex(mutex::Reply::Released(true)),
+        "`DeleteFirst`"
+    );
+    assert_eq!(
+        trial.say(evict("b")).await,
+        node::Reply::Mutex(mutex::Reply::Evicted(true))
+    );
+    let (record, open) = trial.record(&hello()).await;
+    assert!(open, "nothing to write");
+    assert_eq!(trial.error(admit(&record)).await, "OOM");
+}
+
+pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>) {
+    let gone = "2 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
+    let ripe = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
+    let guard = "2 3 word 20000 5000 old";
+    // A server stops no script after its first write, and DEL is one.
+    let (answered, boot, open) = full(trial, gone, Some(guard)).await;
+    assert!(answered && open.is_none());
+    assert_eq!(boot, "2 3 word 20000 5000 RUN/00000000/-1 nonce 1 1 0");
+    let refused = |boot: &str| (false, boot.to_owned(), None);
+    assert_eq!(full(trial, gone, None).await, refused(gone));
+    assert_eq!(
+        full(trial, ripe, None).await,
+        refused(ripe),
+        "it is not opened"
+    );
+    let untouched = (true, ripe.to_owned(), Some(guard.to_owned()));
+    assert_eq!(
+        full(trial, ripe, Some(guard)).await,
+        untouched,
+        "nothing to write"
+    );
+
+    // Nor is w, which has grown by 1 %: or all that is held there would be lost.
+    trial.change(Change::Full(false)).await;
+    trial.put(Key::Boot, Some(ripe)).await;
+    trial.put(Key::Open, Some(guard)).await;
+    let known = trial.record(&hello()).await.0;
+    trial.change(Change::Full(true)).await;
+    let later = Handshake {
+        known: Some((known.run, known.id)),
+        witnessed: 30_000,
+        ..hello()
+    };
+    let (record, open) = trial.record(&later).await;
+    assert!(open && record.witnessed == 30_000);
+    assert!(
+        trial.stands().await[0]
+            .as_deref()
+            .unwrap()
+            .ends_with(" 25200")
+    );
+
+    trial.change(Change::Full(false)).await;
+    trial.change(Change::Flush).await;
+    trial.change(Change::Full(true)).await;
+    assert_eq!(trial.error(Command::Handshake(hello())).await, "OOM");
+    assert_eq!(trial.stands().await, [None, None]);
+}
+
+/// Meets a full master where these stand: whether it answers, and what stands then.
+async fn full(
+    trial: &mut Trial<'_>,
+    boot: &str,
+    open: Option<&str>,
+) -> (bool, String, Option<String>) {
+    trial.change(Change::Full(false)).await;
+    trial.put(Key::Boot, Some(boot)).await;
+    trial.put(Key::Open, open).await;
+    trial.change(Change::Full(true)).await;
+    let answered = trial.ask(Command::Handshake(hello())).await.is_ok();
+    let [boot, open] = trial.stands().await;
+    (answered, boot.unwrap(), open)
+}

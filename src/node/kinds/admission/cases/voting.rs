@@ -1,0 +1,100 @@
+//! Who may vote, and what a node that may not does all the same.
+
+use super::{lines::brought, *};
+
+pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Trial<'_>) {
+    trial.say(acquire("a", 1, secs(10), 0)).await;
+    let guarded = [
+        acquire("b", 1, secs(10), 0),
+        raise("a", 1, 50),
+        extend("a", 1, secs(20)),
+        inspect("a"),
+        evict("a"),
+    ]
+    .map(node::Command::from);
+    for guard in [
+        "2 5 word 20000 5000 nonce",
+        "2 3 other 20000 5000 nonce",
+        "2 3 word 30000 5000 nonce",
+        "2 3 word 20000 5001 nonce",
+        // `OwnGuard`: the data of another member.
+        "2 3 word 20000 5000 theirs",
+        "1 3 20000",
+        "",
+    ] {
+        for command in &guarded {
+            let answer = trial.ask_with(command, guard).await;
+            assert_eq!(answer, Err(Fault::NotAdmitted), "{guard}: {command:?}");
+        }
+    }
+    assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
+    assert_eq!(counter(trial, "a").await, 1);
+    assert_eq!(
+        trial.ask_with(&release("a", 1).into(), "else").await,
+        Ok(node::Reply::Mutex(mutex::Reply::Released(true)))
+    );
+    trial.change(Change::Flush).await;
+    for command in &guarded {
+        let answer = trial.ask(command.clone()).await;
+        assert_eq!(answer, Err(Fault::NotAdmitted), "emptied: {command:?}");
+    }
+    assert_eq!(
+        trial.ask(release("a", 1)).await,
+        Ok(node::Reply::Mutex(mutex::Reply::Released(false)))
+    );
+    let (record, open) = trial.record(&hello()).await;
+    assert_eq!((record.witnessed, open), (0, false));
+}
+
+pub(super) async fn a_handshake_says_who_the_server_is(trial: &mut Trial<'_>) {
+    let server = trial.meet(&hello()).await.server;
+    assert_eq!((&*server.role, &*server.mode), ("master", "standalone"));
+    assert_eq!(server.eviction, "noeviction");
+    let major = server.version.split('.').next().unwrap();
+    assert!(major.parse::<u32>().unwrap() >= 7, "{}", server.version);
+    assert!(server.run.ends_with("/00000000/-1"), "{}", server.run);
+}
+
+pub(super) async fn a_failback_is_another_run(trial: &mut Trial<'_>) {
+    trial.say(acquire("a", 1, secs(10), 0)).await;
+    let before = trial.meet(&hello()).await;
+    let stood = trial.stands().await;
+    trial.change(Change::Replica(true)).await;
+    for hello in [hello(), brought("5 other 90000 0 2 1 90000/nobody", None)] {
+        let meeting = trial.meet(&hello).await;
+        assert_ne!(meeting.server.role, "master");
+        assert_eq!(
+            (meeting.stored, meeting.open),
+            (before.stored.clone(), false)
+        );
+        assert_eq!(trial.stands().await, stood, "nothing is written");
+    }
+    let record = before.stored.record().unwrap();
+    for command in [
+        acquire("b", 1, secs(10), 0).into(),
+        extend("a", 1, secs(20)).into(),
+        release("a", 1).into(),
+        node::Command::from(admit(record)),
+    ] {
+        let error = trial.error(command.clone()).await;
+        assert_eq!(error, "READONLY", "{command:?}");
+    }
+    trial.change(Change::Replica(false)).await;
+    let (after, open) = trial
+        .record(&Handshake {
+            nonce: "new".into(),
+            ..hello()
+        })
+        .await;
+    assert_ne!(after.run, record.run);
+    assert_eq!((after.witnessed, &*after.id, open), (0, "new", false));
+    assert!(after.vouched && after.used, "it had voted: its terms stay");
+    assert_eq!(
+        trial.ask(extend("a", 1, secs(20))).await,
+        Err(Fault::NotAdmitted)
+    );
+    assert_eq!(
+        trial.say(release("a", 1)).await,
+        node::Reply::Mutex(mutex::Reply::Released(true))
+    );
+}

@@ -1,0 +1,318 @@
+//! Handshake, survey and admission as a server reads them, and its replies.
+
+use redis_protocol::resp3::types::OwnedFrame;
+
+use super::{
+    Admit, Command, Handshake, Meeting, Mode, Reply, Server,
+    record::{FORMAT, Stored},
+};
+use crate::{
+    name::Name,
+    node::wire::{
+        Arg::{Number, Text},
+        Keys, Script, Writer,
+        keys::counted,
+        ms,
+        read::{Hide, bytes, count, items, text, yes},
+    },
+    report::said,
+};
+
+static HANDSHAKE: Script = Script::new(include_str!("handshake.lua"));
+static ADMIT: Script = Script::new(include_str!("admit.lua"));
+
+/// All of this kind.
+pub(crate) static SCRIPTS: &[&Script] = &[&HANDSHAKE, &ADMIT];
+
+impl Command {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Handshake(_) => "HANDSHAKE",
+            Self::Survey => "SURVEY",
+            Self::Admit(_) => "ADMIT",
+        }
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
+        match self {
+            Self::Handshake(hello) => handshake(hello, writer, keys),
+            Self::Survey => survey(writer, keys),
+            Self::Admit(brought) => admit(brought, writer, keys),
+        }
+    }
+
+    pub(crate) fn replies(&self) -> usize {
+        match self {
+            Self::Handshake(_) | Self::Admit(_) => 1,
+            Self::Survey => 3,
+        }
+    }
+
+    /// Of a survey, the first. The others only name a lock: an error there, as for a missing right,
+    /// means that none is named.
+    pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
+        match self {
+            Self::Handshake(_) | Self::Admit(_) => replies,
+            Self::Survey => replies.get(..1).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+        match (self, replies) {
+            (Self::Handshake(_), [frame]) => Some(Reply::Met(Box::new(meeting(frame, hide)?))),
+            (Self::Survey, [exists, fields @ ..]) => Some(Reply::Surveyed {
+                used: count(exists)? > 0,
+                lock: fields.iter().find_map(|fields| lock(fields, hide)),
+            }),
+            (Self::Admit(_), [frame]) => Some(Reply::Admitted(yes(frame)?)),
+            _ => None,
+        }
+    }
+}
+
+/// By its source: a server is met before it is known which scripts it has.
+fn handshake(hello: &Handshake, writer: &mut Writer, keys: &Keys) {
+    let known = hello.known.as_ref();
+    let (run, id) = known.map_or(("", ""), |(run, id)| (run, id));
+    writer.eval(
+        &HANDSHAKE,
+        &[keys.boot(), keys.open(), keys.time()],
+        &[
+            Number(FORMAT.into()),
+            Number(hello.masters),
+            Text(&hello.list),
+            Number(ms(hello.terms.max_ttl)),
+            Number(ms(hello.terms.margin)),
+            Number(hello.vouch as u64),
+            Number(hello.used.into()),
+            Text(run),
+            Text(id),
+            Number(hello.witnessed),
+            Text(&hello.nonce),
+        ],
+    );
+}
+
+fn survey(writer: &mut Writer, keys: &Keys) {
+    let (current, previous) = (keys.current(), keys.previous());
+    writer.words(&[Text("EXISTS"), current, previous]);
+    // For people: at most one of two fields is `_`. Nothing depends on what it says, so no user
+    // needs a right to it.
+    for counters in [current, previous] {
+        writer.words(&[Text("HRANDFIELD"), counters, Number(2)]);
+    }
+}
+
+fn admit(admit: &Admit, writer: &mut Writer, keys: &Keys) {
+    writer.call(
+        &ADMIT,
+        &[keys.boot(), keys.open()],
+        &[
+            Number(FORMAT.into()),
+            Number(admit.masters),
+            Text(&admit.list),
+            Text(&admit.run),
+            Text(&admit.id),
+            Number(ms(admit.terms.max_ttl)),
+            Number(ms(admit.terms.margin)),
+            Number(admit.witnessed),
+            Text(match admit.mode {
+                Mode::New => "new",
+                Mode::Raise => "raise",
+                Mode::Forced => "forced",
+            }),
+        ],
+    );
+}
+
+fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
+    let [role, mode, eviction, version, run, record, open] = items(frame)? else {
+        return None;
+    };
+    let stored = match record {
+        OwnedFrame::Null => Stored::Nothing,
+        record => Stored::read(&text(record)?),
+    };
+    // A word that is as it should be decides, so it stays, even if it is the secret. All else is only to
+    // be shown.
+    let word = |frame, good: fn(&str) -> bool| {
+        let word = text(frame)?;
+        Some(if good(&word) { word } else { said(hide(&word)) })
+    };
+    let server = Server {
+        run: text(run)?,
+        role: word(role, |role| role == "master")?,
+        mode: word(mode, |mode| mode == "standalone")?,
+        eviction: word(eviction, |policy| policy == "noeviction")?,
+        version: word(version, |version| {
+            version.len() < 16 && version.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        })?,
+    };
+    Some(Meeting {
+        server,
+        stored,
+        open: yes(open)?,
+    })
+}
+
+/// A lock that has a counter among these fields. One whose name tells of the secret is left out: with
+/// something hidden in it, it would name another lock.
+fn lock(fields: &OwnedFrame, hide: Hide<'_>) -> Option<Name> {
+    items(fields)?.iter().find_map(|field| {
+        let plain = |name: &Name| hide(name.as_str()) == name.as_str();
+        counted(bytes(field)?).filter(plain)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis_protocol::resp3::decode::complete::decode;
+
+    use super::*;
+    use crate::node::{
+        admission::{Terms, Vouch},
+        wire::writer::tests::read_back,
+    };
+
+    fn all_words(command: &Command) -> Vec<Vec<String>> {
+        let mut writer = Writer::new();
+        command.encode(&mut writer, &Keys::new("q"));
+        let words = read_back(writer.into_bytes());
+        assert_eq!(words.len(), command.replies());
+        words
+    }
+
+    fn words(command: &Command) -> Vec<String> {
+        let [words] = all_words(command).try_into().unwrap();
+        words
+    }
+
+    #[test]
+    fn a_handshake_is_sent_by_its_source_and_has_no_guard() {
+        let hello = Handshake {
+            masters: 3,
+            list: "word".into(),
+            terms: Terms::new(Duration::from_micros(30_000_001), Duration::from_secs(5)),
+            vouch: Vouch::Majority,
+            used: true,
+            known: Some(("run/0/-1".into(), "id".into())),
+            witnessed: 9,
+            nonce: "nonce".into(),
+        };
+        let unknown = Handshake {
+            known: None,
+            vouch: Vouch::Stranger,
+            used: false,
+            ..hello.clone()
+        };
+        for (hello, brought) in [
+            (hello, "2 3 word 30001 5000 2 1 run/0/-1 id 9 nonce"),
+            (unknown, "2 3 word 30001 5000 0 0   9 nonce"),
+        ] {
+            let words = words(&Command::Handshake(hello));
+            assert_eq!((&*words[0], &*words[1]), ("EVAL", HANDSHAKE.source));
+            assert_eq!(words[2..6], ["3", "q:boot", "q:open", "q:time"]);
+            assert_eq!(words[6..].join(" "), brought);
+        }
+    }
+
+    #[test]
+    fn an_admit_names_the_record_and_has_no_guard() {
+        for (mode, word) in [
+            (Mode::New, "new"),
+            (Mode::Raise, "raise"),
+            (Mode::Forced, "forced"),
+        ] {
+            let admit = Admit {
+                masters: 5,
+                list: "word".into(),
+                run: "run".into(),
+                id: "id".into(),
+                terms: Terms::new(Duration::from_secs(30), Duration::ZERO),
+                witnessed: 30_300,
+                mode,
+            };
+            let words = words(&Command::Admit(admit));
+            assert_eq!(
+                words[..5],
+                ["EVALSHA", ADMIT.sha(), "2", "q:boot", "q:open"]
+            );
+            let brought = format!("2 5 word run id 30000 0 30300 {word}");
+            assert_eq!(words[5..].join(" "), brought);
+        }
+    }
+
+    #[test]
+    fn a_survey_asks_for_counters_and_for_the_name_of_one() {
+        assert_eq!(
+            all_words(&Command::Survey),
+            [
+                vec!["EXISTS", "q:c0", "q:c1"],
+                vec!["HRANDFIELD", "q:c0", "2"],
+                vec!["HRANDFIELD", "q:c1", "2"],
+            ]
+        );
+    }
+
+    /// What a survey finds by these replies, where the password is `sesame`.
+    fn surveyed(replies: [&str; 3]) -> Option<Reply> {
+        let frames = replies.map(|reply| decode(reply.as_bytes()).unwrap().unwrap().0);
+        assert_eq!(Command::Survey.decisive(&frames), &frames[..1]);
+        Command::Survey.decode(&frames, &|text| text.replace("sesame", "***"))
+    }
+
+    /// As HRANDFIELD names them.
+    fn fields(fields: &[&str]) -> String {
+        let bulk = fields.iter().map(|f| format!("${}\r\n{f}\r\n", f.len()));
+        format!("*{}\r\n{}", fields.len(), bulk.collect::<String>())
+    }
+
+    #[test]
+    fn a_survey_counts_the_hashes_of_counters() {
+        for (reply, used) in [(":0\r\n", false), (":1\r\n", true), (":2\r\n", true)] {
+            let lock = None;
+            let replies = [reply, "*0\r\n", "*0\r\n"];
+            assert_eq!(surveyed(replies), Some(Reply::Surveyed { used, lock }));
+        }
+    }
+
+    #[test]
+    fn a_survey_names_a_lock_where_the_server_does() {
+        let denied = "-NOPERM User u has no permissions to run the 'hrandfield' command\r\n";
+        let (one, begun) = (fields(&["_", "@mutex:a"]), fields(&["_"]));
+        for (current, previous, name) in [
+            (&*one, "*0\r\n", Some("a")),
+            (&fields(&["@mutex:a:b", "_"]), "*0\r\n", Some("a:b")),
+            // Only the previous ones have a name.
+            (&begun, &one, Some("a")),
+            ("*0\r\n", &one, Some("a")),
+            ("-WRONGTYPE no hash\r\n", &one, Some("a")),
+            (&one, denied, Some("a")),
+            // None is known, and that is all.
+            (&begun, &begun, None),
+            (denied, denied, None),
+            ("-ERR unknown command 'HRANDFIELD'\r\n", denied, None),
+            ("+OK\r\n", "_\r\n", None),
+            (&fields(&["", "x"]), "*1\r\n:1\r\n", None),
+            // It tells of the password; the other one does not.
+            (&fields(&["@mutex:sesame", "_"]), "*0\r\n", None),
+            (&fields(&["@mutex:sesame", "@mutex:a"]), "*0\r\n", Some("a")),
+        ] {
+            let lock = name.map(|name| Name::new(name).unwrap());
+            let found = Some(Reply::Surveyed { used: true, lock });
+            assert_eq!(
+                surveyed([":1\r\n", current, previous]),
+                found,
+                "{current} {previous}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_survey_without_exists_is_no_answer_whatever_is_named() {
+        let named = fields(&["_", "@mutex:a"]);
+        assert_eq!(surveyed(["+OK\r\n", &named, &named]), None);
+    }
+}

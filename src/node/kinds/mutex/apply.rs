@@ -1,0 +1,228 @@
+//! What an in-process node does with the commands about a lock: the executable meaning of the Lua in
+//! this folder.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Command, Reply,
+    counters::{Counters, MAX_TOKEN, larger},
+};
+use crate::{
+    name::Name,
+    node::{fault::Fault, kinds::moment::Moment, wire::ms},
+    owner::Entry,
+    rules::Rule,
+};
+
+/// A RAISE may go this much further than an ACQUIRE.
+const MINUTE_US: u64 = 60_000_000;
+
+/// All locks of a node, and their counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    locks: BTreeMap<Name, Lock>,
+    counters: Counters,
+}
+
+#[derive(Clone, Debug)]
+struct Lock {
+    entry: Entry,
+    /// The last ms of TIME in which it is held: a server calls a key expired when TIME is past it.
+    until: u64,
+}
+
+impl Memory {
+    /// Obeys one command.
+    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Reply, Fault> {
+        match command {
+            Command::Acquire {
+                name,
+                entry,
+                ttl,
+                floor,
+                max_ttl,
+            } => {
+                let floor = self.capped(*floor, *max_ttl, at);
+                self.acquire(name, entry, *ttl, floor, at)
+            }
+            Command::Raise {
+                name,
+                entry,
+                token,
+                max_ttl,
+            } => {
+                let cap = ahead(at, *max_ttl).saturating_add(MINUTE_US);
+                self.raise(name, entry, (*token).min(cap), at)
+            }
+            Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
+            Command::Release { name, entry } => self.release(name, entry, at),
+            Command::Inspect { name } => Ok(Reply::Inspected {
+                holder: self
+                    .live(name, at.time)
+                    .map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(at.time)))),
+                counter: self.counters.read(name, at),
+            }),
+            Command::Evict { name } => self.evict(name, at),
+        }
+    }
+
+    /// Whether any token was given out.
+    pub(crate) fn is_used(&self) -> bool {
+        self.counters.generations().next().is_some()
+    }
+
+    /// A lock that has a counter. A server names any of them. The first: a seed replays what is told too.
+    pub(crate) fn one_counted(&self) -> Option<&Name> {
+        self.counters
+            .generations()
+            .find_map(|generation| generation.names().min())
+    }
+
+    /// Every lock that is held at `time`: name, entry, remaining time.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn locks(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry, Duration)> {
+        self.locks
+            .iter()
+            .filter(move |(_, lock)| lock.lives(time))
+            .map(move |(name, lock)| (name, &lock.entry, lock.left(time)))
+    }
+
+    /// For tests: as an operator writes them.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    fn capped(&self, floor: u64, max_ttl: Duration, at: Moment) -> u64 {
+        match ahead(at, max_ttl) {
+            cap if floor <= cap => floor,
+            cap if at.rules.hold(Rule::ProposalCapped) => cap,
+            _ => 0,
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        floor: u64,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let counter = self.counters.read(name, at);
+        let token = larger(counter.saturating_add(1), floor, at.rules);
+        let holder = self.live(name, at.time);
+        if token <= MAX_TOKEN {
+            // SET is refused before the server looks whether the key is there.
+            at.may_write()?;
+        } else if holder.is_none() {
+            return Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()));
+        }
+        if let Some(lock) = holder {
+            return Ok(Reply::Held {
+                remaining: Some(lock.left(at.time)),
+                counter,
+                holder: Some(lock.entry.text()),
+            });
+        }
+        self.hold(name, entry, ttl, at.time);
+        self.counters.begin(at);
+        self.counters.write(name, token, at);
+        Ok(Reply::Granted(token))
+    }
+
+    fn raise(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        token: u64,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        if !self.is_held_by(name, entry, at.time) {
+            return Ok(Reply::Lost);
+        }
+        let counter = self.counters.read(name, at);
+        let raised = larger(counter, token, at.rules);
+        if raised != counter {
+            at.may_write()?;
+            self.counters.write(name, raised, at);
+        }
+        Ok(Reply::Raised(raised))
+    }
+
+    fn extend(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let left = match self.live(name, at.time) {
+            Some(lock) if lock.entry == *entry => lock.left(at.time),
+            None if !at.rules.hold(Rule::NeverRecreate) => Duration::ZERO,
+            _ => return Ok(Reply::Lost),
+        };
+        at.may_delete()?; // PEXPIRE too is allowed to a full server
+        if ttl > left || !at.rules.hold(Rule::NeverShorten) {
+            self.hold(name, entry, ttl, at.time);
+        }
+        Ok(Reply::Extended)
+    }
+
+    fn release(&mut self, name: &Name, entry: &Entry, at: Moment) -> Result<Reply, Fault> {
+        if !at.rules.hold(Rule::DeleteFirst) {
+            at.may_write()?;
+        }
+        let held = self.is_held_by(name, entry, at.time);
+        if held {
+            at.may_delete()?;
+            self.locks.remove(name);
+        }
+        Ok(Reply::Released(held))
+    }
+
+    fn evict(&mut self, name: &Name, at: Moment) -> Result<Reply, Fault> {
+        let held = self.live(name, at.time).is_some();
+        if held {
+            at.may_delete()?;
+            self.locks.remove(name);
+        }
+        Ok(Reply::Evicted(held))
+    }
+
+    fn live(&self, name: &Name, time: u64) -> Option<&Lock> {
+        self.locks.get(name).filter(|lock| lock.lives(time))
+    }
+
+    fn is_held_by(&self, name: &Name, entry: &Entry, time: u64) -> bool {
+        let lock = self.live(name, time);
+        lock.is_some_and(|lock| lock.entry == *entry)
+    }
+
+    fn hold(&mut self, name: &Name, entry: &Entry, ttl: Duration, time: u64) {
+        let lock = Lock {
+            entry: entry.clone(),
+            until: (time / 1000).saturating_add(ms(ttl)),
+        };
+        self.locks.insert(name.clone(), lock);
+    }
+}
+
+impl Lock {
+    fn lives(&self, time: u64) -> bool {
+        time / 1000 <= self.until
+    }
+
+    fn left(&self, time: u64) -> Duration {
+        Duration::from_millis(self.until.saturating_sub(time / 1000))
+    }
+}
+
+/// Where an ACQUIRE may bring a counter at most.
+fn ahead(at: Moment, max_ttl: Duration) -> u64 {
+    let ahead = ms(max_ttl).saturating_mul(1000);
+    at.time.saturating_add(ahead)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use super::*;
+use crate::{node::kinds::moment::Writes, owner::Label, rules::Rules};
+
+const MAX_TTL: Duration = Duration::from_secs(30);
+/// A TIME in the middle of a week and of a ms.
+const T: u64 = 1_760_000_000_000_500;
+const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+
+fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+fn entry(owner: u128) -> Entry {
+    Entry::new(uuid::Uuid::from_u128(owner), &Label::new("test").unwrap())
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
+    Command::Acquire {
+        name: name(),
+        entry: entry(owner),
+        ttl: ms(ttl),
+        floor,
+        max_ttl: MAX_TTL,
+    }
+}
+
+fn raise(owner: u128, token: u64) -> Command {
+    Command::Raise {
+        name: name(),
+        entry: entry(owner),
+        token,
+        max_ttl: MAX_TTL,
+    }
+}
+
+fn extend(owner: u128, ttl: u64) -> Command {
+    Command::Extend {
+        name: name(),
+        entry: entry(owner),
+        ttl: ms(ttl),
+    }
+}
+
+/// A node with these rules.
+struct Node {
+    memory: Memory,
+    rules: Rules,
+}
+
+impl Node {
+    fn new(rules: Rules) -> Self {
+        Self {
+            memory: Memory::default(),
+            rules,
+        }
+    }
+
+    fn moment(&self, time: u64) -> Moment {
+        Moment {
+            time,
+            rules: self.rules,
+            writes: Writes::All,
+        }
+    }
+
+    fn ask(&mut self, command: &Command, time: u64) -> Reply {
+        let at = self.moment(time);
+        self.memory.apply(command, at).unwrap()
+    }
+
+    fn counter(&mut self, time: u64) -> u64 {
+        match self.ask(&Command::Inspect { name: name() }, time) {
+            Reply::Inspected { counter, .. } => counter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn left(&self, time: u64) -> Duration {
+        self.memory.locks(time).next().unwrap().2
+    }
+}
+
+#[test]
+fn a_lock_is_held_to_the_end_of_its_last_ms() {
+    let node = &mut Node::new(Rules::ALL);
+    assert_eq!(node.ask(&acquire(1, 10, 0), T), Reply::Granted(1));
+    let held = |left| Reply::Held {
+        remaining: Some(ms(left)),
+        counter: 1,
+        holder: Some(entry(1).text()),
+    };
+    assert_eq!(node.ask(&acquire(2, 10, 0), T), held(10));
+    assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_000), held(0));
+    assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_499), held(0));
+    assert_eq!(node.memory.locks(T + 10_499).count(), 1);
+    assert_eq!(node.memory.locks(T + 10_500).count(), 0);
+    assert_eq!(node.ask(&extend(1, 10), T + 10_500), Reply::Lost);
+    assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_500), Reply::Granted(2));
+}
+
+#[test]
+fn an_extension_keeps_the_longer_of_both() {
+    let node = &mut Node::new(Rules::ALL);
+    node.ask(&acquire(1, 100, 0), T);
+    for (ttl, wanted) in [(99, 100), (100, 100), (101, 101)] {
+        assert_eq!(node.ask(&extend(1, ttl), T), Reply::Extended);
+        assert_eq!(node.left(T), ms(wanted));
+    }
+}
+
+#[test]
+fn a_floor_is_capped_at_time_and_max_ttl() {
+    for over in [0, 1, u64::MAX - T - 30_000_000] {
+        let node = &mut Node::new(Rules::ALL);
+        let cap = T + 30_000_000;
+        let granted = node.ask(&acquire(1, 10, cap + over), T);
+        assert_eq!(granted, Reply::Granted(cap));
+    }
+}
+
+#[test]
+fn a_raise_is_capped_a_minute_further() {
+    let cap = T + 90_000_000;
+    for (token, raised) in [
+        (cap - 1, cap - 1),
+        (cap, cap),
+        (cap + 1, cap),
+        (MAX_TOKEN, cap),
+    ] {
+        let node = &mut Node::new(Rules::ALL);
+        node.ask(&acquire(1, 10, 0), T);
+        assert_eq!(node.ask(&raise(1, token), T), Reply::Raised(raised));
+    }
+    // What stands there already is never lowered.
+    let node = &mut Node::new(Rules::ALL);
+    node.ask(&acquire(1, 10, 0), T);
+    node.memory.counters_mut().set(&name(), 1 << 53);
+    assert_eq!(node.ask(&raise(1, 9), T), Reply::Raised(1 << 53));
+}
+
+#[test]
+fn counters_rotate_after_a_week_to_the_microsecond() {
+    for (age, rotated) in [(WEEK_US, false), (WEEK_US + 1, true)] {
+        let node = &mut Node::new(Rules::ALL);
+        node.ask(&acquire(1, 10, 0), T);
+        node.ask(&acquire(1, 10, 0), T + age);
+        let generations = node.memory.counters.generations().count();
+        assert_eq!(generations == 2, rotated, "{age}");
+        assert_eq!(node.counter(T + age), 2);
+    }
+}
+
+/// What each trap of §10 does once its rule is off.
+#[cfg(feature = "test-util")]
+mod without {
+    use super::*;
+
+    fn release(owner: u128) -> Command {
+        Command::Release {
+            name: name(),
+            entry: entry(owner),
+        }
+    }
+
+    fn node(rule: Rule) -> Node {
+        Node::new(Rules::without(rule))
+    }
+
+    #[test]
+    fn never_shorten() {
+        let node = &mut node(Rule::NeverShorten);
+        node.ask(&acquire(1, 100, 0), T);
+        node.ask(&extend(1, 10), T);
+        assert_eq!(node.left(T), ms(10));
+    }
+
+    #[test]
+    fn never_recreate() {
+        let node = &mut node(Rule::NeverRecreate);
+        assert_eq!(node.ask(&extend(1, 10), T), Reply::Extended);
+        assert_eq!(node.memory.locks(T).count(), 1);
+        assert_eq!(node.ask(&extend(2, 10), T), Reply::Lost);
+    }
+
+    #[test]
+    fn proposal_capped() {
+        let node = &mut node(Rule::ProposalCapped);
+        let granted = node.ask(&acquire(1, 10, T + 30_000_001), T);
+        assert_eq!(granted, Reply::Granted(1));
+    }
+
+    #[test]
+    fn numeric_counters() {
+        let node = &mut node(Rule::NumericCounters);
+        node.ask(&acquire(1, 10, 9), T);
+        assert_eq!(node.ask(&raise(1, 10), T), Reply::Raised(9));
+    }
+
+    #[test]
+    fn all_digits() {
+        let node = &mut node(Rule::AllDigits);
+        let granted = node.ask(&acquire(1, 10, T + 49), T);
+        assert_eq!(granted, Reply::Granted(T + 49));
+        assert_eq!(node.counter(T), T, "1.7600000000005e+15");
+    }
+
+    #[test]
+    fn rotate_by_age() {
+        let edge = T / WEEK_US * WEEK_US;
+        for rules in [Rules::ALL, Rules::without(Rule::RotateByAge)] {
+            let node = &mut Node::new(rules);
+            node.ask(&acquire(1, 10, 50), edge);
+            node.ask(&release(1), edge);
+            let lost = !rules.hold(Rule::RotateByAge);
+            let wanted = if lost { 0 } else { 50 };
+            assert_eq!(
+                node.counter(edge - 2_000_000),
+                wanted,
+                "the clock went 2 s back"
+            );
+            assert_eq!(node.counter(edge + WEEK_US), 50);
+        }
+    }
+
+    #[test]
+    fn delete_first() {
+        let node = &mut node(Rule::DeleteFirst);
+        node.ask(&acquire(1, 10, 0), T);
+        let full = Moment {
+            writes: Writes::Small,
+            ..node.moment(T)
+        };
+        assert!(node.memory.apply(&release(1), full).is_err());
+    }
+}

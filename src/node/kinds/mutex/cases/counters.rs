@@ -1,0 +1,152 @@
+//! The counter of a lock, where its tokens come from.
+
+use super::*;
+
+/// The greatest token.
+const MAX_TOKEN: u64 = (1 << 53) - 1;
+
+pub(super) async fn a_raise_needs_the_lock_and_never_lowers(trial: &mut Trial<'_>) {
+    assert_eq!(say(trial, raise("a", 1, 5)).await, Reply::Lost);
+    say(trial, acquire("a", 1, secs(10), 10)).await;
+    assert_eq!(say(trial, raise("a", 2, 50)).await, Reply::Lost);
+    assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 9)).await, Reply::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 11)).await, Reply::Raised(11));
+    assert_eq!(counter(trial, "a").await, 11);
+}
+
+pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
+    for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
+        let n = floor.to_string();
+        let from = trial.wall_us() + 20_000_000;
+        let Reply::Granted(token) = say(trial, acquire(&n, 1, secs(10), floor)).await else {
+            panic!()
+        };
+        assert!(
+            (from..trial.wall_us() + 20_000_000 + 1000).contains(&token),
+            "{token} from {from}"
+        );
+        say(trial, release(&n, 1)).await;
+        let next = say(trial, acquire(&n, 2, secs(10), 0)).await;
+        assert_eq!(next, Reply::Granted(token + 1), "{}", trial.name());
+    }
+    let below = trial.wall_us() + 19_000_000;
+    assert_eq!(
+        say(trial, acquire("below", 1, secs(10), below)).await,
+        Reply::Granted(below)
+    );
+}
+
+pub(super) async fn a_raise_far_ahead_is_capped(trial: &mut Trial<'_>) {
+    let ahead = 60_000_000 + 20_000_000;
+    say(trial, acquire("a", 1, secs(10), 0)).await;
+    let below = trial.wall_us() + ahead - 1_000_000;
+    assert_eq!(say(trial, raise("a", 1, below)).await, Reply::Raised(below));
+    for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN, u64::MAX] {
+        let from = trial.wall_us() + ahead;
+        let Reply::Raised(raised) = say(trial, raise("a", 1, token)).await else {
+            panic!()
+        };
+        assert!(
+            (from..=trial.wall_us() + ahead).contains(&raised),
+            "{raised}"
+        );
+        assert_eq!(counter(trial, "a").await, raised);
+    }
+}
+
+pub(super) async fn counters_are_numbers(trial: &mut Trial<'_>) {
+    assert_eq!(
+        say(trial, acquire("a", 1, secs(10), 9)).await,
+        Reply::Granted(9)
+    );
+    assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 9)).await, Reply::Raised(10));
+    say(trial, release("a", 1)).await;
+    assert_eq!(
+        say(trial, acquire("a", 2, secs(10), 9)).await,
+        Reply::Granted(11)
+    );
+}
+
+pub(super) async fn counters_keep_all_digits(trial: &mut Trial<'_>) {
+    for (i, c) in [
+        1_760_000_000_123_457,
+        99_999_999_999_999_999 >> 4,
+        MAX_TOKEN - 2,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let n = i.to_string();
+        trial.change(Change::Counter(name(&n), c)).await;
+        assert_eq!(counter(trial, &n).await, c);
+        assert_eq!(
+            say(trial, acquire(&n, 2, secs(10), 0)).await,
+            Reply::Granted(c + 1)
+        );
+        assert_eq!(counter(trial, &n).await, c + 1);
+    }
+}
+
+pub(super) async fn an_exhausted_counter_grants_nothing(trial: &mut Trial<'_>) {
+    trial
+        .change(Change::Counter(name("a"), MAX_TOKEN - 1))
+        .await;
+    assert_eq!(
+        say(trial, acquire("a", 2, secs(10), 0)).await,
+        Reply::Granted(MAX_TOKEN)
+    );
+    let (_, c, who) = held(say(trial, acquire("a", 3, secs(10), 0)).await);
+    assert_eq!((c, who), (MAX_TOKEN, Some(entry(2).text())));
+    say(trial, release("a", 2)).await;
+    assert_eq!(trial.error(acquire("a", 3, secs(10), 0)).await, "EXHAUSTED");
+    assert_eq!(
+        remaining(trial, "a").await,
+        None,
+        "written before it was refused"
+    );
+    assert_eq!(counter(trial, "a").await, MAX_TOKEN);
+}
+
+pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
+    for n in ["a", "b", "c", "d"] {
+        assert_eq!(take(trial, n).await, 1);
+    }
+    trial.change(Change::Age(7 * DAY - secs(60))).await;
+    assert_eq!(take(trial, "a").await, 2, "too young to rotate");
+    trial.change(Change::Age(7 * DAY + secs(1))).await;
+    assert_eq!(take(trial, "a").await, 3);
+    assert_eq!(counter(trial, "b").await, 1, "previous counters count");
+    assert_eq!(take(trial, "b").await, 2);
+    say(trial, acquire("c", 9, secs(10), 0)).await;
+    assert_eq!(say(trial, raise("c", 9, 30)).await, Reply::Raised(30));
+    say(trial, release("c", 9)).await;
+    trial.change(Change::Age(8 * DAY)).await;
+    assert_eq!(take(trial, "z").await, 1);
+    assert_eq!(counter(trial, "d").await, 0, "it rotated at 7 days and 1 s");
+    assert_eq!(
+        (
+            take(trial, "a").await,
+            take(trial, "b").await,
+            take(trial, "c").await
+        ),
+        (4, 3, 31)
+    );
+    trial.change(Change::Age(8 * DAY)).await;
+    take(trial, "a").await;
+    trial.change(Change::Age(8 * DAY)).await;
+    take(trial, "a").await;
+    assert_eq!(counter(trial, "b").await, 0, "forgotten");
+    assert_eq!(counter(trial, "a").await, 6);
+}
+
+/// Takes the lock and frees it again. Its token.
+async fn take(trial: &mut Trial<'_>, n: &str) -> u64 {
+    let token = say(trial, acquire(n, 1, secs(10), 0)).await;
+    say(trial, release(n, 1)).await;
+    match token {
+        Reply::Granted(token) => token,
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,82 @@
+//! The scripts of all kinds: what a server is given before it is asked for anything.
+
+use super::{admission, mutex};
+use crate::node::wire::Script;
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
+    [admission::SCRIPTS, mutex::SCRIPTS]
+        .into_iter()
+        .flatten()
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_line(script: &Script) -> &str {
+        script.source.lines().next().unwrap()
+    }
+
+    #[test]
+    fn every_script_says_what_goes_in_and_what_comes_out() {
+        for script in all() {
+            for word in ["\n-- KEYS ", "\n-- ARGV ", "\n-- RETURNS "] {
+                assert!(
+                    script.source.contains(word),
+                    "{word:?}: {}",
+                    first_line(script)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_guard_comes_first_but_where_a_node_that_may_not_vote_is_asked() {
+        let guards = [
+            "if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then",
+            "local seen = redis.call('MGET', KEYS[2], KEYS[3]) if seen[1] ~= ARGV[#ARGV] then",
+        ];
+        let free = ["-- HANDSHAKE ", "-- RELEASE ", "-- ADMIT "];
+        let mut unguarded = 0;
+        for script in all() {
+            let code: Vec<&str> = script
+                .source
+                .lines()
+                .filter(|line| !line.starts_with("--"))
+                .collect();
+            let code = code.join(" ");
+            let name = first_line(script);
+            let is_free = free.iter().any(|free| name.starts_with(free));
+            unguarded += usize::from(is_free);
+            assert_eq!(
+                guards.iter().any(|guard| code.starts_with(guard)),
+                !is_free,
+                "{name}"
+            );
+        }
+        assert_eq!(unguarded, free.len());
+    }
+
+    #[test]
+    fn every_file_is_one_of_them() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/node/kinds");
+        let mut files = 0;
+        for kind in std::fs::read_dir(folder).unwrap() {
+            let kind = kind.unwrap().path();
+            if !kind.is_dir() {
+                continue;
+            }
+            for file in std::fs::read_dir(kind).unwrap() {
+                let file = file.unwrap().path();
+                if file.extension().is_some_and(|end| end == "lua") {
+                    let source = std::fs::read_to_string(&file).unwrap();
+                    assert!(all().any(|script| script.source == source), "{file:?}");
+                    files += 1;
+                }
+            }
+        }
+        assert_eq!(files, all().count());
+    }
+}

@@ -1,0 +1,123 @@
+//! What every kind of node has to do with its connections and scripts.
+
+// As in a test, a mistake ends it.
+#![allow(clippy::expect_used, clippy::panic)]
+
+use std::{future::poll_fn, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{Command, Reply};
+use crate::{
+    node::{
+        self, Guard, Operation,
+        mutex::{
+            self,
+            cases::{acquire, extend, raise, release, secs},
+        },
+    },
+    testing::conformance::{
+        case::{Case, case},
+        trial::{GUARD, Trial, answers},
+    },
+};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(
+        "Connection: the answers come in the order of the commands, of any kind.",
+        a_batch_is_answered_in_order
+    ),
+    case!(
+        "Connection: what is withdrawn has not left, and is not obeyed.",
+        what_is_withdrawn_is_not_obeyed
+    ),
+    case!(
+        "§2 NOSCRIPT: the scripts can be given at any time.",
+        scripts_can_be_given_again
+    ),
+    case!(
+        "§3 client 5: each connection has an id of its own.",
+        each_connection_has_its_id
+    ),
+    case!(
+        "§3 client 5: an older connection of ours is ended with what still travels on it.",
+        an_older_connection_can_be_ended,
+        Kill
+    ),
+];
+
+async fn a_batch_is_answered_in_order(trial: &mut Trial<'_>) {
+    let nobody = Command::Disconnect {
+        client: u64::MAX >> 1,
+    };
+    let answers = trial
+        .ask_all(&[
+            acquire("a", 1, secs(10), 3).into(),
+            release("a", 2).into(),
+            Command::LoadScripts.into(),
+            raise("a", 1, 4).into(),
+            extend("a", 1, secs(10)).into(),
+            nobody.into(),
+            release("a", 1).into(),
+            acquire("a", 2, secs(10), 0).into(),
+        ])
+        .await;
+    let wanted = [
+        node::Reply::Mutex(mutex::Reply::Granted(3)),
+        node::Reply::Mutex(mutex::Reply::Released(false)),
+        node::Reply::Server(Reply::Loaded),
+        node::Reply::Mutex(mutex::Reply::Raised(4)),
+        node::Reply::Mutex(mutex::Reply::Extended),
+        node::Reply::Server(Reply::Disconnected(false)),
+        node::Reply::Mutex(mutex::Reply::Released(true)),
+        node::Reply::Mutex(mutex::Reply::Granted(5)),
+    ];
+    assert_eq!(answers, wanted.map(Ok), "{}", trial.name());
+}
+
+async fn what_is_withdrawn_is_not_obeyed(trial: &mut Trial<'_>) {
+    let mut connection = trial.another().await;
+    for name in ["a", "b"] {
+        let operation = Operation::new(acquire(name, 1, secs(10), 0));
+        connection.send(operation, Guard::new(GUARD.into()));
+    }
+    let withdrawn = connection.withdraw();
+    let left = answers(&mut *connection, 2 - withdrawn).await;
+    assert_eq!(left.expect("answers").len(), 2 - withdrawn);
+    let free = [
+        trial.say(release("a", 1)).await,
+        trial.say(release("b", 1)).await,
+    ];
+    // The last ones are taken back first.
+    let released = |there| node::Reply::Mutex(mutex::Reply::Released(there));
+    assert_eq!(free, [released(withdrawn < 2), released(withdrawn < 1)]);
+}
+
+async fn scripts_can_be_given_again(trial: &mut Trial<'_>) {
+    for token in 1..=2 {
+        let loaded = trial.say(Command::LoadScripts).await;
+        assert_eq!(loaded, node::Reply::Server(Reply::Loaded));
+        let granted = trial.say(acquire("a", 1, secs(10), 0)).await;
+        assert_eq!(granted, node::Reply::Mutex(mutex::Reply::Granted(token)));
+        trial.say(release("a", 1)).await;
+    }
+}
+
+async fn each_connection_has_its_id(trial: &mut Trial<'_>) {
+    let (one, two) = (trial.another().await, trial.another().await);
+    assert_ne!(one.client_id(), two.client_id(), "{}", trial.name());
+}
+
+async fn an_older_connection_can_be_ended(trial: &mut Trial<'_>) {
+    let mut old = trial.another().await;
+    let client = old.client_id();
+    for there in [true, false] {
+        let ended = trial.say(Command::Disconnect { client }).await;
+        assert_eq!(ended, node::Reply::Server(Reply::Disconnected(there)));
+    }
+    let over = poll_fn(|cx| old.poll_answer(cx));
+    match timeout(Duration::from_secs(20), over).await {
+        Ok(Err(_)) => {}
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}

@@ -1,0 +1,52 @@
+//! Commands and replies on the wire of a server: each kind's own.
+
+use redis_protocol::resp3::types::OwnedFrame;
+
+use super::{Command, Reply};
+use crate::node::wire::{Keys, Writer, read::Hide};
+
+impl Command {
+    /// As people know it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Admission(command) => command.name(),
+            Self::Mutex(command) => command.name(),
+            Self::Server(command) => command.name(),
+        }
+    }
+
+    /// Its bytes. The guard of a guarded one is to follow them.
+    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
+        match self {
+            Self::Admission(command) => command.encode(writer, keys),
+            Self::Mutex(command) => command.encode(writer, keys),
+            Self::Server(command) => command.encode(writer),
+        }
+    }
+
+    /// How many replies of the server belong to it.
+    pub(crate) fn replies(&self) -> usize {
+        match self {
+            Self::Admission(command) => command.replies(),
+            Self::Mutex(_) => 1,
+            Self::Server(command) => command.replies(),
+        }
+    }
+
+    /// Those of its replies whose error is one of the command.
+    pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
+        match self {
+            Self::Admission(command) => command.decisive(replies),
+            Self::Mutex(_) | Self::Server(_) => replies,
+        }
+    }
+
+    /// What its replies say, of which no decisive one is an error. None: they are of another shape.
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+        match self {
+            Self::Admission(command) => command.decode(replies, hide).map(Reply::Admission),
+            Self::Mutex(command) => command.decode(replies, hide).map(Reply::Mutex),
+            Self::Server(command) => command.decode(replies).map(Reply::Server),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::{
+    Error, NodeState, Quorum,
+    node::{Disconnected, Operation, server},
+};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Three that vote.
+async fn three() -> ([MemoryNode; 3], Quorum) {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    (nodes, quorum)
+}
+
+/// How long one attempt takes, and what comes of it.
+async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
+    let start = Instant::now();
+    let lease = quorum.mutex("a").try_lock().await;
+    let took = start.elapsed();
+    let got = match lease {
+        Ok(lease) => lease.expect("nobody holds it").release().await,
+        Err(error) => Err(error),
+    };
+    (took, got)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
+    let (nodes, quorum) = three().await;
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    nodes[0].stop();
+    nodes[0].restart_empty();
+    sleep(ms(1000)).await;
+    let state = &quorum.nodes()[0].state;
+    let NodeState::Quarantined(left) = state else {
+        panic!("{state}")
+    };
+    assert!(*left > ms(30_000) && *left < ms(35_300), "{left:?}");
+    assert!(lease.is_valid(), "two of three are enough");
+    sleep(*left + ms(6000)).await;
+    assert_eq!(quorum.health().voting, 3);
+    // It has forgotten the lock, and learnt it at a renewal from nobody: only the two keep it.
+    let seen = quorum.inspect("a").await.unwrap();
+    let holders = seen.nodes.iter().filter(|node| node.holder.is_some());
+    assert_eq!(holders.count(), 2, "{seen}");
+    // Without a majority that remembers, nobody votes.
+    nodes[1].restart_empty();
+    nodes[2].restart_empty();
+    lease.lost().await;
+    let lost = quorum.mutex("b").try_lock().await;
+    assert!(matches!(lost, Err(Error::Quarantined(_))), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_come_late_by_tokios_clock() {
+    let (nodes, quorum) = three().await;
+    let (took, got) = attempt(&quorum).await;
+    assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
+    nodes[0].delay(ms(300));
+    let (took, got) = attempt(&quorum).await;
+    assert!(
+        took < ms(5) && got.is_ok(),
+        "a majority is there: {took:?} {got:?}"
+    );
+    nodes[1].delay(ms(200));
+    let (took, got) = attempt(&quorum).await;
+    assert!(
+        took >= ms(200) && took < ms(210) && got.is_ok(),
+        "{took:?} {got:?}"
+    );
+    nodes[1].delay(Duration::MAX);
+    nodes[0].delay(ms(700));
+    let (took, got) = attempt(&quorum).await;
+    assert!(took >= ms(500) && took < ms(510), "{took:?}");
+    assert!(matches!(got, Err(Error::NoQuorum(_))), "{got:?}");
+    assert!(
+        matches!(quorum.nodes()[1].state, NodeState::Stalled(_)),
+        "{quorum:?}"
+    );
+    for node in &nodes {
+        node.delay(Duration::ZERO);
+    }
+    // What was on its way keeps its time, and the one that was to answer never is dialled anew.
+    sleep(ms(10_000)).await;
+    assert_eq!(quorum.health().voting, 3, "{quorum:?}");
+    let (took, got) = attempt(&quorum).await;
+    assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
+    use std::future::poll_fn;
+    let node = MemoryNode::new();
+    let mut connection = node.connect().unwrap();
+    let mut ask = |command, delay| {
+        node.delay(delay);
+        connection.send(Operation::new(command), Arc::default());
+    };
+    let start = Instant::now();
+    ask(Command::Admission(admission::Command::Survey), ms(300));
+    ask(
+        Command::Server(server::Command::LoadScripts),
+        Duration::ZERO,
+    );
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        answers.push(poll_fn(|cx| connection.poll_answer(cx)).await);
+    }
+    assert_eq!(
+        answers,
+        [
+            Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
+                used: false,
+                lock: None
+            }))),
+            Ok(Ok(Reply::Server(server::Reply::Loaded)))
+        ]
+    );
+    assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
+    node.delay(ms(60_000));
+    connection.send(
+        Operation::new(Command::Admission(admission::Command::Survey)),
+        Arc::default(),
+    );
+    let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
+    sleep(ms(10)).await;
+    node.restart_empty();
+    let broken = timeout(ms(10), waits).await.expect("at once").unwrap();
+    assert!(matches!(broken, Err(Disconnected(_))), "{broken:?}");
+}

@@ -1,0 +1,124 @@
+use super::*;
+use crate::{
+    node::admission::{Handshake, Terms, Vouch},
+    node::memory::server::admit,
+    owner::Label,
+};
+
+const GUARD: &str = "2 3 word 30000 5000 nonce";
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
+const T: u64 = 1_760_000_000_000_500;
+
+fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+fn entry(owner: u128) -> Entry {
+    Entry::new(uuid::Uuid::from_u128(owner), &Label::new("test").unwrap())
+}
+
+fn acquire(owner: u128, ttl: u64) -> Command {
+    Command::Mutex(mutex::Command::Acquire {
+        name: name(),
+        entry: entry(owner),
+        ttl: Duration::from_millis(ttl),
+        floor: 0,
+        max_ttl: TERMS.max_ttl,
+    })
+}
+
+fn extend(owner: u128, ttl: u64) -> Command {
+    Command::Mutex(mutex::Command::Extend {
+        name: name(),
+        entry: entry(owner),
+        ttl: Duration::from_millis(ttl),
+    })
+}
+
+/// What stands after a handshake, and whether `open` does.
+fn meet(store: &mut Store) -> (BootRecord, bool) {
+    let hello = Handshake {
+        masters: 3,
+        list: "word".into(),
+        terms: TERMS,
+        vouch: Vouch::Stranger,
+        used: false,
+        known: None,
+        witnessed: 0,
+        nonce: "nonce".into(),
+    };
+    let hello = Command::Admission(admission::Command::Handshake(hello));
+    match store.apply(&hello, "", T) {
+        Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
+            (meeting.stored.record().unwrap().clone(), meeting.open)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A store that votes.
+fn voting(rules: Rules) -> Store {
+    let mut store = Store::new(Identity::master("run"), rules);
+    admit(&mut store, 3, "word", TERMS, "nonce".into(), T);
+    assert!(meet(&mut store).1);
+    store
+}
+
+#[test]
+fn a_restart_forgets_and_a_snapshot_brings_back_what_may_not_vote() {
+    let store = &mut voting(Rules::ALL);
+    store.apply(&acquire(1, 60_000), GUARD, T).unwrap();
+    let snapshot = store.snapshot();
+    store.restart("another");
+    let extended = |store: &mut Store| store.apply(&extend(1, 10), GUARD, T);
+    assert_eq!(extended(store), Err(Fault::NotAdmitted));
+    store.restore(snapshot);
+    assert_eq!(store.locks(T).count(), 1);
+    assert!(extended(store).is_ok(), "`open` came back too");
+    let (record, open) = meet(store);
+    assert_eq!((record.witnessed, open), (0, false));
+    assert_eq!(extended(store), Err(Fault::NotAdmitted));
+}
+
+#[test]
+fn a_read_only_server_writes_nothing() {
+    let store = &mut voting(Rules::ALL);
+    store.apply(&acquire(1, 100), GUARD, T).unwrap();
+    store.set_readonly(true);
+    let raise = mutex::Command::Raise {
+        name: name(),
+        entry: entry(1),
+        token: 9,
+        max_ttl: TERMS.max_ttl,
+    };
+    let release = mutex::Command::Release {
+        name: name(),
+        entry: entry(1),
+    };
+    for command in [acquire(2, 10), extend(1, 10), raise.into(), release.into()] {
+        match store.apply(&command, GUARD, T) {
+            Err(Fault::Error(text)) => assert!(text.starts_with("READONLY"), "{text}"),
+            other => panic!("{command:?}: {other:?}"),
+        }
+    }
+    assert!(meet(store).1, "nothing to write");
+}
+
+/// What the trap of §10 does once its rule is off.
+#[cfg(feature = "test-util")]
+#[test]
+fn without_the_guard_an_extension_is_obeyed() {
+    let store = &mut voting(Rules::without(Rule::Guard));
+    store.apply(&acquire(1, 10), GUARD, T).unwrap();
+    assert_eq!(
+        store.apply(&extend(1, 20), "another", T),
+        Ok(Reply::Mutex(mutex::Reply::Extended))
+    );
+    assert_eq!(
+        store.apply(&acquire(1, 20), "another", T),
+        Err(Fault::NotAdmitted)
+    );
+}

@@ -1,0 +1,164 @@
+//! A real server, spoken to byte by byte: by our commands and by any other.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
+
+use crate::{
+    node::{
+        Answer, Command, Fault, Reply,
+        admission::{
+            self, BootRecord, Handshake,
+            cases::{admit, hello},
+        },
+        operation::Wire,
+        redis::{
+            decode as decoded,
+            encode::{self, Keys},
+            secret::Secret,
+            support::{Kind, Server},
+        },
+        server,
+    },
+    testing::conformance::{PREFIX, trial::GUARD},
+};
+
+/// A connection that says nothing but what it is told to.
+pub(super) struct Real {
+    server: Arc<Server>,
+    pub(super) stream: TcpStream,
+    unread: Vec<u8>,
+    pub(super) keys: Keys,
+}
+
+/// Runs a case on both servers, empty and voting.
+pub(super) fn on_servers(case: impl Fn(&mut Real)) {
+    for kind in Kind::ALL {
+        eprintln!("on {kind:?}");
+        let mut real = Real::over(Arc::new(Server::start(kind)));
+        let loaded = Reply::Server(server::Reply::Loaded);
+        assert_eq!(real.say(server::Command::LoadScripts), loaded);
+        let (record, _) = real.record(&hello());
+        let admitted = Reply::Admission(admission::Reply::Admitted(true));
+        assert_eq!(real.say(admit(&record)), admitted);
+        case(&mut real);
+    }
+}
+
+impl Real {
+    fn over(server: Arc<Server>) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let mut real = Self {
+            server,
+            stream,
+            unread: Vec::new(),
+            keys: Keys::new(PREFIX),
+        };
+        real.raw(&["HELLO", "3"]);
+        real
+    }
+
+    /// A second connection to the same server.
+    pub(super) fn another(&self) -> Self {
+        Self::over(Arc::clone(&self.server))
+    }
+
+    fn read(&mut self) -> OwnedFrame {
+        loop {
+            if let Some((frame, used)) = decode(&self.unread).unwrap() {
+                self.unread.drain(..used);
+                return frame;
+            }
+            let mut chunk = [0; 4096];
+            let n = self.stream.read(&mut chunk).unwrap();
+            assert!(n > 0, "{}: the connection was closed", self.server);
+            self.unread.extend_from_slice(&chunk[..n]);
+        }
+    }
+
+    fn raw(&mut self, words: &[&str]) -> OwnedFrame {
+        let mut bytes = Vec::new();
+        encode::words(&mut bytes, words);
+        self.stream.write_all(&bytes).unwrap();
+        self.read()
+    }
+
+    /// Any command; its reply as text.
+    pub(super) fn text(&mut self, words: &[&str]) -> String {
+        match self.raw(words) {
+            OwnedFrame::BlobString { data, .. }
+            | OwnedFrame::SimpleString { data, .. }
+            | OwnedFrame::VerbatimString { data, .. } => String::from_utf8(data).unwrap(),
+            OwnedFrame::Number { data, .. } => data.to_string(),
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    pub(super) fn ok(&mut self, words: &[&str]) {
+        assert_eq!(self.text(words), "OK", "{words:?}");
+    }
+
+    /// Of ours, in one write.
+    pub(super) fn batch(&mut self, commands: &[Command]) -> Vec<Answer> {
+        let bytes = commands.iter().flat_map(|command| self.bytes(command));
+        let bytes: Vec<u8> = bytes.collect();
+        self.stream.write_all(&bytes).unwrap();
+        let answers = commands.iter().map(|command| {
+            let replies: Vec<_> = (0..command.replies()).map(|_| self.read()).collect();
+            decoded::answer(command, &replies, &Secret::new(""))
+        });
+        answers.collect()
+    }
+
+    pub(super) fn ask(&mut self, command: impl Into<Command>) -> Answer {
+        self.batch(&[command.into()]).pop().unwrap()
+    }
+
+    /// It must answer.
+    pub(super) fn say(&mut self, command: impl Into<Command>) -> Reply {
+        let command = command.into();
+        let answer = self.ask(command.clone());
+        answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.server))
+    }
+
+    /// Its error's first word, where it must give one.
+    pub(super) fn error(&mut self, command: impl Into<Command>) -> String {
+        let command = command.into();
+        match self.ask(command.clone()) {
+            Err(Fault::Error(text)) => text.split(' ').next().unwrap().to_owned(),
+            other => panic!("{}: {command:?}: {other:?}", self.server),
+        }
+    }
+
+    /// The handshake is answered by a record: that, and whether `open` stands.
+    pub(super) fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
+        match self.say(admission::Command::Handshake(hello.clone())) {
+            Reply::Admission(admission::Reply::Met(meeting)) => {
+                (meeting.stored.record().unwrap().clone(), meeting.open)
+            }
+            other => panic!("{}: {other:?}", self.server),
+        }
+    }
+
+    /// With the guard put in.
+    fn bytes(&self, command: &Command) -> Vec<u8> {
+        let Wire {
+            mut bytes,
+            is_guarded,
+            ..
+        } = encode::wire(command, &self.keys);
+        if is_guarded {
+            bytes.extend(encode::guard(GUARD));
+        }
+        bytes
+    }
+}

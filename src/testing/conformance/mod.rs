@@ -1,0 +1,88 @@
+//! What every kind of node has to do, as cases that any kind can be put to.
+//!
+//! A [`Subject`] is one master: a [`Node`] that is dialled, and what else can be done to it
+//! ([`Power`]), such as filling it up. [`all`] puts it to every case; a case that fails panics, as an
+//! assertion does. A case that needs a power which the subject does not have is not run, and the
+//! [`Outcome`] says so. [`alike`] asks two subjects the same at random.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use quorate::{MemoryNode, testing::conformance};
+//! let outcome = conformance::mutex(&MemoryNode::new()).await;
+//! assert!(outcome.not_run.is_empty(), "{outcome}");
+//! # }
+//! ```
+//!
+//! The cases stand beside what they test, in `cases.rs` of each kind in `src/node/kinds`. This
+//! crate's own run, on memory, Redis and Valkey, is `tests/conformance.rs`.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `subject` | what is tested, and what else can be done to it |
+//! | `case` | one case, and the run of many |
+//! | `trial` | a case under way: a connection, and what is asked on it |
+//! | `random` | random sequences, answered alike |
+//! | `memory` | the node in this process as a subject |
+
+pub(crate) mod case;
+mod memory;
+pub(crate) mod random;
+mod subject;
+pub(crate) mod trial;
+
+use std::{sync::Arc, time::Duration};
+
+pub use self::{
+    case::{NotRun, Outcome},
+    random::alike,
+    subject::{Change, Doing, Key, Power, Subject},
+};
+use crate::{
+    Error,
+    node::{
+        Node, admission, mutex,
+        redis::{IntoNode, Keys, RedisNode, Target},
+        server,
+    },
+};
+
+/// Every case of every kind.
+pub async fn all(subject: &dyn Subject) -> Outcome {
+    let mut outcome = admission(subject).await;
+    outcome.extend(mutex(subject).await);
+    outcome.extend(server(subject).await);
+    outcome
+}
+
+/// The cases of one kind: may this memory vote?
+///
+/// Protocol §2.
+pub async fn admission(subject: &dyn Subject) -> Outcome {
+    case::run(admission::cases::CASES, subject).await
+}
+
+/// The cases of one kind: a lock that one holds at a time.
+///
+/// Protocol §3.
+pub async fn mutex(subject: &dyn Subject) -> Outcome {
+    case::run(mutex::cases::CASES, subject).await
+}
+
+/// The cases of one kind: connections and scripts.
+pub async fn server(subject: &dyn Subject) -> Outcome {
+    case::run(server::cases::CASES, subject).await
+}
+
+/// The prefix of the keys of [`redis_node`].
+pub const PREFIX: &str = "quorate";
+
+/// The node that this library makes of a URL. Its keys begin with [`PREFIX`].
+pub fn redis_node(url: &str) -> Result<Arc<dyn Node>, Error> {
+    Ok(match url.into_node()? {
+        Target::Server(address) => {
+            let limit = Duration::from_secs(5);
+            Arc::new(RedisNode::new(address, Arc::new(Keys::new(PREFIX)), limit))
+        }
+        Target::Memory(node) => Arc::new(node),
+    })
+}

@@ -1,0 +1,228 @@
+//! Random sequences, answered alike by two subjects: they keep one meaning in two languages from
+//! drifting apart.
+
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::time::sleep;
+
+use super::{
+    subject::{Change, Key, Power, Subject},
+    trial::{GUARD, Trial},
+};
+use crate::{
+    node::{
+        Answer, Command, Fault, Reply,
+        admission::{self, Admit, Handshake, cases::random as admissions},
+        mutex::cases as mutexes,
+    },
+    rules::Rules,
+};
+
+/// Asks two subjects the same, `steps` times, and changes both alike in between. Their answers must be
+/// the same but for their clocks, their runs and the words of an error, and the same must stand there.
+///
+/// A change for which one of them has no power is left out. These powers are returned.
+pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize) -> Vec<Power> {
+    let mut chance = Chance::new(seed, one.wall_us());
+    let mut peers = [Peer::new(one).await, Peer::new(two).await];
+    let powers = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
+    let can = |power: Power| peers.iter().all(|peer| peer.trial.can(power));
+    let (usable, missing): (Vec<Power>, Vec<Power>) = powers.into_iter().partition(|p| can(*p));
+    for step in 0..steps {
+        let ask = chance.ask();
+        if ask.needs().iter().any(|power| !usable.contains(power)) {
+            continue;
+        }
+        let [a, b] = &mut peers;
+        let answers = [ask.of(a).await, ask.of(b).await];
+        let told = || format!("seed {seed}, step {step}: {ask:?} is answered {answers:#?}");
+        let [first, second] = &answers;
+        assert!(same(first, second), "{}", told());
+        if usable.contains(&Power::Keys) {
+            let stand = [a.trial.stands().await, b.trial.stands().await];
+            assert_eq!(stand[0], stand[1], "after {}", told());
+        }
+        if let Ask::Nap(_) = ask {
+            sleep(Duration::from_millis(30)).await;
+        }
+        if let Some(Ok(Reply::Admission(admission::Reply::Met(meeting)))) = first {
+            let record = meeting.stored.record();
+            chance.guard = record.map_or(GUARD.into(), |record| record.guard(Rules::ALL));
+        }
+    }
+    missing
+}
+
+/// One of the two, and run and id as each of three clients last read them there: its run is its own.
+struct Peer<'s> {
+    trial: Trial<'s>,
+    known: [Option<(String, String)>; 3],
+}
+
+impl<'s> Peer<'s> {
+    async fn new(subject: &'s dyn Subject) -> Self {
+        let trial = Trial::start(subject).await;
+        let known = Default::default();
+        Self { trial, known }
+    }
+}
+
+#[derive(Debug)]
+enum Ask {
+    Command(Command, String),
+    /// An entry that is over after the step.
+    Nap(Command),
+    /// A handshake of this client: one that knows what it read last, or nothing.
+    Hello(Handshake, usize, bool),
+    /// An ADMIT of the record that this client read last.
+    Admit(Admit, usize),
+    /// The keys of the admission and the counters can be written while it is not full.
+    Change(Change),
+}
+
+impl Ask {
+    fn needs(&self) -> &'static [Power] {
+        match self {
+            Self::Change(Change::Flush) => &[Power::Flush],
+            Self::Change(Change::Full(_)) => &[Power::Full],
+            Self::Change(Change::Put(..)) => &[Power::Keys],
+            Self::Change(Change::Age(_) | Change::Counter(..)) => &[Power::Counters],
+            Self::Change(Change::Replica(_)) => &[Power::Replica],
+            _ => &[],
+        }
+    }
+
+    /// None: it was a change.
+    async fn of(&self, peer: &mut Peer<'_>) -> Option<Answer> {
+        let Peer { trial, known } = peer;
+        match self {
+            Self::Command(command, guard) => Some(trial.ask_with(command, guard).await),
+            Self::Nap(command) => Some(trial.ask(command.clone()).await),
+            Self::Hello(hello, client, knows) => {
+                let mut hello = hello.clone();
+                hello.known = known[*client].clone().filter(|_| *knows);
+                let answer = trial.ask(admission::Command::Handshake(hello)).await;
+                if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = &answer {
+                    let record = meeting.stored.record();
+                    known[*client] = record.map(|r| (r.run.clone(), r.id.clone()));
+                }
+                Some(answer)
+            }
+            Self::Admit(admit, client) => {
+                let (run, id) = known[*client].clone().unwrap_or_default();
+                let admit = Admit {
+                    run,
+                    id,
+                    ..admit.clone()
+                };
+                Some(trial.ask(admission::Command::Admit(admit)).await)
+            }
+            Self::Change(change) => {
+                if matches!(change, Change::Put(..) | Change::Age(_)) && trial.can(Power::Full) {
+                    trial.change(Change::Full(false)).await;
+                }
+                match change {
+                    Change::Put(key, text) => trial.put(*key, text.as_deref()).await,
+                    change => trial.change(change.clone()).await,
+                }
+                None
+            }
+        }
+    }
+}
+
+/// What comes next.
+pub(crate) struct Chance {
+    rng: StdRng,
+    floor: u64,
+    /// What `open` says where the node of the last handshake votes.
+    guard: String,
+}
+
+impl Chance {
+    fn new(seed: u64, floor: u64) -> Self {
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            floor,
+            guard: GUARD.into(),
+        }
+    }
+
+    /// Less than `n`.
+    pub(crate) fn up_to(&mut self, n: u64) -> u64 {
+        self.rng.next_u64() % n
+    }
+
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.up_to(of.len() as u64) as usize]
+    }
+
+    /// Where an ACQUIRE wants its counter: nowhere, low, as before, or higher.
+    pub(crate) fn floor(&mut self) -> u64 {
+        match self.up_to(4) {
+            0 => 0,
+            1 => self.up_to(120),
+            2 => self.floor,
+            _ => {
+                self.floor += self.up_to(1000);
+                self.floor
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let change = match self.up_to(1000) {
+            0..580 => return self.command(mutexes::random),
+            580..600 => return self.command(|_| admission::Command::Survey),
+            600..605 => return Ask::Nap(mutexes::random_and_short(self).into()),
+            605..620 => Change::Full(true),
+            620..650 => Change::Full(false),
+            650..652 => Change::Flush,
+            652..657 => Change::Age(mutexes::DAY * self.one(&[6, 8])),
+            657..690 => Change::Put(self.one(&[Key::Boot, Key::Open]), None),
+            690..730 => Change::Put(Key::Boot, Some(admissions::boot(self))),
+            730..740 => Change::Put(Key::Open, Some(self.guard.clone())),
+            740..790 => return Ask::Admit(admissions::admit(self), self.client()),
+            _ => {
+                let hello = admissions::hello(self);
+                return Ask::Hello(hello, self.client(), self.up_to(4) > 0);
+            }
+        };
+        Ask::Change(change)
+    }
+
+    fn command<C: Into<Command>>(&mut self, random: impl FnOnce(&mut Self) -> C) -> Ask {
+        let command = random(self).into();
+        let guard = match self.up_to(20) {
+            0 => "2 5 word 20000 5000 nonce".to_owned(),
+            _ => self.guard.clone(),
+        };
+        Ask::Command(command, guard)
+    }
+
+    fn client(&mut self) -> usize {
+        self.up_to(3) as usize
+    }
+}
+
+fn same(a: &Option<Answer>, b: &Option<Answer>) -> bool {
+    let (a, b) = match (a, b) {
+        (Some(a), Some(b)) => (a, b),
+        (a, b) => return a.is_none() && b.is_none(),
+    };
+    match (a, b) {
+        (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
+        (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),
+        (Ok(Reply::Admission(a)), Ok(Reply::Admission(b))) => admissions::alike(a, b),
+        (a, b) => a == b,
+    }
+}
+
+/// The same but for a slow machine.
+pub(crate) fn near(a: Option<Duration>, b: Option<Duration>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.abs_diff(b) < Duration::from_secs(2),
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,167 @@
+//! A case under way: a connection to a master that votes, and what is asked on it.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use super::subject::{Change, Key, Power, Subject};
+use crate::node::{
+    Answer, Command, Connection, Disconnected, Fault, Guard, Operation, Reply,
+    admission::{self, BootRecord, Handshake, Meeting},
+};
+
+/// What `open` says of a master that [`Trial::admit`] lets vote.
+pub(crate) const GUARD: &str = "2 3 word 20000 5000 nonce";
+
+/// A node that says nothing for this long does not answer.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// One master, freshly admitted.
+pub(crate) struct Trial<'s> {
+    subject: &'s dyn Subject,
+    connection: Box<dyn Connection>,
+    /// What it calls its process. In the texts of the cases, RUN stands for it.
+    pub(crate) run_id: String,
+}
+
+impl<'s> Trial<'s> {
+    pub(super) async fn start(subject: &'s dyn Subject) -> Self {
+        subject.fresh().await;
+        let mut trial = Self {
+            subject,
+            connection: dial(subject).await,
+            run_id: String::new(),
+        };
+        trial.admit().await;
+        trial
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.subject.name()
+    }
+
+    pub(crate) fn wall_us(&self) -> u64 {
+        self.subject.wall_us()
+    }
+
+    /// A second connection to the same master.
+    pub(crate) async fn another(&self) -> Box<dyn Connection> {
+        dial(self.subject).await
+    }
+
+    pub(crate) async fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
+        let commands = std::slice::from_ref(command);
+        let mut answers = self.exchange(commands, guard).await;
+        answers.pop().expect("as many as were asked for")
+    }
+
+    pub(crate) async fn ask(&mut self, command: impl Into<Command>) -> Answer {
+        self.ask_with(&command.into(), GUARD).await
+    }
+
+    /// Many at once, on one connection.
+    pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answer> {
+        self.exchange(commands, GUARD).await
+    }
+
+    /// It must answer.
+    pub(crate) async fn say(&mut self, command: impl Into<Command>) -> Reply {
+        let command = command.into();
+        let answer = self.ask_with(&command, GUARD).await;
+        answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.name()))
+    }
+
+    /// Its error's first word, where it must give one.
+    pub(crate) async fn error(&mut self, command: impl Into<Command>) -> String {
+        let command = command.into();
+        match self.ask_with(&command, GUARD).await {
+            Err(Fault::Error(text)) => text.split(' ').next().unwrap_or_default().to_owned(),
+            other => panic!("{}: {command:?}: {other:?}", self.name()),
+        }
+    }
+
+    pub(crate) async fn meet(&mut self, hello: &Handshake) -> Meeting {
+        let hello = admission::Command::Handshake(hello.clone());
+        match self.say(hello).await {
+            Reply::Admission(admission::Reply::Met(meeting)) => *meeting,
+            other => panic!("{}: {other:?}", self.name()),
+        }
+    }
+
+    /// The handshake is answered by a record: that, and whether `open` stands.
+    pub(crate) async fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
+        let meeting = self.meet(hello).await;
+        let record = meeting.stored.record().expect("a record");
+        (record.clone(), meeting.open)
+    }
+
+    /// A bootstrap: from now on it votes.
+    pub(crate) async fn admit(&mut self) {
+        let hello = admission::cases::hello();
+        let meeting = self.meet(&hello).await;
+        let record = meeting.stored.record().expect("a record");
+        let run_id = record.run.split('/').next().unwrap_or_default();
+        self.run_id = run_id.to_owned();
+        let admitted = self.say(admission::cases::admit(record)).await;
+        let name = self.name();
+        assert_eq!(
+            admitted,
+            Reply::Admission(admission::Reply::Admitted(true)),
+            "{name}"
+        );
+    }
+
+    /// Whether the subject can do this.
+    pub(super) fn can(&self, power: Power) -> bool {
+        self.subject.powers().contains(&power)
+    }
+
+    pub(crate) async fn change(&self, change: Change) {
+        self.subject.change(change).await;
+    }
+
+    /// SET or DEL, with RUN in the text.
+    pub(crate) async fn put(&self, key: Key, text: Option<&str>) {
+        let text = text.map(|text| text.replace("RUN", &self.run_id));
+        self.change(Change::Put(key, text)).await;
+    }
+
+    /// What stands in `boot` and `open`, with RUN in the texts.
+    pub(crate) async fn stands(&self) -> [Option<String>; 2] {
+        let boot = self.subject.stands(Key::Boot).await;
+        let open = self.subject.stands(Key::Open).await;
+        [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
+    }
+
+    async fn exchange(&mut self, commands: &[Command], guard: &str) -> Vec<Answer> {
+        let guard = Guard::new(guard.into());
+        for command in commands {
+            let operation = Operation::new(command.clone());
+            self.connection.send(operation, Arc::clone(&guard));
+        }
+        let answers = answers(&mut *self.connection, commands.len());
+        match timeout(SILENCE, answers).await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(why)) => panic!("{}: {commands:?}: {why:?}", self.name()),
+            Err(_) => panic!("{}: {commands:?} is not answered", self.name()),
+        }
+    }
+}
+
+async fn dial(subject: &dyn Subject) -> Box<dyn Connection> {
+    let dialled = subject.node().dial().await;
+    dialled.unwrap_or_else(|why| panic!("{}: {why:?}", subject.name()))
+}
+
+/// The next answers, once what was sent has left.
+pub(crate) async fn answers(
+    connection: &mut dyn Connection,
+    count: usize,
+) -> Result<Vec<Answer>, Disconnected> {
+    poll_fn(|cx| connection.poll_flush(cx)).await?;
+    let mut answers = Vec::with_capacity(count);
+    for _ in 0..count {
+        answers.push(poll_fn(|cx| connection.poll_answer(cx)).await?);
+    }
+    Ok(answers)
+}

@@ -1,0 +1,214 @@
+//! Every kind of node does what `quorate::testing::conformance` asks of it: the one in this process,
+//! and the one that carries the scripts to Redis 7 and to Valkey 9.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use quorate::{
+    MemoryNode, Node,
+    testing::conformance::{self, Change, Doing, Key, Outcome, Power, Subject, alike, redis_node},
+};
+use support::{Kind, Server};
+
+mod support;
+
+/// A real server. What no client of ours does is done through its socket.
+struct Real {
+    server: Server,
+    name: &'static str,
+    backdoor: Mutex<redis::Connection>,
+    was_replica: AtomicBool,
+}
+
+impl Real {
+    fn start(kind: Kind) -> Self {
+        let server = Server::start(kind);
+        let backdoor = Mutex::new(server.conn());
+        let name = match kind {
+            Kind::Redis => "redis",
+            Kind::Valkey => "valkey",
+        };
+        let was_replica = AtomicBool::new(false);
+        Self {
+            server,
+            name,
+            backdoor,
+            was_replica,
+        }
+    }
+
+    fn backdoor(&self) -> MutexGuard<'_, redis::Connection> {
+        self.backdoor.lock().unwrap()
+    }
+
+    fn tell(&self, words: &[&str]) -> redis::Value {
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        let said = command.query(&mut *self.backdoor());
+        said.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+}
+
+fn key(key: Key) -> String {
+    let name = match key {
+        Key::Boot => "boot",
+        Key::Open => "open",
+    };
+    format!("{}:{name}", conformance::PREFIX)
+}
+
+impl Subject for Real {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn node(&self) -> Arc<dyn Node> {
+        redis_node(&self.server.url()).unwrap()
+    }
+
+    fn fresh(&self) -> Doing<'_, ()> {
+        // A process remembers that it was a replica.
+        if self.was_replica.swap(false, Relaxed) {
+            self.server.restart_empty();
+            *self.backdoor() = self.server.conn();
+        }
+        self.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+        self.tell(&["FLUSHALL"]);
+        Box::pin(async {})
+    }
+
+    fn powers(&self) -> &[Power] {
+        &[
+            Power::Flush,
+            Power::Full,
+            Power::Replica,
+            Power::Keys,
+            Power::Counters,
+            Power::Kill,
+        ]
+    }
+
+    fn change(&self, change: Change) -> Doing<'_, ()> {
+        match change {
+            Change::Flush => self.tell(&["FLUSHALL"]),
+            Change::Full(true) => self.tell(&["CONFIG", "SET", "maxmemory", "1"]),
+            Change::Full(false) => self.tell(&["CONFIG", "SET", "maxmemory", "0"]),
+            Change::Replica(true) => {
+                self.was_replica.store(true, Relaxed);
+                // Nobody is there: it waits, as a replica.
+                self.tell(&["REPLICAOF", "127.0.0.1", "1"])
+            }
+            Change::Replica(false) => self.tell(&["REPLICAOF", "NO", "ONE"]),
+            Change::Put(place, Some(text)) => self.tell(&["SET", &key(place), &text]),
+            Change::Put(place, None) => self.tell(&["DEL", &key(place)]),
+            Change::Age(age) => {
+                let begun = SystemTime::now() - age;
+                let begun = begun.duration_since(UNIX_EPOCH).unwrap().as_micros();
+                self.tell(&["HSET", "quorate:c0", "_", &format!("{begun:<65}")])
+            }
+            Change::Counter(name, counter) => {
+                let field = format!("@mutex:{name}");
+                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
+            }
+            other => panic!("{other:?} is new"),
+        };
+        Box::pin(async {})
+    }
+
+    fn stands(&self, place: Key) -> Doing<'_, Option<String>> {
+        let text = redis::FromRedisValue::from_redis_value(self.tell(&["GET", &key(place)]));
+        let text = text.unwrap();
+        Box::pin(async { text })
+    }
+}
+
+/// The cases that were run, and for want of what others were not.
+fn told(outcome: Outcome) -> (usize, String) {
+    println!("{outcome}: {:?}", outcome.ran);
+    let not_run = outcome.not_run.iter();
+    let not_run = not_run.map(|not| format!("{} {:?}", not.case, not.for_want_of));
+    (outcome.ran.len(), not_run.collect::<Vec<_>>().join(", "))
+}
+
+#[tokio::test]
+async fn the_node_in_this_process() {
+    let outcome = conformance::all(&MemoryNode::new()).await;
+    let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
+    assert_eq!(told(outcome), (25, not_run));
+}
+
+#[tokio::test]
+async fn redis_7() {
+    let outcome = conformance::all(&Real::start(Kind::Redis)).await;
+    assert_eq!(told(outcome), (26, String::new()));
+}
+
+#[tokio::test]
+async fn valkey_9() {
+    let outcome = conformance::all(&Real::start(Kind::Valkey)).await;
+    assert_eq!(told(outcome), (26, String::new()));
+}
+
+/// A subject that can do nothing but answer is put to what needs no more, and the rest is named.
+#[tokio::test]
+async fn a_case_that_cannot_be_run_is_named() {
+    struct Poor(MemoryNode);
+    impl Subject for Poor {
+        fn name(&self) -> &str {
+            "poor"
+        }
+        fn node(&self) -> Arc<dyn Node> {
+            Arc::new(self.0.clone())
+        }
+        fn fresh(&self) -> Doing<'_, ()> {
+            self.0.fresh()
+        }
+        fn wall_us(&self) -> u64 {
+            self.0.wall_us()
+        }
+    }
+    let poor = Poor(MemoryNode::new());
+    let outcome = conformance::mutex(&poor).await;
+    assert_eq!(outcome.ran.len(), 9, "{outcome}");
+    let not_run: Vec<_> = outcome.not_run.iter().map(|not| not.case).collect();
+    let wanted = [
+        "counters_keep_all_digits",
+        "an_exhausted_counter_grants_nothing",
+        "counters_rotate_by_age",
+    ];
+    assert_eq!(not_run, wanted);
+    let missing = alike(&poor, &MemoryNode::new(), 1, 1000).await;
+    let wanted = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
+    assert_eq!(missing, wanted);
+}
+
+/// Both answer the same to any commands in any order, and the same stands there afterwards.
+/// `QUORATE_SEED` names a seed of its own.
+async fn answered_alike(kind: Kind) {
+    let seeds = match std::env::var("QUORATE_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=4).collect(),
+    };
+    let real = Real::start(kind);
+    for seed in seeds {
+        let missing = alike(&MemoryNode::new(), &real, seed, 4000).await;
+        assert_eq!(missing, []);
+    }
+}
+
+#[tokio::test]
+async fn random_sequences_are_answered_alike_by_memory_and_redis_7() {
+    answered_alike(Kind::Redis).await;
+}
+
+#[tokio::test]
+async fn random_sequences_are_answered_alike_by_memory_and_valkey_9() {
+    answered_alike(Kind::Valkey).await;
+}
