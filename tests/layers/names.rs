@@ -92,8 +92,9 @@ impl Library {
                 module = inner;
             } else if let Some(target) = self.reexports.get(&(module.clone(), part.clone())) {
                 let rest = path[i + 1..].iter().cloned();
-                let path: Vec<String> = target.iter().cloned().chain(rest).collect();
-                return self.module_of(&path);
+                let target: Vec<String> = target.iter().cloned().chain(rest).collect();
+                // A crate that is re-exported by its own name is not of this library.
+                return (target != path).then(|| self.module_of(&target)).flatten();
             } else {
                 break;
             }

@@ -1,22 +1,24 @@
 //! An in-process master.
 
 mod connection;
+mod process;
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::Waker,
     time::Duration,
 };
 
-use self::connection::MemoryConnection;
+use self::{
+    connection::MemoryConnection,
+    process::{Process, State},
+};
 use super::store::Store;
 use crate::{
-    clock::{Clock, TokioClock},
+    clock::Clock as _,
     node::{
         Command, Connection, Dial, DialError, Node, Reply,
         admission::{self, Admit, Handshake, Identity, Mode, Terms, Vouch},
@@ -50,42 +52,21 @@ use crate::{
 #[derive(Clone)]
 pub struct MemoryNode {
     id: Arc<str>,
-    server: Arc<Mutex<Server>>,
+    process: Arc<Process>,
 }
 
 /// For ever, and yet an instant that can be reckoned.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
-
-struct Server {
-    store: Store,
-    clock: TokioClock,
-    up: bool,
-    /// Each answer comes this much later.
-    delay: Duration,
-    connections: u64,
-    /// Counts stops: a connection of an earlier life is over.
-    life: u64,
-    /// By connection: who waits for an answer on it.
-    waiting: BTreeMap<u64, Waker>,
-}
 
 impl MemoryNode {
     /// A new, empty master.
     pub fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = format!("memory:{}", LAST.fetch_add(1, Relaxed) + 1);
-        let server = Server {
-            store: Store::new(Identity::master(run_of(&id)), Rules::ALL),
-            clock: TokioClock::new(),
-            up: true,
-            delay: Duration::ZERO,
-            connections: 0,
-            life: 0,
-            waiting: BTreeMap::new(),
-        };
+        let process = Process::new(Store::new(Identity::master(run_of(&id)), Rules::ALL));
         Self {
             id: id.into(),
-            server: Arc::new(Mutex::new(server)),
+            process: Arc::new(process),
         }
     }
 
@@ -161,8 +142,8 @@ impl MemoryNode {
         act(&mut server.store, time)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.process.lock()
     }
 
     fn connect(&self) -> Result<Box<dyn Connection>, DialError> {
@@ -174,16 +155,11 @@ impl MemoryNode {
         }
         server.connections += 1;
         let (id, life) = (server.connections, server.life);
-        Ok(Box::new(MemoryConnection::new(self.clone(), id, life)))
-    }
-}
-
-impl Server {
-    fn break_connections(&mut self) {
-        self.life += 1;
-        for waker in std::mem::take(&mut self.waiting).into_values() {
-            waker.wake();
-        }
+        Ok(Box::new(MemoryConnection::new(
+            Arc::clone(&self.process),
+            id,
+            life,
+        )))
     }
 }
 

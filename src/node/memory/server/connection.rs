@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::MemoryNode;
+use super::process::Process;
 use crate::{
     clock::Clock as _,
     node::{Answer, Connection, Disconnected, Guard, Operation},
@@ -18,7 +18,7 @@ use crate::{
 
 /// A command takes effect when it is sent.
 pub(super) struct MemoryConnection {
-    node: MemoryNode,
+    process: Arc<Process>,
     client_id: u64,
     life: u64,
     /// With the instant from which one may be read, if it comes late.
@@ -28,9 +28,9 @@ pub(super) struct MemoryConnection {
 }
 
 impl MemoryConnection {
-    pub(super) fn new(node: MemoryNode, client_id: u64, life: u64) -> Self {
+    pub(super) fn new(process: Arc<Process>, client_id: u64, life: u64) -> Self {
         Self {
-            node,
+            process,
             client_id,
             life,
             answers: VecDeque::new(),
@@ -49,7 +49,7 @@ impl Connection for MemoryConnection {
     }
 
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
-        let mut server = self.node.lock();
+        let mut server = self.process.lock();
         if server.life != self.life {
             return;
         }
@@ -66,7 +66,7 @@ impl Connection for MemoryConnection {
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
-        let mut server = self.node.lock();
+        let mut server = self.process.lock();
         if server.life != self.life {
             return Poll::Ready(Err(Disconnected("the in-process node was stopped".into())));
         }
@@ -95,6 +95,6 @@ impl Connection for MemoryConnection {
 
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
-        self.node.lock().waiting.remove(&self.client_id);
+        self.process.lock().waiting.remove(&self.client_id);
     }
 }
