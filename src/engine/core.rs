@@ -228,8 +228,7 @@ impl Core {
                 }
             }
             Key::Round(round) => {
-                let follows = self.wishes.round_due(net, round);
-                if let Follows::Grant(grant) = follows {
+                if let Follows::Grant(grant) = self.wishes.round_due(net, round) {
                     self.holdings.begin(net, *grant);
                 }
                 self.holdings.round_due(net, round);
