@@ -445,7 +445,7 @@ async fn background_work_ends_with_the_ttl() {
     eventually("no task is left", || tasks.num_alive_tasks() == before).await;
 }
 
-/// Whoever stopped waiting asks no more: the servers hear nothing but our handshakes.
+/// A caller that stopped waiting asks no more: the servers hear nothing but our handshakes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_dropped_asks_no_more() {
     let bench = Bench::start(Kind::Redis).await;

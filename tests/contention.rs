@@ -295,7 +295,7 @@ fn no_update_is_lost_while_servers_and_clients_die() {
     wait(QUARANTINE);
     workers.progress("they are back");
 
-    // Of whoever is in the section nobody knows any more: only the quarantine keeps others out.
+    // Nobody knows any more who is in the section: only the quarantine keeps others out.
     for round in 0..3 {
         wait(millis(0, 150));
         each(&fleet[round..round + 3], Server::restart_empty);

@@ -84,7 +84,7 @@ async fn logged(client: &Client) -> Vec<i64> {
 /// A write of a transaction.
 const WRITE: &str = "INSERT INTO log (resource, token) VALUES ('a', $1)";
 
-/// Returns when so many connections wait for a lock.
+/// Returns when this many connections wait for a lock.
 async fn until_waiting(client: &Client, connections: i64) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let deadline = Instant::now() + PATIENCE;

@@ -31,7 +31,7 @@ const DATABASE: &str = "QUORATE_FENCING_DATABASE";
 const TTL: Duration = Duration::from_millis(200);
 /// Longer than any lease.
 const PAUSE: Duration = Duration::from_millis(350);
-/// Each worker holds so many locks at once, each a round of its own.
+/// Each worker holds this many locks at once, each a round of its own.
 const NAMES: usize = 50;
 const WORKERS: usize = 4;
 /// 4 × 50 × 5 = 1,000 rounds.

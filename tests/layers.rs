@@ -8,6 +8,7 @@ mod names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::Path,
 };
 
@@ -33,6 +34,8 @@ const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[]
 const TOP: &[&str] = &["testing", "bin", "cli"];
 /// Inside these no circle is allowed.
 const WITHOUT_CIRCLES: &[&str] = &["engine", "node", "ballot", "lease", "claim"];
+/// A longer file has more than one reason to exist.
+const LONGEST_FILE: usize = 400;
 /// Above `node`, the kinds of things that can be held are known here alone.
 const KNOW_KINDS: &[&str] = &["claim"];
 
@@ -99,6 +102,34 @@ fn above_node_only_claims_know_what_can_be_held() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(known.contains("claim"), "nothing was read");
+}
+
+#[test]
+fn no_file_is_long() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut long = Vec::new();
+    for file in names::rust_files(&src) {
+        let path = file.strip_prefix(&src).unwrap();
+        let of_tests =
+            |part: &str| matches!(part.trim_end_matches(".rs"), "tests" | "testing" | "bin");
+        if path.iter().any(|part| of_tests(part.to_str().unwrap())) {
+            continue;
+        }
+        let code = fs::read_to_string(&file).unwrap();
+        let lines = code
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap()
+            .lines()
+            .count();
+        if lines > LONGEST_FILE {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "more than {LONGEST_FILE} lines without tests: {long:#?}"
+    );
 }
 
 #[test]

@@ -376,7 +376,7 @@ async fn an_extension_that_completes_late_revives_nothing() {
 
 // ---- loss ----------------------------------------------------------------------------------
 
-/// Announced max(20 ms, ttl/20) before the end, and whoever is told has that margin left.
+/// Announced max(20 ms, ttl/20) before the end, and the holder has that notice left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_is_announced_before_the_validity_ends_and_is_final() {
     for kind in Kind::ALL {

@@ -677,7 +677,7 @@ async fn a_client_of_a_larger_max_ttl() {
         .unwrap();
     assert!(smaller.mutex("b").try_lock().await.unwrap().is_some());
 
-    // Raised by hand, on all nodes; whoever had the smaller one goes on.
+    // Raised by hand, on all nodes; clients that had the smaller one go on.
     let raised = larger().connect_lazy().unwrap();
     raised.bootstrap().await.unwrap();
     assert!(

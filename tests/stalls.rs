@@ -111,7 +111,7 @@ async fn work(
 
 // ---- the client stands still ---------------------------------------------------------------
 
-/// Lets whoever is ready run, but not the reactor: what arrives meanwhile stays unknown.
+/// Lets every task that is ready run, but not the reactor: what arrives meanwhile stays unknown.
 async fn behind_the_others() {
     for _ in 0..5 {
         let mut polled = false;

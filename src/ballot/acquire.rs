@@ -115,7 +115,7 @@ impl Ballot {
             return Verdict::Won(token);
         }
         let votes_for_us = match self.raised_to {
-            // Whoever granted another token and is not being raised cannot count any more.
+            // A node that granted another token and is not being raised cannot count any more.
             Some(t) => self.answers.count(|r| *r == Said::Granted(t)),
             None => grants,
         };
@@ -134,7 +134,7 @@ impl Ballot {
         } else if answered + waiting >= self.needed {
             Verdict::Lost
         } else if answered + waiting + self.answers.quarantined() >= self.needed {
-            // Whoever has not answered yet is not waited for: a quarantine has an end either way.
+            // A node that has not answered yet is not waited for: a quarantine has an end either way.
             Verdict::Over(Outcome::Quarantined)
         } else {
             Verdict::Over(Outcome::NoQuorum)

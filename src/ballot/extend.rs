@@ -9,7 +9,7 @@ pub(crate) enum Verdict {
     Open,
     /// Q nodes extended. It counts only if the old validity still lasts when this is processed.
     Extended,
-    /// So many nodes say the lock is not ours that no majority can extend it ever again.
+    /// Too many nodes say the lock is not ours: no majority can extend it ever again.
     Evicted,
     /// Too few answered. The old validity stands.
     Failed,

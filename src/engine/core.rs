@@ -74,11 +74,7 @@ impl Core {
 
     pub(crate) fn event(&mut self, event: Event) {
         self.net.look_at_the_clock();
-        let asks = matches!(
-            event,
-            Event::Acquire(_) | Event::Inspect { .. } | Event::Evict { .. }
-        );
-        if asks && self.waits_for_nodes() {
+        if event.asks_nodes() && self.waits_for_nodes() {
             self.wait_for_nodes(Asked::Event(event));
         } else {
             self.obey(event);

@@ -60,6 +60,14 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// What is put to the nodes at once, and may wait until they are met.
+    pub(super) fn asks_nodes(&self) -> bool {
+        matches!(
+            self,
+            Self::Acquire(_) | Self::Inspect { .. } | Self::Evict { .. }
+        )
+    }
+
     /// What is still obeyed when the runtime is gone, and then answered to nobody.
     pub(super) fn without_answer(self) -> Option<Self> {
         match self {

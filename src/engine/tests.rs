@@ -50,7 +50,7 @@ impl World {
         Self::witnessed(&vec![TERMS.quarantine(); n])
     }
 
-    /// So many nodes, each witnessed for so long.
+    /// One node for each of these, witnessed for this long in ms.
     fn witnessed(witnessed: &[u64]) -> Self {
         let n = witnessed.len();
         let clock = Arc::new(ManualClock::default());
@@ -371,7 +371,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     assert!(world.sent().len() <= 2, "node 2 is stalled");
 }
 
-/// Wishes for one name that wait for so long at most.
+/// Wishes for one name, each of which waits for at most `within` ms.
 fn crowd(world: &mut World, wishes: u64, within: Option<u64>) -> Vec<Answered> {
     let wait = Wait::For(within.map(Duration::from_millis));
     let ask = |id| {
@@ -423,7 +423,7 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
         "it was the 17th"
     );
 
-    // Whoever goes away makes room, in the line or before it.
+    // A wish that goes away makes room, in the line or before it.
     world.sent();
     world.core.event(Event::Cancel(WishId(18)));
     assert_eq!(
@@ -497,7 +497,7 @@ fn a_crowd_that_goes_away_leaves_nothing() {
 
 /// The callers are gone, and the engine has not heard of it yet.
 #[test]
-fn whoever_is_gone_does_not_ask() {
+fn a_caller_that_is_gone_does_not_ask() {
     let mut world = World::new(1);
     let mut answers = crowd(&mut world, 200, None);
     world.sent();
@@ -895,7 +895,7 @@ const LESSER: Terms = Terms {
 };
 
 impl World {
-    /// Nodes of a fleet with less than this client asks for, each witnessed for so long.
+    /// Nodes of a fleet with less than this client asks for, each witnessed for this long in ms.
     fn lesser(witnessed: &[u64]) -> Self {
         let mut world = Self::witnessed(&vec![TERMS.quarantine(); witnessed.len()]);
         world.terms = vec![LESSER; witnessed.len()];
@@ -1162,7 +1162,7 @@ fn requests_wait_while_open_is_being_restored() {
             .core
             .answered(node, Err(crate::node::Fault::NotAdmitted));
     }
-    // Its next attempt waits like whoever asks now.
+    // Its next attempt waits like a request that comes now.
     let mut second = world.inspect();
     world.sent();
     world.at(400);

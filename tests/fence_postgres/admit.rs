@@ -160,7 +160,7 @@ async fn a_dropped_admission_takes_effect_only_with_a_commit() {
 
 /// So the documentation says: do not commit.
 #[tokio::test]
-async fn whoever_drops_a_refusal_and_commits_has_no_fence() {
+async fn a_refusal_that_is_dropped_and_committed_is_no_fence() {
     let (_server, mut client) = start().await;
     admit_alone(&mut client, "a", 8).await.unwrap();
     let transaction = client.transaction().await.unwrap();

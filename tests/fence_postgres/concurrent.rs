@@ -111,7 +111,7 @@ async fn write(
     Ok(())
 }
 
-/// So many transactions on so many connections.
+/// This many transactions, each on a connection of its own.
 async fn load(
     server: &Postgres,
     fence: Fence,

@@ -263,7 +263,8 @@ fn is_test(attribute: &Attribute) -> bool {
         .contains(&&*tokens)
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+/// Every file of Rust in a folder.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

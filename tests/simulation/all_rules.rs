@@ -12,7 +12,7 @@ use quorate::testing::simulation::{Profile, Rules, Stats, run};
 
 use crate::first_seed;
 
-/// At least so many schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
+/// The least number of schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
 const SCHEDULES: u64 = 10_000;
 const THREADS: u64 = 2;
 

@@ -13,7 +13,7 @@ use quorate::testing::simulation::{Profile, Rule, Rules, run};
 
 use crate::first_seed;
 
-/// At most so many schedules with a rule off.
+/// The most schedules that are tried with a rule off.
 const MOST: u64 = 3_000;
 
 fn finds(rule: Rule, profile: Profile, invariants: &[&str]) {

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// Show who holds a lock, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
-    /// Free a lock everywhere, whoever holds it
+    /// Free a lock everywhere, no matter who holds it
     #[command(long_about = help::EVICT)]
     Evict(Evict),
     /// Show every server's state

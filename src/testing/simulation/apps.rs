@@ -393,7 +393,7 @@ impl World {
         let bound = match mode {
             // It waits for quarantines, and each loss of a memory begins a new one.
             Mode::Raise => None,
-            // It waits for whoever may still know the fleet.
+            // It waits for every client that may still know the fleet.
             Mode::New | Mode::Forced => {
                 Some(nanos(within) + nanos(long_enough(self.plan.node_timeout)))
             }
@@ -563,7 +563,7 @@ impl World {
                     let bootstrapped = pending.op.what == "bootstrap" && answer.is_ok();
                     self.stats.bootstrapped += u64::from(bootstrapped);
                     if bootstrapped {
-                        self.start_whoever_waited();
+                        self.start_those_who_waited();
                     }
                     self.rest(c, t);
                     return Ok(true);
@@ -574,8 +574,8 @@ impl World {
         Ok(false)
     }
 
-    /// The fleet's terms were raised: whoever asks for more may come now.
-    fn start_whoever_waited(&mut self) {
+    /// The fleet's terms were raised: clients that ask for more may come now.
+    fn start_those_who_waited(&mut self) {
         for c in 0..self.clients.len() {
             if std::mem::take(&mut self.plan.clients[c].after_raise) {
                 self.clients[c].partitions.iter_mut().for_each(|at| *at = 0);

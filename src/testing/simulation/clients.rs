@@ -153,7 +153,7 @@ impl World {
         self.plan.clients[c].terms.unwrap_or(self.plan.terms)
     }
 
-    /// Whoever should vote does, for every client whose configuration is right.
+    /// Every master that should vote does, for every client whose configuration is right.
     pub(crate) fn all_vote(&mut self) -> Held {
         for c in 0..self.clients.len() {
             let total = self.clients[c].servers.len();

@@ -35,12 +35,12 @@ impl Dice {
         low.saturating_add(i64::try_from(self.range(0, span)).unwrap_or(0))
     }
 
-    /// True in so many of a hundred cases.
+    /// True in `n` of a hundred cases.
     pub(crate) fn percent(&mut self, n: u64) -> bool {
         self.below(100) < n
     }
 
-    /// True in so many of a thousand cases.
+    /// True in `n` of a thousand cases.
     pub(crate) fn per_mille(&mut self, n: u64) -> bool {
         self.below(1000) < n
     }

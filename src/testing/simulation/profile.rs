@@ -252,7 +252,7 @@ pub(crate) struct ClientPlan {
     pub(crate) ttl: Option<(u64, u64)>,
     /// A crash loop: every process lives for so long, ns.
     pub(crate) lives: Option<(u64, u64)>,
-    /// It is started by whoever has raised the fleet's terms.
+    /// It is started by the client that has raised the fleet's terms.
     pub(crate) after_raise: bool,
     /// It asks for no lock.
     pub(crate) idle: bool,
@@ -265,7 +265,7 @@ pub(crate) const LIST: &str = "fleet";
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) servers: usize,
-    /// So many of them vote at the beginning, as a fleet of so many.
+    /// How many of them vote at the beginning, as a fleet of that size.
     pub(crate) fleet: usize,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) tasks: usize,
@@ -285,17 +285,17 @@ pub(crate) struct Plan {
     pub(crate) fault_every: u64,
     /// Faults go on for so long, and rest for so long; ns.
     pub(crate) rounds: Option<(u64, u64)>,
-    /// Whoever lost all its connections has met every master again after this, ns.
+    /// A client that lost all its connections has met every master again after this, ns.
     pub(crate) reconnect: u64,
     /// What happens in every such schedule, and when.
     pub(crate) script: Vec<(u64, Act)>,
     pub(crate) watch: Watch,
-    /// A memory is lost only while so many other masters vote.
+    /// A memory is lost only while at least this many other masters vote.
     pub(crate) ripe: usize,
     /// A server that dies is back after this at most, ns.
     pub(crate) downtime: u64,
     pub(crate) faults: Vec<(u64, Fault)>,
-    /// So many of a hundred connections break when a RAISE arrives on them.
+    /// How many of a hundred connections break when a RAISE arrives on them.
     pub(crate) cut_raises: u64,
     /// Odd clients do not see the first server, even ones not the last.
     pub(crate) split: bool,
@@ -303,20 +303,20 @@ pub(crate) struct Plan {
     pub(crate) first_mortal: usize,
     /// Servers from here on, too.
     pub(crate) first_safe: usize,
-    /// So many of a hundred stand-stills are longer than a client's patience.
+    /// How many of a hundred stand-stills are longer than a client's patience.
     pub(crate) long: u64,
-    /// So many of a hundred servers answer some commands by BUSY just after their start.
+    /// How many of a hundred servers answer some commands by BUSY just after their start.
     pub(crate) flaky_start: u64,
-    /// So many of a hundred leases are renewed for as long as they are held.
+    /// How many of a hundred leases are renewed for as long as they are held.
     pub(crate) renews: u64,
     /// A message takes this long at most, ns, if it is not slow.
     pub(crate) delay: u64,
-    /// So many of a thousand messages are slow, by at most so much (ns).
+    /// How many of a thousand messages are slow, and by how much at most (ns).
     pub(crate) slow: (u64, u64),
     pub(crate) start: Start,
     pub(crate) abandons: bool,
     pub(crate) operators: bool,
-    /// So many of a hundred calls.
+    /// How many of a hundred calls.
     pub(crate) bootstraps: u64,
     /// Nothing expires within the schedule: no key may be left by then.
     pub(crate) lasting: bool,
@@ -326,7 +326,7 @@ pub(crate) struct Plan {
     pub(crate) exclusion: bool,
     pub(crate) support: bool,
     pub(crate) evicting: Option<usize>,
-    /// Clocks slew by so many millionths at most.
+    /// Clocks slew by at most this many millionths.
     pub(crate) ppm: i64,
 }
 
@@ -567,7 +567,7 @@ impl Plan {
                 plan.think = 2 * SECOND;
                 plan.active = 25 * SECOND;
                 plan.downtime = 3 * SECOND;
-                // Whoever lives reaches some master before a bootstrap is done, or nothing protects.
+                // Every living client reaches some master before a bootstrap is done, or nothing protects.
                 plan.long = 0;
                 plan.fault_every = dice.range(400, 1500) * MS;
                 plan

@@ -27,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) paused: bool,
     /// It was paused, and works through its sockets.
     pub(crate) draining: bool,
-    /// So many of a thousand commands are answered by an error.
+    /// How many of a thousand commands are answered by an error.
     pub(crate) errors: u64,
     pub(crate) stays_full: bool,
     pub(crate) scripts: bool,

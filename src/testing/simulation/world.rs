@@ -59,7 +59,7 @@ pub(crate) enum What {
     Slew,
     /// The faults are over.
     Calm,
-    /// Whoever waited should have been answered.
+    /// Every caller that waited should have been answered.
     Settled,
     End,
 }

@@ -18,7 +18,7 @@ Examples:
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
   quorate inspect nightly                         who holds it, on which nodes
-  quorate evict nightly --yes                     free it, whoever holds it
+  quorate evict nightly --yes                     free it, no matter who holds it
   quorate nodes                                   which servers vote, and why not
   quorate nodes --wait all --timeout 2m           after a restart: until all of them vote
   quorate watch                                   every change of that, as a service
@@ -107,7 +107,7 @@ needed, answered, nodes: [{node, state, reason, holder, token}]}; held is null w
 answered to tell.";
 
 pub(super) const EVICT: &str = "\
-Frees a lock everywhere, whoever holds it.
+Frees a lock everywhere, no matter who holds it.
 
 The holder learns of it when it next renews, after a third of its ttl at most; until then two may
 believe that they hold the lock, and only the token tells them apart. Without --yes nothing is

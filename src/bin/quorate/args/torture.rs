@@ -39,7 +39,7 @@ Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no ma
 
 The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
 process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping;
-looked, left, stored; and, from whoever brings the faults, scenario, fault, healed.
+looked, left, stored; and, from what brings the faults, scenario, fault, healed.
 The crate's docs::testing says more.";
 
 /// `torture` alone does all of it; its steps are for histories that several programs write, such as in containers.
@@ -91,7 +91,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 
-    /// Ends when this file is there, for whoever cannot send a signal
+    /// Ends when this file is there, for a caller that cannot send a signal
     #[arg(long, value_name = "FILE")]
     pub(crate) stop_file: Option<PathBuf>,
 

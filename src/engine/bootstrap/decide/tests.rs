@@ -15,7 +15,7 @@ const fn terms(max_ttl: u64, margin: u64) -> Terms {
     }
 }
 
-/// Three nodes, witnessed for so long.
+/// Three nodes, witnessed for this long in ms.
 fn nodes(witnessed: [u64; 3]) -> Vec<(Arc<str>, BootRecord)> {
     let node = |(n, witnessed)| {
         let record = BootRecord {

@@ -327,7 +327,7 @@ async fn a_broken_pipe_ends_it() {
     assert_eq!(answer(&mut c).await, Err(over));
 }
 
-/// Takes so many bytes per call.
+/// Takes at most `width` bytes per call.
 struct Narrow {
     width: usize,
     calls: usize,

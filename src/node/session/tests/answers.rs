@@ -42,11 +42,11 @@ fn a_release_is_waited_for_if_it_was_sent_at_once() {
 fn releases_end_at_little_cost() {
     const MANY: u64 = 50_000;
     let mut world = World::new();
-    for ticket in 0..MANY {
+    for round in 0..MANY {
         // Later ones end earlier.
-        let until = world.now.plus(u32::try_from(MANY - ticket).unwrap() * MS);
+        let until = world.now.plus(u32::try_from(MANY - round).unwrap() * MS);
         world.step(|session, step| {
-            session.release(step, &release_of(ticket), until, None);
+            session.release(step, &release_of(round), until, None);
         });
     }
     let start = cpu_time();

@@ -6,7 +6,7 @@ use crate::node::session::inflight::MOST;
 const LAST: u64 = MOST as u64 + 3;
 
 #[test]
-fn what_is_taken_back_is_what_the_shell_had_been_given() {
+fn what_is_taken_back_is_what_the_driver_had_been_given() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     assert_eq!(world.acquire(2), Ok(()));
@@ -61,7 +61,7 @@ fn what_waits_is_taken_back_from_a_node_that_stalls() {
     world.release(LAST);
     world.release(1);
     world.pass(500 * MS);
-    let stalled = |ticket| (ticket, Err(Silence::Stalled));
+    let stalled = |round| (round, Err(Silence::Stalled));
     let expected = [LAST - 2, LAST - 1, LAST, LAST].map(stalled);
     assert_eq!(
         world.told(),
@@ -70,8 +70,8 @@ fn what_waits_is_taken_back_from_a_node_that_stalls() {
     );
     assert!(!world.session.is_idle(), "the first one left");
     world.sent();
-    for ticket in 1..=MOST {
-        assert!(matches!(world.state(), NodeState::Stalled(_)), "{ticket}");
+    for round in 1..=MOST {
+        assert!(matches!(world.state(), NodeState::Stalled(_)), "{round}");
         world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
     }
     assert_eq!(world.state(), NodeState::Voting);
@@ -100,8 +100,8 @@ fn what_waits_when_the_connection_is_lost_was_never_asked() {
 #[test]
 fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
     let mut world = World::voting();
-    for ticket in 1..=6 {
-        assert_eq!(world.acquire(ticket), Ok(()));
+    for round in 1..=6 {
+        assert_eq!(world.acquire(round), Ok(()));
     }
     world.sent();
     world.answer(Err(Fault::NotAdmitted));
@@ -134,8 +134,8 @@ fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
 /// As many as may be unanswered, and three more.
 fn full() -> World {
     let mut world = World::voting();
-    for ticket in 1..=MOST as u64 + 3 {
-        assert_eq!(world.acquire(ticket), Ok(()));
+    for round in 1..=MOST as u64 + 3 {
+        assert_eq!(world.acquire(round), Ok(()));
     }
     world
 }

@@ -114,7 +114,7 @@ impl World {
         self.step(|session, step| session.connected(step, client_id, None));
     }
 
-    /// The handshake is answered: this run, and so long witnessed.
+    /// The handshake is answered: by this run, witnessed for this long.
     fn meet(&mut self, run: &str, witnessed: u64) {
         let record = record(run, witnessed);
         self.read(run, Stored::Record(record));

@@ -61,9 +61,9 @@ fn nobody_is_stalled_before_time_was_looked_at() {
 #[test]
 fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
     let mut world = World::voting();
-    for (ticket, wait) in [(1, 0), (2, 100), (3, 10)] {
+    for (round, wait) in [(1, 0), (2, 100), (3, 10)] {
         world.pass(wait * MS);
-        assert_eq!(world.acquire(ticket), Ok(()));
+        assert_eq!(world.acquire(round), Ok(()));
     }
     world.pass(390 * MS);
     world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
@@ -97,8 +97,8 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
 #[test]
 fn only_total_silence_closes_a_connection() {
     let mut world = World::voting();
-    for ticket in 0..10 {
-        assert_eq!(world.acquire(ticket), Ok(()));
+    for round in 0..10 {
+        assert_eq!(world.acquire(round), Ok(()));
     }
     for _ in 0..9 {
         world.pass(1_999 * MS);

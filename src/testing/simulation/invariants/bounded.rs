@@ -5,7 +5,7 @@ use super::{Held, Violation};
 /// Far more than the programs of these schedules ask for at once.
 const MOST: usize = 1_000;
 
-/// So many requests are unanswered at one master.
+/// The most requests that may be unanswered at one master.
 pub(crate) fn check(client: usize, in_flight: usize) -> Held {
     if in_flight <= MOST {
         return Ok(());

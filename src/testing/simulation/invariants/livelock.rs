@@ -4,7 +4,7 @@ use super::{Held, Violation};
 
 const MOST: u32 = 200;
 
-/// So many ticks at one instant.
+/// The most ticks that there may be at one instant.
 pub(crate) fn check(client: usize, ticks: u32) -> Held {
     if ticks <= MOST {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Token order: whoever is granted a name later has a greater token.
+//! Token order: a later grant of a name has a greater token.
 
 use super::{Held, Operation, Violation};
 

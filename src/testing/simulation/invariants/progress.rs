@@ -1,4 +1,4 @@
-//! Once the faults are over, whoever waits gets the lock, and every client can lock again.
+//! Once the faults are over, every waiter gets the lock, and every client can lock again.
 
 use super::{Held, Operation, Violation};
 

@@ -2,7 +2,7 @@
 
 use super::{Held, Operation, Violation};
 
-/// A call was told that the lock is held; so many nodes had answered it.
+/// A call was told that the lock is held; this many nodes had answered it.
 pub(crate) fn check(call: &Operation, answered: usize, needed: usize) -> Held {
     if answered >= needed {
         return Ok(());

@@ -112,7 +112,7 @@ mod tests {
         let refused = store.read(&name, token(4));
         assert_eq!((refused.fenced, refused.unfenced), (None, 2));
         assert_eq!(write(&mut store, 1, 4, refused).unwrap().fenced, None);
-        // The same token twice: whoever writes second has not read what the first one wrote.
+        // The same token twice: the second writer has not read what the first one wrote.
         let same = store.read(&name, token(7));
         assert_eq!(same.fenced, Some(1), "the older one was refused");
         assert_eq!(write(&mut store, 1, 7, same).unwrap().fenced, Some(true));

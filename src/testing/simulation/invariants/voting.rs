@@ -3,7 +3,7 @@
 
 use super::{Held, Violation};
 
-/// So many masters vote for this client, and so many should.
+/// How many masters vote for this client, and how many should.
 pub(crate) fn check(client: usize, voting: usize, needed: usize, states: &str) -> Held {
     if voting >= needed {
         return Ok(());

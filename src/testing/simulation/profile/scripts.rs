@@ -47,7 +47,7 @@ impl Plan {
         plan.ttl = (300, 800);
         let more = plan.longer(4);
         plan.raised = Some(more);
-        // The operator, and whoever asks for more.
+        // The operator, and the client that asks for more.
         for client in &mut plan.clients[2..] {
             client.terms = Some(more);
             client.fit = false;
