@@ -22,7 +22,10 @@ use crate::{
     },
     claim::{Claim, Terms},
     clock::Tick,
-    node::{session::RoundId, status::NodeState},
+    node::{
+        session::{RoundId, Tag},
+        status::NodeState,
+    },
     owner::Entry,
     rules::Rule,
 };
@@ -80,7 +83,9 @@ impl Attempt {
             }
         }
         let tag = Request::Acquire.of(round);
-        round::ask(net, tag, &operation, asked.iter().copied());
+        for (node, silence) in round::ask(net, tag, &operation, asked.iter().copied()) {
+            ballot.vote(node, Err(silence));
+        }
         Ok(Self {
             round,
             claim: wish.claim.clone(),
@@ -92,8 +97,13 @@ impl Attempt {
             asked,
             rolled_back: false,
             settle_at: None,
-            deadline: round::begin(net, round),
+            deadline: round::arm(net, tag),
         })
+    }
+
+    /// Under this its deadline rings, of the raise too.
+    pub(super) fn tag(&self) -> Tag {
+        Request::Acquire.of(self.round)
     }
 
     /// A node's answer.
@@ -128,7 +138,7 @@ impl Attempt {
         };
         match verdict {
             Verdict::Open => {
-                net.timers.at(Key::Round(self.round), self.deadline);
+                net.timers.at(Key::Round(self.tag()), self.deadline);
                 Progress::Open
             }
             Verdict::Won(token) => {
@@ -142,7 +152,7 @@ impl Attempt {
             Verdict::Split => self.split(net),
             Verdict::Lost => {
                 self.roll_back(net);
-                net.timers.at(Key::Round(self.round), self.deadline);
+                net.timers.at(Key::Round(self.tag()), self.deadline);
                 Progress::Open
             }
             Verdict::Over(Outcome::Held) => self.failed(net, Failure::Held),
@@ -151,7 +161,7 @@ impl Attempt {
         }
     }
 
-    /// Takes back what it may leave behind, once.
+    /// Takes back what it may leave behind, once: a second RELEASE would only come later.
     pub(super) fn roll_back(&mut self, net: &mut Net) {
         if !self.rolled_back {
             self.rolled_back = true;
@@ -218,11 +228,11 @@ impl Attempt {
         let took = net.now.since(self.t0);
         let settle_at = *self.settle_at.get_or_insert_with(|| net.now.plus(took));
         if self.ballot.answers().waiting() > 0 && net.now < settle_at {
-            net.timers.at(Key::Round(self.round), settle_at);
+            net.timers.at(Key::Round(self.tag()), settle_at);
             return Progress::Open;
         }
         let (token, behind) = self.ballot.raise();
-        self.deadline = round::begin(net, self.round);
+        self.deadline = round::arm(net, self.tag());
         self.raise(net, token, behind);
         self.look(net)
     }
@@ -237,7 +247,8 @@ impl Attempt {
     }
 }
 
-/// Every attempt has a new owner.
+/// Every attempt has a new owner. With the rule off, those of one wish have the same: the simulation's labels
+/// keep it apart from other clients'.
 fn new_owner(net: &mut Net, wish: WishId) -> Result<Entry, Error> {
     let owner = match net.holds(Rule::FreshOwner) {
         true => net.chance.owner()?,

@@ -2,6 +2,7 @@
 //! chance come in, so that a simulation replays it.
 
 mod end;
+mod nodes;
 #[cfg(any(test, feature = "test-util"))]
 mod probe;
 
@@ -25,10 +26,7 @@ use crate::{
     claim::said,
     clock::{Clock, Tick},
     lease::keeper::Keeper,
-    node::{
-        Answer, DialError, Disconnected,
-        session::{Effect, Heard, RoundId, Session, Step},
-    },
+    node::session::{Heard, RoundId, Tag},
     owner::Chance,
     settings::Settings,
 };
@@ -129,42 +127,6 @@ impl Core {
 
     // ---- what the nodes say -----------------------------------------------------------------
 
-    pub(crate) fn connected(&mut self, node: usize, client_id: u64, note: Option<&str>) {
-        self.session(node, |session, step| {
-            session.connected(step, client_id, note);
-        });
-    }
-
-    pub(crate) fn dial_failed(&mut self, node: usize, error: &DialError) {
-        self.session(node, |session, step| session.dial_failed(step, error));
-    }
-
-    pub(crate) fn disconnected(&mut self, node: usize, why: &Disconnected) {
-        self.session(node, |session, step| session.disconnected(step, why));
-    }
-
-    pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
-        self.session(node, |session, step| session.answered(step, answer));
-    }
-
-    /// The connection took back this many operations; what it was not given yet is not among them.
-    pub(crate) fn withdrawn(&mut self, node: usize, taken: usize) {
-        self.net.look_at_the_clock();
-        self.net.withdrawn(node, taken);
-        self.settle();
-    }
-
-    /// The driver has written what it was given, as far as the nodes take it.
-    pub(crate) fn left(&mut self) {
-        self.net.left();
-    }
-
-    fn session(&mut self, node: usize, act: impl FnOnce(&mut Session, &mut Step<'_>)) {
-        self.net.look_at_the_clock();
-        self.net.session(node, act);
-        self.settle();
-    }
-
     /// An answer goes to the room that asked.
     fn route(&mut self, heard: Heard) {
         let Heard { tag, node, answer } = heard;
@@ -223,13 +185,23 @@ impl Core {
                     self.wait_for_nodes(Asked::Rested(id));
                 }
             }
-            Key::Round(round) => {
+            Key::Round(tag) => self.answers_due(tag),
+        }
+    }
+
+    /// Time has come when the answers to a round are due.
+    fn answers_due(&mut self, tag: Tag) {
+        let (net, round) = (&mut self.net, tag.round);
+        match Request::from(tag) {
+            Some(Request::Acquire | Request::Raise) => {
                 if let Follows::Grant(grant) = self.wishes.round_due(net, round) {
                     self.holdings.begin(net, *grant);
                 }
-                self.holdings.round_due(net, round);
-                self.questions.round_due(net, round);
             }
+            Some(Request::Extend) => self.holdings.extension_due(net, round),
+            Some(Request::Release) => self.holdings.release_due(net, round),
+            Some(Request::Question) => self.questions.round_due(net, round),
+            Some(Request::Bootstrap) | None => {}
         }
     }
 
@@ -278,12 +250,6 @@ impl Core {
             self.holdings.lose_all();
             self.shutdown.end(&held);
         }
-    }
-
-    // ---- what goes out ----------------------------------------------------------------------
-
-    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
-        self.net.next_effect()
     }
 
     fn publish(&mut self) {

@@ -73,7 +73,8 @@ impl Questions {
             return;
         };
         let outstanding = question.asks.outstanding().into_iter();
-        for (node, silence) in round::due(net, round, outstanding.map(|node| (node, None))) {
+        let outstanding = outstanding.map(|node| (node, None));
+        for (node, silence) in round::due(net, Request::Question.of(round), outstanding) {
             question.asks.heard(node, Err(silence));
         }
         self.look(net, round);
@@ -95,7 +96,7 @@ impl Questions {
         for (node, silence) in round::ask(net, tag, operation, nodes) {
             question.asks.heard(node, Err(silence));
         }
-        round::begin(net, round);
+        round::arm(net, tag);
         self.0.insert(round, question);
         self.look(net, round);
     }
@@ -103,7 +104,7 @@ impl Questions {
     fn look(&mut self, net: &mut Net, round: RoundId) {
         let answered = |question: &Question| question.asks.outstanding().is_empty();
         if self.0.get(&round).is_some_and(answered) {
-            net.timers.cancel(Key::Round(round));
+            net.timers.cancel(Key::Round(Request::Question.of(round)));
             if let Some(question) = self.0.remove(&round) {
                 question.end(net);
             }

@@ -34,21 +34,23 @@ pub(super) enum Request {
 }
 
 impl Request {
+    const ALL: [Self; 6] = [
+        Self::Acquire,
+        Self::Raise,
+        Self::Extend,
+        Self::Release,
+        Self::Question,
+        Self::Bootstrap,
+    ];
+
     pub(super) fn of(self, round: RoundId) -> Tag {
         let request = self as u8;
         Tag { round, request }
     }
 
     pub(super) fn from(tag: Tag) -> Option<Self> {
-        let all = [
-            Self::Acquire,
-            Self::Raise,
-            Self::Extend,
-            Self::Release,
-            Self::Question,
-            Self::Bootstrap,
-        ];
-        all.get(usize::from(tag.request)).copied()
+        let is = |request: &Self| *request as u8 == tag.request;
+        Self::ALL.into_iter().find(is)
     }
 }
 
@@ -101,19 +103,34 @@ pub(super) fn release(
 /// again.
 pub(super) fn due(
     net: &mut Net,
-    round: RoundId,
+    tag: Tag,
     outstanding: impl IntoIterator<Item = Outstanding>,
 ) -> Vec<(usize, Silence)> {
     let Late { silent, until } = net.late(outstanding);
     if let Some(at) = until {
-        net.timers.at(Key::Round(round), at);
+        net.timers.at(Key::Round(tag), at);
     }
     silent
 }
 
-/// From now on answers are due after the node timeout.
-pub(super) fn begin(net: &mut Net, round: RoundId) -> Tick {
+/// Answers to what was just asked are due after the node timeout.
+pub(super) fn arm(net: &mut Net, tag: Tag) -> Tick {
     let at = net.now.plus(net.settings.node_timeout);
-    net.timers.at(Key::Round(round), at);
+    net.timers.at(Key::Round(tag), at);
     at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_names_its_request() {
+        for request in Request::ALL {
+            let tag = request.of(RoundId(7));
+            assert_eq!((tag.round, Request::from(tag)), (RoundId(7), Some(request)));
+        }
+        let (round, request) = (RoundId(7), 200);
+        assert_eq!(Request::from(Tag { round, request }), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! When to look at what again. At most one timer per key counts; older ones ring unheard.
+//! When to look at what again. At most one timer per key counts; superseded ones are ignored.
 
 use std::{
     cmp::Reverse,
@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::event::WishId;
-use crate::{clock::Tick, lease::keeper::LeaseId, node::session::RoundId};
+use crate::{clock::Tick, lease::keeper::LeaseId, node::session::Tag};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    Round(RoundId),
+    Round(Tag),
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.
     Wish(WishId),
@@ -82,13 +82,15 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::session::RoundId;
 
     fn lease(id: u64) -> Key {
         Key::Lease(LeaseId(id))
     }
 
     fn round(id: u64) -> Key {
-        Key::Round(RoundId(id))
+        let round = RoundId(id);
+        Key::Round(Tag { round, request: 0 })
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Extension {
         for (node, silence) in round::ask(net, tag, &operation, nodes) {
             ballot.vote(node, Err(silence));
         }
-        round::begin(net, round);
+        round::arm(net, tag);
         let extension = Self {
             lease,
             ballot,
@@ -66,7 +66,7 @@ impl Extension {
     pub(super) fn due(&mut self, net: &mut Net, round: RoundId) {
         let outstanding = self.ballot.answers().outstanding();
         let outstanding = outstanding.map(|node| (node, None));
-        for (node, silence) in round::due(net, round, outstanding) {
+        for (node, silence) in round::due(net, Request::Extend.of(round), outstanding) {
             self.ballot.vote(node, Err(silence));
         }
     }
@@ -75,40 +75,26 @@ impl Extension {
         self.ballot.verdict() != Verdict::Open
     }
 
-    /// Does with the lease what the nodes said, and tells the caller. Returns why the lease is lost, if it is.
-    /// `held`: how many leases there are.
-    pub(super) fn end(
-        self,
-        net: &mut Net,
-        holding: Option<&mut Holding>,
-        held: usize,
-    ) -> Option<LossReason> {
-        let is_renewal = self.reply.is_none();
-        let (answer, lost) = match holding {
-            Some(holding) => self.count(net, holding, is_renewal, held),
-            None => (Err(over(LossReason::Released)), None),
+    /// Does with the lease what the nodes said, then tells the caller. `held`: how many leases there are.
+    pub(super) fn end(self, net: &mut Net, holding: Option<&mut Holding>, held: usize) {
+        let answer = match holding {
+            Some(holding) => self.count(net, holding, held),
+            None => Err(over(LossReason::Released)),
         };
         if let Some(reply) = self.reply {
             let _ = reply.send(answer);
         }
-        lost
     }
 
-    fn count(
-        &self,
-        net: &mut Net,
-        holding: &mut Holding,
-        is_renewal: bool,
-        held: usize,
-    ) -> (Result<(), Error>, Option<LossReason>) {
+    fn count(&self, net: &mut Net, holding: &mut Holding, held: usize) -> Result<(), Error> {
         holding.gone.extend(self.ballot.gone());
         holding.gone.sort_unstable();
         holding.gone.dedup();
         match self.ballot.verdict() {
-            Verdict::Extended => (self.extended(net, holding, is_renewal), None),
+            Verdict::Extended => self.extended(net, holding),
             Verdict::Evicted => {
-                let reason = LossReason::Evicted;
-                (Err(over(reason)), Some(reason))
+                holding.lose(LossReason::Evicted);
+                Err(over(LossReason::Evicted))
             }
             Verdict::Failed | Verdict::Open => {
                 let (name, nodes) = (&holding.shared.name, &net.settings.nodes);
@@ -116,30 +102,29 @@ impl Extension {
                 let answers = self.ballot.answers();
                 let report = answers.report(name.as_str(), net.needed, nodes, Some(again));
                 let error = Error::NoQuorum(report);
-                if is_renewal {
+                if self.is_renewal() {
                     // It is tried some 15 times before the lease is lost.
                     let first = holding.upkeep.renewal_failed(net.now);
                     let lease = (name, holding.shared.validity());
                     net.journal
                         .renewal_failed(net.now, lease, first, &error, held);
                 }
-                (Err(error), None)
+                Err(error)
             }
         }
     }
 
-    fn extended(
-        &self,
-        net: &mut Net,
-        holding: &mut Holding,
-        is_renewal: bool,
-    ) -> Result<(), Error> {
+    fn is_renewal(&self) -> bool {
+        self.reply.is_none()
+    }
+
+    fn extended(&self, net: &mut Net, holding: &mut Holding) -> Result<(), Error> {
         let jitter = jitter(net, holding.upkeep.ttl());
         let (now, shared) = (net.now, &holding.shared);
         // The old validity has to last still: a lease whose time is over stays lost.
         holding
             .upkeep
-            .extended(self.sent_at, now, is_renewal, jitter);
+            .extended(self.sent_at, now, self.is_renewal(), jitter);
         let in_time = net.holds(Rule::ExtendInTime);
         match shared.prolong(holding.upkeep.valid_until(), in_time) {
             true => Ok(()),

@@ -14,7 +14,7 @@ use self::{
     holding::{Holding, jitter, reason_of},
     release::Release,
 };
-use super::{net::Net, timers::Key, wishes::Grant};
+use super::{net::Net, round::Request, timers::Key, wishes::Grant};
 use crate::{
     Error, FencingToken, Lease, LossReason, Silence,
     ballot::{answers::Said, validity::notice},
@@ -116,10 +116,10 @@ impl Holdings {
             shared.set_reason_at_end(holding.upkeep.reason_at_end());
             if shared.validity().is_zero() {
                 let reason = reason_of(shared);
-                return self.lose(id, reason);
+                return holding.lose(reason);
             }
             match holding.upkeep.due(net.now, shared.beat_at()) {
-                Due::Lose(reason) => return self.lose(id, reason),
+                Due::Lose(reason) => return holding.lose(reason),
                 Due::Wait(at) => return net.timers.at(Key::Lease(id), at),
                 Due::Renew => {
                     holding.upkeep.renewal_sent(net.now);
@@ -188,12 +188,17 @@ impl Holdings {
         self.take(net, id);
     }
 
-    /// Answers to an extension or a release are due.
-    pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) {
+    /// Answers to an extension are due.
+    pub(super) fn extension_due(&mut self, net: &mut Net, round: RoundId) {
         if let Some(extension) = self.extensions.get_mut(&round) {
             extension.due(net, round);
             self.look_at_extension(net, round);
-        } else if let Some(release) = self.releases.get_mut(&round) {
+        }
+    }
+
+    /// Answers to a release are due.
+    pub(super) fn release_due(&mut self, net: &mut Net, round: RoundId) {
+        if let Some(release) = self.releases.get_mut(&round) {
             release.due(net, round);
             self.look_at_release(net, round);
         }
@@ -220,8 +225,7 @@ impl Holdings {
     /// Nobody renews any more: all are lost.
     pub(super) fn lose_all(&mut self) {
         for holding in self.leases.values_mut() {
-            holding.shared.lose(LossReason::NodesLost);
-            holding.log_loss();
+            holding.lose(LossReason::NodesLost);
         }
     }
 
@@ -249,14 +253,6 @@ impl Holdings {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
-    fn lose(&mut self, id: LeaseId, reason: LossReason) {
-        if let Some(holding) = self.leases.get_mut(&id) {
-            holding.shared.lose(reason);
-            holding.log_loss();
-        }
-    }
-
     fn take(&mut self, net: &mut Net, id: LeaseId) -> Option<Holding> {
         net.timers.cancel(Key::Lease(id));
         self.leases.remove(&id)
@@ -279,15 +275,12 @@ impl Holdings {
         {
             return;
         }
-        net.timers.cancel(Key::Round(round));
+        net.timers.cancel(Key::Round(Request::Extend.of(round)));
         let Some(extension) = self.extensions.remove(&round) else {
             return;
         };
         let (id, held) = (extension.lease(), self.leases.len());
-        let lost = extension.end(net, self.leases.get_mut(&id), held);
-        if let Some(reason) = lost {
-            self.lose(id, reason);
-        }
+        extension.end(net, self.leases.get_mut(&id), held);
         self.lease_due(net, id);
     }
 
@@ -295,7 +288,7 @@ impl Holdings {
         if !self.releases.get(&round).is_some_and(Release::is_decided) {
             return;
         }
-        net.timers.cancel(Key::Round(round));
+        net.timers.cancel(Key::Round(Request::Release.of(round)));
         if let Some(release) = self.releases.remove(&round) {
             release.end(net);
         }

@@ -48,7 +48,7 @@ impl Release {
                 ballot.vote(node, Err(silence));
             }
         }
-        round::begin(net, round);
+        round::arm(net, Request::Release.of(round));
         let release = Self {
             name: holding.shared.name.as_str().to_owned(),
             owed,
@@ -80,7 +80,7 @@ impl Release {
             (node, owed.map(|(_, duty)| *duty))
         };
         let outstanding = self.ballot.answers().outstanding().map(duty);
-        for (node, silence) in round::due(net, round, outstanding) {
+        for (node, silence) in round::due(net, Request::Release.of(round), outstanding) {
             self.ballot.vote(node, Err(silence));
         }
     }

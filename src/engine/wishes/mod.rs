@@ -161,8 +161,8 @@ impl Wishes {
         }
     }
 
-    /// A rest is over: the caller is told, or the next attempt begins. False where that could be and `may_wait`
-    /// is set: nodes are just being met.
+    /// A rest is over: the caller is told, or the next attempt begins. False, and nothing is done, if the next
+    /// attempt should wait for nodes that are being met.
     pub(super) fn rested(&mut self, net: &mut Net, id: WishId, may_wait: bool) -> bool {
         let Some(resting) = self.resting.get(&id) else {
             return true;
@@ -265,8 +265,8 @@ impl Wishes {
 
     /// An attempt that is over.
     fn take(&mut self, net: &mut Net, round: RoundId) -> Option<Asking> {
-        net.timers.cancel(Key::Round(round));
         let asking = self.asking.remove(&round)?;
+        net.timers.cancel(Key::Round(asking.attempt.tag()));
         self.rounds.remove(&asking.waiter.wish.id);
         Some(asking)
     }

@@ -36,7 +36,7 @@ pub(crate) enum Effect {
 pub(crate) struct RoundId(pub(crate) u64);
 
 /// Which request of which round an answer belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tag {
     pub(crate) round: RoundId,
     /// The round's own number for it.

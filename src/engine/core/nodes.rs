@@ -1,0 +1,50 @@
+//! What the driver tells of the nodes, and what it takes from here.
+
+use super::Core;
+use crate::node::{
+    Answer, DialError, Disconnected,
+    session::{Effect, Session, Step},
+};
+
+impl Core {
+    pub(crate) fn connected(&mut self, node: usize, client_id: u64, note: Option<&str>) {
+        self.session(node, |session, step| {
+            session.connected(step, client_id, note);
+        });
+    }
+
+    pub(crate) fn dial_failed(&mut self, node: usize, error: &DialError) {
+        self.session(node, |session, step| session.dial_failed(step, error));
+    }
+
+    pub(crate) fn disconnected(&mut self, node: usize, why: &Disconnected) {
+        self.session(node, |session, step| session.disconnected(step, why));
+    }
+
+    pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
+        self.session(node, |session, step| session.answered(step, answer));
+    }
+
+    /// The connection took back this many operations; what it was not given yet is not among them.
+    pub(crate) fn withdrawn(&mut self, node: usize, taken: usize) {
+        self.net.look_at_the_clock();
+        self.net.withdrawn(node, taken);
+        self.settle();
+    }
+
+    /// The driver has written what it was given, as far as the nodes take it.
+    pub(crate) fn left(&mut self) {
+        self.net.left();
+    }
+
+    fn session(&mut self, node: usize, act: impl FnOnce(&mut Session, &mut Step<'_>)) {
+        self.net.look_at_the_clock();
+        self.net.session(node, act);
+        self.settle();
+    }
+
+    /// What the driver has to do next.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.net.next_effect()
+    }
+}
