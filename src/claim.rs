@@ -1,5 +1,5 @@
 //! What is claimed: the operations that a round puts to the nodes, and what their answers say, for each
-//! kind of thing that can be held. The only place above `node/` that knows the kinds.
+//! kind of thing that can be held. Above `node/` they are known here alone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) enum Claim {
 
 /// What the nodes are asked for with an acquisition.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct Ask {
     /// For how long, lock-delay included.
     pub(crate) ttl: Duration,
     /// p: where the counter should at least be, in µs of the wall clock.
@@ -36,14 +36,14 @@ impl Claim {
     }
 
     /// Takes it where it is free.
-    pub(crate) fn acquire(&self, entry: &Entry, terms: Terms) -> Arc<Operation> {
+    pub(crate) fn acquire(&self, entry: &Entry, ask: Ask) -> Arc<Operation> {
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Acquire {
                 name: name.clone(),
                 entry: entry.clone(),
-                ttl: terms.ttl,
-                floor: terms.floor,
-                max_ttl: terms.max_ttl,
+                ttl: ask.ttl,
+                floor: ask.floor,
+                max_ttl: ask.max_ttl,
             }),
         }
     }
@@ -93,7 +93,7 @@ pub(crate) fn evict(name: Name) -> Arc<Operation> {
 }
 
 /// A node's answer to an operation of a claim.
-pub(crate) fn said(reply: Reply) -> Said {
+pub(crate) fn vote_of(reply: Reply) -> Said {
     let Reply::Mutex(reply) = reply else {
         return Said::Else;
     };

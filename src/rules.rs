@@ -9,7 +9,7 @@
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
-// In a normal build, what stands in the place of some rules is not even there.
+// Without the switches some rules are never named.
 #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
 pub enum Rule {
     /// A token needs Q equal counters, by a raise if need be; the greatest seen is not enough.

@@ -20,7 +20,7 @@ use crate::{
         answers::{Heard, Said},
         validity::{notice, valid_until},
     },
-    claim::{Claim, Terms},
+    claim::{Ask, Claim},
     clock::Tick,
     node::{
         session::{RoundId, Tag},
@@ -62,12 +62,12 @@ impl Attempt {
     /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be.
     pub(super) fn begin(net: &mut Net, wish: &Wish, floor: u64) -> Result<Self, Error> {
         let entry = new_owner(net, wish.id)?;
-        let terms = Terms {
+        let ask = Ask {
             ttl: wish.node_ttl(),
             floor,
             max_ttl: net.fleet().max_ttl(),
         };
-        let operation = wish.claim.acquire(&entry, terms);
+        let operation = wish.claim.acquire(&entry, ask);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
         let mut asked = Vec::with_capacity(net.total());

@@ -23,7 +23,7 @@ use super::{
     wishes::{Follows, Wishes},
 };
 use crate::{
-    claim::said,
+    claim::vote_of,
     clock::{Clock, Tick},
     lease::keeper::Keeper,
     node::session::{Heard, RoundId, Tag},
@@ -133,15 +133,15 @@ impl Core {
         let (net, round) = (&mut self.net, tag.round);
         match Request::from(tag) {
             Some(Request::Acquire | Request::Raise) => {
-                let follows = self.wishes.heard(net, round, node, answer.map(said));
+                let follows = self.wishes.heard(net, round, node, answer.map(vote_of));
                 self.follow(round, node, follows);
             }
             Some(Request::Extend) => {
-                let answer = answer.map(said);
+                let answer = answer.map(vote_of);
                 self.holdings.extension_heard(net, round, node, answer);
             }
             Some(Request::Release) => {
-                let answer = answer.map(said);
+                let answer = answer.map(vote_of);
                 self.holdings.release_heard(net, round, node, answer);
             }
             Some(Request::Question) => self.questions.heard(net, round, node, answer),

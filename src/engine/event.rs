@@ -60,7 +60,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// What is put to the nodes at once, and may wait until they are met.
+    /// Whether nodes have to be met before it is obeyed.
     pub(super) fn asks_nodes(&self) -> bool {
         matches!(
             self,

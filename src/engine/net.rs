@@ -40,7 +40,7 @@ pub(crate) struct Net {
     last_round: u64,
 }
 
-/// A node that has not answered yet, and the RELEASE that is meant if it is one.
+/// A node that has not answered; and what is owed to it, if it was sent a RELEASE.
 pub(super) type Outstanding = (usize, Option<DutyId>);
 
 /// What is to be made of answers that are due.
@@ -271,16 +271,34 @@ impl Net {
 
     /// What each node is, as evidence. A quarantined node answers: here that is all that is asked of it.
     pub(super) fn state_report(&self, subject: &str, needed: usize) -> Report {
-        let nodes = self.settings.nodes.iter().zip(self.states());
-        let nodes = nodes.map(|(node, state)| NodeReport {
+        let vote = |state: &NodeState| match state {
+            NodeState::Quarantined(_) => Vote::Confirmed,
+            state => vote_of(state),
+        };
+        let again = self.try_again(needed);
+        let votes = self.states().iter().map(vote).collect();
+        self.report(subject, needed, votes, again)
+    }
+
+    /// A report with these votes, in the order of the nodes.
+    pub(super) fn report(
+        &self,
+        subject: &str,
+        needed: usize,
+        votes: Vec<Vote>,
+        again: Duration,
+    ) -> Report {
+        let nodes = self.settings.nodes.iter().zip(votes);
+        let nodes = nodes.map(|(node, vote)| NodeReport {
             node: Arc::clone(node),
-            vote: match state {
-                NodeState::Quarantined(_) => Vote::Confirmed,
-                state => state.silence().map_or(Vote::Confirmed, Vote::None),
-            },
+            vote,
             holder: None,
         });
-        let again = self.try_again(needed);
         Report::new(subject, needed, nodes.collect(), Some(again))
     }
+}
+
+/// A node in this state gives no vote, or confirms.
+pub(super) fn vote_of(state: &NodeState) -> Vote {
+    state.silence().map_or(Vote::Confirmed, Vote::None)
 }

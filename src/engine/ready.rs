@@ -1,13 +1,13 @@
 //! Callers that wait until a majority of nodes answers, or votes.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, time::Duration};
 
 use super::{
-    net::{Net, SHORTEST_PAUSE},
+    net::{Net, SHORTEST_PAUSE, vote_of},
     status::health,
 };
 use crate::{
-    Error, NodeReport, Report, Vote,
+    Error,
     clock::Tick,
     node::status::{Health, NodeState},
     response::Responder,
@@ -154,17 +154,12 @@ fn no_answers(net: &Net) -> Error {
 }
 
 fn no_votes(net: &Net, states: &[NodeState], health: &Health) -> Error {
-    let nodes = net.settings.nodes.iter().zip(states);
-    let nodes = nodes.map(|(node, state)| NodeReport {
-        node: Arc::clone(node),
-        vote: state.silence().map_or(Vote::Confirmed, Vote::None),
-        holder: None,
-    });
     let again = match health.votes_in {
         Some(left) => left.max(SHORTEST_PAUSE),
         None => net.try_again(health.needed),
     };
-    let report = Report::new("voting", health.needed, nodes.collect(), Some(again));
+    let votes = states.iter().map(vote_of).collect();
+    let report = net.report("voting", health.needed, votes, again);
     match health.votes_in {
         Some(_) => Error::Quarantined(report),
         None => Error::NoQuorum(report),

@@ -4,16 +4,16 @@
 mod decide;
 mod poll;
 
-use std::{iter, mem, sync::Arc, time::Duration};
+use std::{iter, mem, time::Duration};
 
 pub(crate) use self::decide::long_enough;
 use self::{
     decide::{Next, SUBJECT, decide, longest_wait},
     poll::Poll,
 };
-use super::net::Net;
+use super::net::{Net, vote_of};
 use crate::{
-    Error, NodeReport, Report, Silence, Vote,
+    Error, Report, Silence, Vote,
     clock::Tick,
     node::{
         Reply,
@@ -322,28 +322,21 @@ fn majority_answers(net: &Net) -> bool {
 /// than the fleet has is no news here: what the node itself is decides.
 fn raise_report(net: &Net) -> Report {
     let raises = net.fleet().has_less();
-    let nodes = net
-        .settings
-        .nodes
-        .iter()
-        .zip(net.sessions())
-        .zip(net.states());
-    let nodes = nodes.map(|((node, session), state)| NodeReport {
-        node: Arc::clone(node),
-        vote: match session.witness().filter(|_| raises) {
+    let nodes = net.sessions().iter().zip(net.states());
+    let votes = nodes.map(
+        |(session, state)| match session.witness().filter(|_| raises) {
             Some(witness) if witness.record.votes() => Vote::Confirmed,
             Some(witness) => {
                 let left = longest_wait(iter::once(&witness.record));
                 Vote::None(Silence::Quarantined(Duration::from_millis(left)))
             }
-            None => state.silence().map_or(Vote::Confirmed, Vote::None),
+            None => vote_of(&state),
         },
-        holder: None,
-    });
+    );
     let needed = match raises {
         true => net.total(),
         false => net.needed,
     };
-    let again = net.try_again(needed);
-    Report::new("raise_terms", needed, nodes.collect(), Some(again))
+    let votes = votes.collect();
+    net.report("raise_terms", needed, votes, net.try_again(needed))
 }

@@ -7,8 +7,8 @@
 //! | `apply.rs` | the same for a node in this process: what the scripts mean |
 //! | `cases.rs` | what every kind of node has to do, as cases of the conformance suite |
 //!
-//! A kind is told here by its [`Command`] and [`Reply`] alone. The rest of the client knows of a command
-//! what it asks by the methods below, and never its name.
+//! Outside its folder a kind is its [`Command`] and its [`Reply`]. Most code asks a command by the methods below
+//! what it does, and does not look which it is.
 
 pub mod admission;
 pub(crate) mod moment;
@@ -59,7 +59,7 @@ impl Command {
     }
 
     /// The entry that it may leave on the node. It is sent once only, and what it leaves is taken back by
-    /// the command that [`frees`](Self::frees) the same entry.
+    /// the command that [`frees`](Self::frees) the same entry. No two commands take for one entry.
     pub(crate) fn takes(&self) -> Option<&Entry> {
         match self {
             Self::Admission(_) | Self::Server(_) => None,

@@ -82,7 +82,7 @@ pub(super) static TRIED: &[Right] = &[
         "EXISTS KEY",
         "bootstrap --new does not work, as it cannot look for tokens here",
     ),
-    // No server has had so many connections.
+    // No server has ever given a connection this number.
     useful(
         "CLIENT KILL",
         "CLIENT KILL ID 9223372036854775807",

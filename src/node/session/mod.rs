@@ -187,8 +187,8 @@ impl Session {
         self.requests.inflight.len()
     }
 
-    /// Until when an answer may be waited for at least: until then no request to this node is late.
-    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
+    /// No request to this node counts as late before this. None if it is stalled, owes nothing, or this RELEASE
+    /// was not sent at once.
     pub(crate) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
         self.requests.patience(release, settings)
     }

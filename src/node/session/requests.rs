@@ -194,8 +194,8 @@ impl Requests {
 
     // ---- what is not answered ---------------------------------------------------------------
 
-    /// Until when an answer may be waited for at least: until then no request to this node is late.
-    /// None: it is stalled or owes nothing; or the RELEASE of this number could not be sent at once.
+    /// No request to this node counts as late before this. None if it is stalled, owes nothing, or this RELEASE
+    /// was not sent at once.
     pub(super) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
         let is_prompt = release.is_none_or(|id| self.duties.is_prompt(id));
         let may_wait = is_prompt && self.inflight.stalled().is_none();
@@ -242,7 +242,8 @@ impl Requests {
         self.take_back(step, lost.waiting, &Silence::Unreachable(why.to_owned()));
     }
 
-    /// These never left. What would have freed one of them has nothing to free.
+    /// These never left. What would have freed one of them has nothing to free: for one entry there is one that
+    /// takes. A kind whose requests take for an entry again and again has to count here what did leave.
     fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
         let mut never_taken = BTreeSet::new();
         for sent in taken {

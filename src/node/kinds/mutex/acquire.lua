@@ -45,7 +45,7 @@ else
     redis.call('UNLINK', KEYS[5])
     redis.call('RENAME', KEYS[4], KEYS[5])
   end
-  -- More than 64 bytes long, so that the hash is no listpack, which is searched field by field.
+  -- More than 64 bytes long, so that the hash is not kept as a listpack, which is searched field by field.
   redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[2], written)
 end
 return token

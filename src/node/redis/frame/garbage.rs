@@ -8,7 +8,7 @@ pub(super) const MAX_FRAME: usize = 1 << 20;
 /// How many characters of such bytes are told. Few, as a server may repeat what was sent.
 const EXCERPT: usize = 20;
 
-/// What arrived is no RESP, or too much of it.
+/// What arrived is not valid RESP, or too much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node::redis) struct Garbage {
     why: String,
