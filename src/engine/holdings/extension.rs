@@ -75,23 +75,17 @@ impl Extension {
         self.ballot.verdict() != Verdict::Open
     }
 
-    /// Does with the lease what the nodes said, and tells the caller. Returns why the lease is lost, if it is.
-    /// `held`: how many leases there are.
-    pub(super) fn end(
-        self,
-        net: &mut Net,
-        holding: Option<&mut Holding>,
-        held: usize,
-    ) -> Option<LossReason> {
+    /// Does with the lease what the nodes said, then tells the caller: one that is told of a loss finds its
+    /// lease lost. `held`: how many leases there are.
+    pub(super) fn end(self, net: &mut Net, holding: Option<&mut Holding>, held: usize) {
         let is_renewal = self.reply.is_none();
-        let (answer, lost) = match holding {
+        let answer = match holding {
             Some(holding) => self.count(net, holding, is_renewal, held),
-            None => (Err(over(LossReason::Released)), None),
+            None => Err(over(LossReason::Released)),
         };
         if let Some(reply) = self.reply {
             let _ = reply.send(answer);
         }
-        lost
     }
 
     fn count(
@@ -100,15 +94,15 @@ impl Extension {
         holding: &mut Holding,
         is_renewal: bool,
         held: usize,
-    ) -> (Result<(), Error>, Option<LossReason>) {
+    ) -> Result<(), Error> {
         holding.gone.extend(self.ballot.gone());
         holding.gone.sort_unstable();
         holding.gone.dedup();
         match self.ballot.verdict() {
-            Verdict::Extended => (self.extended(net, holding, is_renewal), None),
+            Verdict::Extended => self.extended(net, holding, is_renewal),
             Verdict::Evicted => {
-                let reason = LossReason::Evicted;
-                (Err(over(reason)), Some(reason))
+                holding.lose(LossReason::Evicted);
+                Err(over(LossReason::Evicted))
             }
             Verdict::Failed | Verdict::Open => {
                 let (name, nodes) = (&holding.shared.name, &net.settings.nodes);
@@ -123,7 +117,7 @@ impl Extension {
                     net.journal
                         .renewal_failed(net.now, lease, first, &error, held);
                 }
-                (Err(error), None)
+                Err(error)
             }
         }
     }

@@ -33,6 +33,12 @@ impl Holding {
         self.upkeep.ttl() + self.lock_delay
     }
 
+    /// It is over. What it holds on the nodes is left to expire until it is dropped.
+    pub(super) fn lose(&mut self, reason: LossReason) {
+        self.shared.lose(reason);
+        self.log_loss();
+    }
+
     /// Once, if it was lost and not given up.
     pub(super) fn log_loss(&mut self) {
         let Some(lost) = self.shared.lost_now() else {

@@ -116,10 +116,10 @@ impl Holdings {
             shared.set_reason_at_end(holding.upkeep.reason_at_end());
             if shared.validity().is_zero() {
                 let reason = reason_of(shared);
-                return self.lose(id, reason);
+                return holding.lose(reason);
             }
             match holding.upkeep.due(net.now, shared.beat_at()) {
-                Due::Lose(reason) => return self.lose(id, reason),
+                Due::Lose(reason) => return holding.lose(reason),
                 Due::Wait(at) => return net.timers.at(Key::Lease(id), at),
                 Due::Renew => {
                     holding.upkeep.renewal_sent(net.now);
@@ -220,8 +220,7 @@ impl Holdings {
     /// Nobody renews any more: all are lost.
     pub(super) fn lose_all(&mut self) {
         for holding in self.leases.values_mut() {
-            holding.shared.lose(LossReason::NodesLost);
-            holding.log_loss();
+            holding.lose(LossReason::NodesLost);
         }
     }
 
@@ -248,14 +247,6 @@ impl Holdings {
     }
 
     // ---- inside -----------------------------------------------------------------------------
-
-    /// A lease is over. What it holds on the nodes is left to expire until it is dropped.
-    fn lose(&mut self, id: LeaseId, reason: LossReason) {
-        if let Some(holding) = self.leases.get_mut(&id) {
-            holding.shared.lose(reason);
-            holding.log_loss();
-        }
-    }
 
     fn take(&mut self, net: &mut Net, id: LeaseId) -> Option<Holding> {
         net.timers.cancel(Key::Lease(id));
@@ -284,10 +275,7 @@ impl Holdings {
             return;
         };
         let (id, held) = (extension.lease(), self.leases.len());
-        let lost = extension.end(net, self.leases.get_mut(&id), held);
-        if let Some(reason) = lost {
-            self.lose(id, reason);
-        }
+        extension.end(net, self.leases.get_mut(&id), held);
         self.lease_due(net, id);
     }
 
