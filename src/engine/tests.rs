@@ -1,7 +1,12 @@
 //! The core on its own: answers in an order that real nodes seldom give.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
@@ -11,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{event::WishId, *};
 use crate::{
-    Error, Inspection, Lease, Renewal,
+    Error, Inspection, Lease, LeaseWatch, Renewal,
     claim::Claim,
     clock::{Clock, ManualClock, Tick},
     lease::keeper::LeaseId,
@@ -1068,6 +1073,132 @@ impl World {
         let lease = answer.try_recv().unwrap().unwrap().unwrap();
         (lease, self.core.first_lease().unwrap())
     }
+}
+
+impl World {
+    fn extend(&mut self, lease: LeaseId) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        self.core.event(Event::Extend { lease, reply });
+        answer
+    }
+
+    fn release(&mut self, lease: LeaseId) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Some(reply);
+        self.core.event(Event::Release { lease, reply });
+        answer
+    }
+
+    fn says(&mut self, node: usize, reply: mutex::Reply) {
+        self.core.answered(node, Ok(Said::Mutex(reply)));
+    }
+}
+
+/// Looks at a lease when it is woken.
+struct Looks(LeaseWatch, AtomicBool);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        self.1.store(self.0.is_valid(), Relaxed);
+    }
+}
+
+/// Another thread may go on at once.
+#[test]
+fn who_is_told_of_a_loss_finds_the_lease_lost() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut extended = world.extend(id);
+    let looks = Arc::new(Looks(lease.watch(), AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&looks));
+    let answer = pin!(&mut extended).poll(&mut Context::from_waker(&waker));
+    assert!(answer.is_pending());
+    world.says(0, mutex::Reply::Lost);
+    assert!(lease.is_valid());
+    world.says(1, mutex::Reply::Lost);
+    assert!(matches!(extended.try_recv(), Ok(Err(Error::Lost(_)))));
+    assert!(!looks.1.load(Relaxed), "told before");
+}
+
+#[test]
+fn where_a_lease_is_gone_it_is_not_extended_again() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut first = world.extend(id);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world.says(0, mutex::Reply::Lost);
+    world.says(1, mutex::Reply::Extended);
+    world.says(2, mutex::Reply::Extended);
+    assert!(matches!(first.try_recv(), Ok(Ok(()))));
+    let mut second = world.extend(id);
+    assert_eq!(world.sent(), [(1, 'E'), (2, 'E')]);
+    world.says(1, mutex::Reply::Lost);
+    assert!(
+        matches!(second.try_recv(), Ok(Err(Error::Lost(_)))),
+        "two of three are gone"
+    );
+    assert!(!lease.is_valid());
+}
+
+/// Without it one eviction on one node would make a release whose other answers do not come look lost.
+#[test]
+fn a_grant_after_the_win_counts_for_the_lease() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.says(2, mutex::Reply::Granted(7));
+    let id = world.core.first_lease().unwrap();
+    let mut released = world.release(id);
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
+    world.says(0, mutex::Reply::Released(false));
+    world.at(500);
+    let answer = released.try_recv();
+    assert!(
+        matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+        "two may hold it still: {answer:?}"
+    );
+    drop(lease);
+}
+
+/// All nodes stall. The RELEASEs that follow are still on their way to the connections, which take back what
+/// they have: the requests before them.
+#[test]
+fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
+    let mut world = World::new(3);
+    let mut first = world.try_lock();
+    world.sent();
+    world.at(400);
+    let mut second = world.ask(|wish| wish.claim = Claim::Mutex(Name::new("b").unwrap()));
+    assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
+    world.at(500);
+    assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    assert!(is_open(&mut second));
+    let mut given = Vec::new();
+    while let Some(effect) = world.core.next_effect() {
+        match effect {
+            Effect::Withdraw(node) => world.core.withdrawn(node, 1),
+            Effect::Send(node, operation, _) => given.push((node, operation)),
+            effect => panic!("{effect:?}"),
+        }
+    }
+    assert!(matches!(second.try_recv(), Ok(Err(Error::NoQuorum(_)))));
+    for node in 0..3 {
+        world.says(node, mutex::Reply::Granted(7));
+        let given = given.iter().filter(|(to, _)| *to == node);
+        for (_, operation) in given {
+            let released = matches!(
+                operation.command(),
+                Command::Mutex(mutex::Command::Release { .. })
+            );
+            assert!(released, "{operation:?}");
+            world.says(node, mutex::Reply::Released(true));
+        }
+    }
+    assert!(world.core.leftovers().contains(&("releases", 0)));
 }
 
 #[test]

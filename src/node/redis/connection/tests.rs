@@ -178,6 +178,34 @@ async fn scripts_are_loaded_when_all_of_them_are() {
     }
 }
 
+/// A server answers each script as it reads it, and more of them may still be on their way.
+#[tokio::test]
+async fn the_first_of_several_replies_may_come_before_the_last_byte_has_left() {
+    let load = Operation::new(server::Command::LoadScripts);
+    let scripts = load.command().replies();
+    let sha = format!("$40\r\n{}\r\n", "a".repeat(40));
+    let bytes = bytes(&[Arc::clone(&load)]);
+    let (mut c, mut server) = fake(64);
+    send(&mut c, &[load]);
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
+    server.write_all(b"$40\r\n").await.unwrap();
+    server.write_all(&[b'a'; 40]).await.unwrap();
+    server.write_all(b"\r\n").await.unwrap();
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+    let server = tokio::spawn(async move {
+        let mut read = vec![0; bytes.len()];
+        server.read_exact(&mut read).await.unwrap();
+        for _ in 1..scripts {
+            server.write_all(sha.as_bytes()).await.unwrap();
+        }
+        (read == bytes, server)
+    });
+    flushed(&mut c).await;
+    let loaded = Ok(Reply::Server(server::Reply::Loaded));
+    assert_eq!(answer(&mut c).await, Ok(loaded));
+    assert!(server.await.unwrap().0);
+}
+
 /// Each command takes its own replies, errors among them or not.
 #[tokio::test]
 async fn a_survey_takes_three_replies() {
