@@ -1451,6 +1451,28 @@ fn voting_is_waited_for_and_named_where_it_does_not_come() {
     assert!(error.to_string().contains("died"), "{error}");
 }
 
+/// The evidence names all of them, not only those that decided it.
+#[test]
+fn a_report_names_every_node_that_was_late() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let (mut extended, mut tried) = (world.extend(id), world.try_lock());
+    world.sent();
+    world.at(500);
+    let errors = [
+        extended.try_recv().unwrap().err(),
+        tried.try_recv().unwrap().err(),
+    ];
+    for error in errors {
+        let Some(Error::NoQuorum(report)) = error else {
+            panic!("{error:?}")
+        };
+        let late = report.nodes().iter();
+        let late = late.filter(|node| node.vote == crate::Vote::None(crate::Silence::TimedOut));
+        assert_eq!(late.count(), 3, "{report}");
+    }
+}
+
 #[test]
 fn who_does_not_wait_for_votes_any_more_is_forgotten() {
     let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
