@@ -13,7 +13,7 @@ const LONGEST: usize = 10;
 /// secret is read. A backslash in front would escape the backslash that the secret begins with, and
 /// a `%` its first two letters.
 pub(super) struct Reading {
-    /// Backwards: a step is behind the one that it leads to.
+    /// Stored backwards: each step comes after the one that it leads to.
     steps: Vec<Step>,
 }
 
@@ -109,7 +109,7 @@ impl Reading {
         self.rewritten(|step| is_letter(step.byte).then_some((Letter::Byte(step.byte), step)))
     }
 
-    /// With what the escapes stand for that begin with these marks. Nothing, if it lacks one of them.
+    /// With what the escapes that begin with these marks stand for. `None` if a mark is missing.
     pub(super) fn unescaped(&self, marks: &[u8]) -> Option<Self> {
         let has = |mark: &u8| self.steps.iter().any(|step| step.byte == *mark);
         let read = |first| {
@@ -126,8 +126,8 @@ impl Reading {
         })
     }
 
-    /// With another letter for each step, which may stand for all steps up to the one beside it,
-    /// or with none.
+    /// With what `read` makes of each step: a letter, and the last step that stands for it. Without
+    /// the step, if it makes nothing of it.
     fn rewritten<'a>(&'a self, read: impl Fn(&'a Step) -> Option<(Letter, &'a Step)>) -> Self {
         let mut written = Self::empty();
         // Where the text goes on, for each step.

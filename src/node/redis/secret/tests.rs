@@ -138,8 +138,10 @@ proptest! {
         let told_as = |letters: &[char]| letters.iter().map(|c| spelled(*c, way)).collect::<String>();
         let text = before + &told_as(told) + &behind;
         let clean = hidden(&text, &secret);
-        for piece in told.windows(PIECE) {
-            prop_assert!(!clean.contains(&told_as(piece)), "{text:?} became {clean:?}");
+        for piece in told.windows(PIECE).map(told_as) {
+            // The stars are not of the text, but may be of the secret.
+            let told = clean.split("***").any(|told| told.contains(&piece));
+            prop_assert!(!told, "{text:?} became {clean:?}");
         }
     }
 
