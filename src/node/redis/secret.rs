@@ -1,10 +1,11 @@
 //! Takes a password out of what a server says, even where it repeats only a piece of it. Pure.
 //!
 //! It hides every run of the text that also stands in the password: in other capitals, escaped with
-//! backslashes or percent signs, even twice, or broken by spaces, quotes and line ends. It does not
-//! recognise base64, hex without an escape, octal, HTML entities, or pieces of fewer than four
-//! characters (three, of a password of up to six). A login may be repeated in any of these, so only the
-//! [`code`] of the error that answers it is told.
+//! backslashes or percent signs, even twice, or broken by spaces, quotes and line ends. What stands
+//! before and behind such a run makes no difference. It does not recognise base64, hex without an
+//! escape, octal, HTML entities, or pieces of fewer than four characters (three, of a password of up
+//! to six). A login may be repeated in any of these, so only the [`code`] of the error that answers
+//! it is told.
 
 mod reading;
 #[cfg(test)]
@@ -12,12 +13,15 @@ mod tests;
 
 use std::{collections::HashSet, fmt, ops::Range};
 
-use self::reading::{Reading, is_letter};
+use self::reading::Reading;
 
 /// No more of a text is ever told, as [`said`](crate::report::said) cuts it.
 const ENOUGH: usize = 1024;
 /// How often a text may be escaped: by a server, and by a proxy before it.
 const ESCAPED: usize = 2;
+/// What escapes begin with. One mark alone too, as a text that is escaped with backslashes may have
+/// a percent sign that stands for itself, and the other way round.
+const ESCAPES: [&[u8]; 3] = [b"\\%", b"\\", b"%"];
 /// A run of this length that also stands in the password is taken for a piece of it.
 const PIECE: usize = 4;
 
@@ -60,7 +64,7 @@ pub(super) struct Secret {
 impl Secret {
     pub(super) fn new(secret: &str) -> Self {
         let whole = Reading::of(secret);
-        let length = match whole.bytes.len() {
+        let length = match whole.len() {
             short @ 0..PIECE => short,
             // At least half of it.
             4..=6 => 3,
@@ -79,12 +83,8 @@ impl Secret {
         }
         let end = text.char_indices().nth(ENOUGH).map_or(text.len(), |c| c.0);
         let text = text.get(..end).unwrap_or_default();
-        let (mut told, mut reading) = (Vec::new(), Reading::of(text));
-        for _ in 0..=ESCAPED {
-            told.extend(self.whole.found_in(&reading));
-            told.extend(self.squeezed.found_in(&reading.squeezed()));
-            reading = reading.unescaped();
-        }
+        let mut told = Vec::new();
+        self.find(&Reading::of(text), ESCAPED, &mut told);
         told.sort_unstable_by_key(|place| place.start);
         let (mut clean, mut at) = (String::new(), 0);
         for place in told {
@@ -96,6 +96,18 @@ impl Secret {
         }
         clean.push_str(text.get(at..).unwrap_or_default());
         clean
+    }
+
+    /// Adds the places that tell of the secret, in the text as it is and with its escapes undone up
+    /// to `escaped` times.
+    fn find(&self, text: &Reading, escaped: usize, told: &mut Vec<Range<usize>>) {
+        told.extend(self.whole.found_in(text));
+        told.extend(self.squeezed.found_in(&text.squeezed()));
+        if escaped > 0 {
+            for unescaped in ESCAPES.iter().filter_map(|marks| text.unescaped(marks)) {
+                self.find(&unescaped, escaped - 1, told);
+            }
+        }
     }
 
     /// The same for an error. Its code stays, as it decides what is done.
@@ -117,7 +129,7 @@ impl fmt::Debug for Secret {
 struct Pieces {
     all: HashSet<Vec<u8>>,
     length: usize,
-    /// They are so short that many a word contains one, so only a whole word counts.
+    /// Only a whole word counts, as many words contain a run this short.
     alone: bool,
 }
 
@@ -125,12 +137,12 @@ impl Pieces {
     fn new(secret: &Reading, length: usize) -> Self {
         let all = match length {
             0 => HashSet::new(),
-            _ => secret.bytes.windows(length).map(<[u8]>::to_vec).collect(),
+            _ => secret.runs(length).map(|run| run.bytes).collect(),
         };
         Self {
             all,
             length,
-            alone: secret.bytes.len() < PIECE,
+            alone: secret.len() < PIECE,
         }
     }
 
@@ -139,15 +151,9 @@ impl Pieces {
         if self.all.is_empty() {
             return Vec::new();
         }
-        let runs = text.bytes.windows(self.length).enumerate();
-        runs.filter(|(at, run)| self.all.contains(*run) && (!self.alone || self.is_word(text, *at)))
-            .filter_map(|(at, _)| text.place(at, self.length))
+        let runs = text.runs(self.length);
+        runs.filter(|run| self.all.contains(&run.bytes) && (!self.alone || run.is_word))
+            .map(|run| run.place)
             .collect()
-    }
-
-    fn is_word(&self, text: &Reading, at: usize) -> bool {
-        let before = at.checked_sub(1).and_then(|before| text.bytes.get(before));
-        let after = text.bytes.get(at + self.length);
-        ![before, after].into_iter().flatten().any(is_letter)
     }
 }

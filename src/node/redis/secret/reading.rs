@@ -3,79 +3,151 @@
 
 use std::ops::Range;
 
+/// The longest escape, `\u{10ffff}`, has this many bytes.
+const LONGEST: usize = 10;
+
 /// A text in small letters, with a space for every kind of space, as a server turns a line's end
-/// into one. The place of each byte is that of its whole character.
+/// into one.
+///
+/// It can be read from any byte on, as what stands before an escaped secret may not decide how the
+/// secret is read. A backslash in front would escape the backslash that the secret begins with, and
+/// a `%` its first two letters.
 pub(super) struct Reading {
+    /// Stored backwards: each step comes after the one that it leads to.
+    steps: Vec<Step>,
+}
+
+struct Step {
+    byte: u8,
+    /// The whole character or escape that the byte is of.
+    place: Range<usize>,
+    /// The index of the step that follows.
+    next: Option<usize>,
+}
+
+/// Some bytes in a row.
+pub(super) struct Run {
     pub(super) bytes: Vec<u8>,
-    places: Vec<Range<usize>>,
+    /// Where they stand in the text.
+    pub(super) place: Range<usize>,
+    /// No letter stands before them or behind them.
+    pub(super) is_word: bool,
 }
 
 impl Reading {
     pub(super) fn of(text: &str) -> Self {
-        let mut reading = Self::empty();
-        for (at, c) in text.char_indices() {
-            reading.push(c, at..at + c.len_utf8());
+        let (mut reading, mut next) = (Self::empty(), None);
+        for (at, c) in text.char_indices().rev() {
+            next = reading.push(Letter::Char(c), at..at + c.len_utf8(), next);
         }
         reading
     }
 
     fn empty() -> Self {
-        Self {
-            bytes: Vec::new(),
-            places: Vec::new(),
+        Self { steps: Vec::new() }
+    }
+
+    /// Puts a letter before the step `next`, and says which step it begins with.
+    fn push(&mut self, letter: Letter, place: Range<usize>, next: Option<usize>) -> Option<usize> {
+        let mut utf8 = [0; 4];
+        let bytes = match letter {
+            Letter::Byte(byte) => &[byte],
+            Letter::Char(c) => c.encode_utf8(&mut utf8).as_bytes(),
+        };
+        bytes.iter().rev().fold(next, |next, byte| {
+            let byte = match byte.is_ascii_whitespace() {
+                true => b' ',
+                false => byte.to_ascii_lowercase(),
+            };
+            let place = place.clone();
+            self.steps.push(Step { byte, place, next });
+            self.steps.len().checked_sub(1)
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// All runs of this length, from any byte on.
+    pub(super) fn runs(&self, length: usize) -> impl Iterator<Item = Run> {
+        let in_word = self.in_word();
+        let run = move |(first, in_word): (&Step, bool)| {
+            let mut run = Run {
+                bytes: Vec::with_capacity(length),
+                place: first.place.clone(),
+                is_word: !in_word,
+            };
+            let mut steps = self.from(first);
+            for step in steps.by_ref().take(length) {
+                run.bytes.push(step.byte);
+                run.place.end = step.place.end;
+            }
+            run.is_word &= !steps.next().is_some_and(|after| is_letter(after.byte));
+            (run.bytes.len() == length).then_some(run)
+        };
+        self.steps.iter().zip(in_word).filter_map(run)
+    }
+
+    fn from<'a>(&'a self, first: &'a Step) -> impl Iterator<Item = &'a Step> {
+        std::iter::successors(Some(first), |step| self.steps.get(step.next?))
+    }
+
+    /// For each step, whether only letters lead to it, and at least one.
+    fn in_word(&self) -> Vec<bool> {
+        let mut leads = vec![None; self.steps.len()];
+        for step in &self.steps {
+            if let Some(lead) = step.next.and_then(|next| leads.get_mut(next)) {
+                *lead = Some(lead.unwrap_or(true) && is_letter(step.byte));
+            }
         }
-    }
-
-    fn push(&mut self, c: char, place: Range<usize>) {
-        for &byte in c.encode_utf8(&mut [0; 4]).as_bytes() {
-            self.push_byte(byte, place.clone());
-        }
-    }
-
-    fn push_byte(&mut self, byte: u8, place: Range<usize>) {
-        self.bytes.push(match byte.is_ascii_whitespace() {
-            true => b' ',
-            false => byte.to_ascii_lowercase(),
-        });
-        self.places.push(place);
-    }
-
-    /// Where these bytes stand in the text.
-    pub(super) fn place(&self, at: usize, length: usize) -> Option<Range<usize>> {
-        let places = self.places.get(at..at + length)?;
-        Some(places.first()?.start..places.last()?.end)
+        leads.into_iter().map(|lead| lead == Some(true)).collect()
     }
 
     /// Without what may be put between letters.
     pub(super) fn squeezed(&self) -> Self {
-        let mut squeezed = Self::empty();
-        for (byte, place) in self.bytes.iter().zip(&self.places) {
-            if is_letter(byte) {
-                squeezed.push_byte(*byte, place.clone());
-            }
-        }
-        squeezed
+        self.rewritten(|step| is_letter(step.byte).then_some((Letter::Byte(step.byte), step)))
     }
 
-    /// With what escapes stand for.
-    pub(super) fn unescaped(&self) -> Self {
-        let (mut unescaped, mut at) = (Self::empty(), 0);
-        while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let (letter, length) = escape(rest);
-            if let Some(place) = self.place(at, length) {
-                match letter {
-                    Letter::Byte(byte) => unescaped.push_byte(byte, place),
-                    Letter::Char(c) => unescaped.push(c, place),
+    /// With what the escapes that begin with these marks stand for. `None` if a mark is missing.
+    pub(super) fn unescaped(&self, marks: &[u8]) -> Option<Self> {
+        let has = |mark: &u8| self.steps.iter().any(|step| step.byte == *mark);
+        let read = |first| {
+            let steps: Vec<&Step> = self.from(first).take(LONGEST).collect();
+            let bytes: Vec<u8> = steps.iter().map(|step| step.byte).collect();
+            let (letter, length) = escape(&bytes);
+            Some((letter, *steps.get(length.checked_sub(1)?)?))
+        };
+        marks.iter().all(has).then(|| {
+            self.rewritten(|step| match marks.contains(&step.byte) {
+                true => read(step),
+                false => Some((Letter::Byte(step.byte), step)),
+            })
+        })
+    }
+
+    /// With what `read` makes of each step: a letter, and the last step that stands for it. Without
+    /// the step, if it makes nothing of it.
+    fn rewritten<'a>(&'a self, read: impl Fn(&'a Step) -> Option<(Letter, &'a Step)>) -> Self {
+        let mut written = Self::empty();
+        // Where the text goes on, for each step.
+        let mut starts: Vec<Option<usize>> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let after = |step: &Step| starts.get(step.next?).copied().flatten();
+            let start = match read(step) {
+                Some((letter, last)) => {
+                    written.push(letter, step.place.start..last.place.end, after(last))
                 }
-            }
-            at += length;
+                None => after(step),
+            };
+            starts.push(start);
         }
-        unescaped
+        written
     }
 }
 
 /// A letter or digit, in any language.
-pub(super) fn is_letter(byte: &u8) -> bool {
+fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
 
