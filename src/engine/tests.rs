@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{event::WishId, *};
 use crate::{
-    Error, Inspection, Lease, LeaseWatch, Renewal,
+    Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
     claim::Claim,
     clock::{Clock, ManualClock, Tick},
     lease::keeper::LeaseId,
@@ -1121,6 +1121,29 @@ fn who_is_told_of_a_loss_finds_the_lease_lost() {
 }
 
 #[test]
+fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
+    const GREATEST: u64 = 1 << 52;
+    let mut world = World::new(3);
+    let seen = Arc::new(AtomicU64::new(0));
+    let _first = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let refused = mutex::Reply::Held {
+        remaining: None,
+        counter: GREATEST,
+        holder: None,
+    };
+    world.says(1, refused);
+    while world.core.next_effect().is_some() {}
+    let _second = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let sent = world.until_sent();
+    let floor = |(_, command): &(usize, Command)| match command {
+        Command::Mutex(mutex::Command::Acquire { floor, .. }) => Some(*floor),
+        _ => None,
+    };
+    let floors: Vec<_> = sent.iter().filter_map(floor).collect();
+    assert_eq!(floors, [GREATEST + 1; 3]);
+}
+
+#[test]
 fn where_a_lease_is_gone_it_is_not_extended_again() {
     let mut world = World::new(3);
     let (lease, id) = world.lease();
@@ -1162,6 +1185,59 @@ fn a_grant_after_the_win_counts_for_the_lease() {
         "two may hold it still: {answer:?}"
     );
     drop(lease);
+}
+
+#[test]
+fn a_release_goes_to_every_node_that_was_asked() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let id = world.core.first_lease().unwrap();
+    let _released = world.release(id);
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
+    drop(lease);
+}
+
+/// Nobody could renew or release it.
+#[test]
+fn what_is_granted_when_all_handles_are_gone_is_taken_back() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    let World {
+        mut core, _engine, ..
+    } = world;
+    drop(_engine);
+    for node in 0..2 {
+        let granted = Said::Mutex(mutex::Reply::Granted(7));
+        core.answered(node, Ok(granted));
+    }
+    assert!(answer.try_recv().is_err());
+    let effects = std::iter::from_fn(|| core.next_effect());
+    let released = |effect: &Effect| match effect {
+        Effect::Send(_, operation, _) => operation.command().frees().is_some(),
+        _ => false,
+    };
+    assert_eq!(effects.filter(released).count(), 3);
+}
+
+#[test]
+fn leases_are_lost_with_the_runtime_and_still_released() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    world.core.end();
+    let lost = pin!(lease.lost()).poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(lost, Poll::Ready(LossReason::NodesLost));
+    world.sent();
+    world.core.event(Event::Release {
+        lease: id,
+        reply: None,
+    });
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
 }
 
 /// All nodes stall. The RELEASEs that follow are still on their way to the connections, which take back what
