@@ -64,3 +64,27 @@ impl Guard {
         self.wire.get_or_init(|| encode(&self.text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::server;
+
+    #[test]
+    fn it_is_encoded_once() {
+        let operation = Operation::new(server::Command::LoadScripts);
+        let mut times = 0;
+        for _node in 0..5 {
+            let wire = operation.wire(|_| {
+                times += 1;
+                Wire {
+                    bytes: vec![7],
+                    is_guarded: false,
+                    replies: 1,
+                }
+            });
+            assert_eq!(wire.bytes, [7]);
+        }
+        assert_eq!(times, 1);
+    }
+}

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    LossReason,
+    FencingToken, LossReason,
+    ballot::validity::notice,
     claim::Claim,
-    engine::net::Net,
+    engine::{attempt::Attempt, event::Wish, net::Net},
     lease::{shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
@@ -29,6 +30,31 @@ pub(super) struct Holding {
 }
 
 impl Holding {
+    /// What an attempt has won, with this token.
+    pub(super) fn new(net: &mut Net, wish: &Wish, attempt: Attempt, token: u64) -> Self {
+        let jitter = jitter(net, wish.ttl);
+        let upkeep = Upkeep::new(wish.ttl, attempt.t0, wish.renewal, jitter);
+        let shared = Shared::new(
+            wish.name().clone(),
+            FencingToken::from_counter(token),
+            Arc::clone(&net.clock),
+            attempt.t0,
+            notice(wish.ttl),
+            upkeep.valid_until(),
+        );
+        Self {
+            shared: Arc::new(shared),
+            upkeep,
+            claim: wish.claim.clone(),
+            held_on: attempt.granted(),
+            entry: attempt.entry,
+            lock_delay: wish.lock_delay,
+            asked: attempt.asked,
+            gone: Vec::new(),
+            told: false,
+        }
+    }
+
     pub(super) fn node_ttl(&self) -> Duration {
         self.upkeep.ttl() + self.lock_delay
     }

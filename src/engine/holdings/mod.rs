@@ -11,17 +11,16 @@ use std::{
 
 use self::{
     extension::Extension,
-    holding::{Holding, jitter, reason_of},
+    holding::{Holding, reason_of},
     release::Release,
 };
 use super::{net::Net, round::Request, timers::Key, wishes::Grant};
 use crate::{
-    Error, FencingToken, Lease, LossReason, Silence,
-    ballot::{answers::Said, validity::notice},
+    Error, Lease, LossReason, Silence,
+    ballot::answers::Said,
     lease::{
         keeper::{Keeper, LeaseId},
-        shared::Shared,
-        upkeep::{Due, Upkeep},
+        upkeep::Due,
     },
     logs,
     node::session::RoundId,
@@ -57,31 +56,11 @@ impl Holdings {
         let Some(keeper) = self.keeper.upgrade() else {
             return attempt.roll_back(net);
         };
-        let jitter = jitter(net, wish.ttl);
-        let upkeep = Upkeep::new(wish.ttl, attempt.t0, wish.renewal, jitter);
-        let shared = Arc::new(Shared::new(
-            wish.name().clone(),
-            FencingToken::from_counter(token),
-            Arc::clone(&net.clock),
-            attempt.t0,
-            notice(wish.ttl),
-            upkeep.valid_until(),
-        ));
-        logs::debug!(name = wish.name().as_str(), token, "acquired");
         // Its id is the round of the attempt that was won: that is how late grants find it.
         let id = lease_of(attempt.round);
-        let lease = Lease::new(Arc::clone(&shared), keeper, id);
-        let holding = Holding {
-            shared,
-            upkeep,
-            claim: wish.claim,
-            held_on: attempt.granted(),
-            entry: attempt.entry,
-            lock_delay: wish.lock_delay,
-            asked: attempt.asked,
-            gone: Vec::new(),
-            told: false,
-        };
+        let holding = Holding::new(net, &wish, attempt, token);
+        logs::debug!(name = wish.name().as_str(), token, "acquired");
+        let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
         self.leases.insert(id, holding);
         self.lease_due(net, id);
         // A caller that is gone drops the lease here, which releases it.

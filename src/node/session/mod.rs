@@ -70,7 +70,7 @@ impl Session {
         tag: Tag,
         operation: &Arc<Operation>,
     ) -> Result<(), Silence> {
-        let unguarded = operation.command().extends() && !step.settings.rules.hold(Rule::Guard);
+        let unguarded = !step.settings.rules.hold(Rule::Guard) && operation.command().extends();
         match self.state(step.now, step.fleet).silence() {
             None => {}
             Some(Silence::Quarantined(_)) if unguarded => {}

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    node::admission::{Handshake, Terms, Vouch},
+    node::admission::{Handshake, Terms, cases::hello},
     node::memory::server::admit,
     owner::Label,
 };
@@ -41,14 +41,8 @@ fn extend(owner: u128, ttl: u64) -> Command {
 /// What stands after a handshake, and whether `open` does.
 fn meet(store: &mut Store) -> (BootRecord, bool) {
     let hello = Handshake {
-        masters: 3,
-        list: "word".into(),
         terms: TERMS,
-        vouch: Vouch::Stranger,
-        used: false,
-        known: None,
-        witnessed: 0,
-        nonce: "nonce".into(),
+        ..hello()
     };
     let hello = Command::Admission(admission::Command::Handshake(hello));
     match store.apply(&hello, "", T) {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     node::{
-        admission::{Mode, Terms, Vouch},
+        admission::{Mode, Terms, cases},
         kinds::moment::Writes,
     },
     rules::Rules,
@@ -18,14 +18,8 @@ const T: u64 = 1_760_000_000_000_500;
 
 fn hello() -> Handshake {
     Handshake {
-        masters: 3,
-        list: "word".into(),
         terms: TERMS,
-        vouch: Vouch::Stranger,
-        used: false,
-        known: None,
-        witnessed: 0,
-        nonce: "nonce".into(),
+        ..cases::hello()
     }
 }
 

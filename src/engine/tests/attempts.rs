@@ -1,0 +1,212 @@
+//! One attempt: votes, the raise, what is told of it.
+
+use super::*;
+
+/// Two holders otherwise: the RELEASEs are on their way when the deciding vote comes.
+#[test]
+fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
+    let mut world = World::new(5);
+    let mut answer = world.try_lock();
+    assert_eq!(world.sent().len(), 5);
+    world.at(280);
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+    world.core.answered(3, Ok(held()));
+    world.at(300);
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    world.at(500);
+    assert_eq!(
+        world.sent(),
+        [(0, 'T'), (2, 'T')],
+        "the deadline: raised without the slow one"
+    );
+    world.at(510);
+    world.core.disconnected(0, &Disconnected("died".into()));
+    let released: Vec<_> = world
+        .sent()
+        .into_iter()
+        .filter(|(_, what)| *what == 'R')
+        .collect();
+    assert_eq!(
+        released,
+        [(1, 'R'), (2, 'R'), (3, 'R'), (4, 'R')],
+        "rolled back"
+    );
+    world.at(520);
+    world
+        .core
+        .answered(4, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+    assert!(
+        !world.sent().contains(&(4, 'T')),
+        "nor is anything raised any more"
+    );
+    assert!(
+        matches!(answer.try_recv(), Ok(Ok(None))),
+        "it is told as held"
+    );
+}
+
+#[test]
+fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    world.at(10);
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+    world.at(21);
+    assert_eq!(world.sent(), [(0, 'T')], "one more reply time, then raised");
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(5))));
+    assert_eq!(world.sent(), [(2, 'T')]);
+    world.core.answered(0, Ok(Said::Mutex(mutex::Reply::Lost)));
+    world
+        .core
+        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(lease.token().as_u64(), 8);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_server_says_is_told_in_short_and_plainly(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        huge in any::<bool>(),
+        place in 0..8usize,
+    ) {
+        let attributes = None;
+        let data = bytes.repeat(if huge { 3_000 } else { 1 });
+        let error = OwnedFrame::BlobError { data: data.clone(), attributes: None };
+        let text = OwnedFrame::BlobString { data, attributes };
+        let plain = |text: &str| OwnedFrame::SimpleString { data: text.into(), attributes: None };
+        let number = |data| OwnedFrame::Number { data, attributes: None };
+        let array = |data| OwnedFrame::Array { data, attributes: None };
+
+        let mut world = World::new(1);
+        let mut told = Vec::new();
+        if place == 0 {
+            let (reply, mut inspected) = oneshot::channel();
+            let name = Name::new("a").unwrap();
+            world.core.event(Event::Inspect { name, reply });
+            world.answer_last(array(vec![text, number(5), number(7)]));
+            let seen = inspected.try_recv().unwrap().unwrap();
+            let holder = seen.holder().unwrap();
+            told.extend([holder.entry.clone(), holder.label.clone()]);
+        } else if place < 3 {
+            let mut answer = world.try_lock();
+            world.answer_last(if place == 1 { error } else { text });
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        } else {
+            // Met anew.
+            world.core.disconnected(0, &Disconnected("died".into()));
+            world.at(60_000);
+            world.core.connected(0, 8, None);
+            world.answer_last(if place == 7 {
+                error
+            } else {
+                let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
+                let mut fields: Vec<_> = good.into_iter().map(plain).collect();
+                fields.extend([OwnedFrame::Null, number(1)]);
+                // Role, mode, eviction or version.
+                fields[place - 3] = text;
+                array(fields)
+            });
+            let mut answer = world.try_lock();
+            told.push(answer.try_recv().unwrap().unwrap_err().to_string());
+        }
+        world.at(60_001);
+        told.extend(world._engine.status().nodes().iter().map(ToString::to_string));
+        for text in told {
+            prop_assert!(text.len() < 2_000, "{} bytes", text.len());
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
+}
+
+/// It is the node's, not the caller's: another try may do.
+#[test]
+fn an_error_that_a_node_answers_is_no_wrong_setting() {
+    let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
+    let mut answer = world.bootstrap(Mode::New);
+    world.until_sent();
+    world
+        .core
+        .answered(1, Err(Fault::Error("BUSY a script".into())));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let told = error.report().unwrap().to_string();
+    assert!(
+        told.contains("n1: answered with an error: BUSY a script"),
+        "{told}"
+    );
+    assert!(error.is_retryable() && error.retry_after() > Some(Duration::ZERO));
+
+    let mut world = World::witnessed(&[6_500; 3]);
+    world.at(1_200);
+    for node in world.greeted() {
+        world
+            .core
+            .answered(node, Err(Fault::Error("NOPERM this user".into())));
+    }
+    let error = world
+        .bootstrap(Mode::Forced)
+        .try_recv()
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let told = error.report().unwrap().nodes()[2].to_string();
+    assert!(
+        told.contains("n2: refused:") && told.contains("NOPERM"),
+        "{told}"
+    );
+}
+
+#[test]
+fn no_random_bits_are_no_wrong_setting_either() {
+    let mut world = World::new(3);
+    world.core.set_chance(Chance::Dry);
+    let error = world.try_lock().try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::System(_)), "{error}");
+    assert!(world.sent().is_empty(), "nobody was asked");
+    assert_eq!((left(&world), error.retry_after()), (0, None));
+    world.core.set_chance(Chance::seeded(2));
+    world.try_lock();
+    assert_eq!(world.sent().len(), 3, "and it goes on");
+}
+
+#[test]
+fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
+    const GREATEST: u64 = 1 << 52;
+    let mut world = World::new(3);
+    let seen = Arc::new(AtomicU64::new(0));
+    let _first = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let refused = mutex::Reply::Held {
+        remaining: None,
+        counter: GREATEST,
+        holder: None,
+    };
+    world.says(1, refused);
+    while world.core.next_effect().is_some() {}
+    let _second = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let sent = world.until_sent();
+    let floor = |(_, command): &(usize, Command)| match command {
+        Command::Mutex(mutex::Command::Acquire { floor, .. }) => Some(*floor),
+        _ => None,
+    };
+    let floors: Vec<_> = sent.iter().filter_map(floor).collect();
+    assert_eq!(floors, [GREATEST + 1; 3]);
+}

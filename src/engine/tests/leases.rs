@@ -1,0 +1,200 @@
+//! Renewal, extension, loss and release.
+
+use super::*;
+
+/// Longer than the lease is the node timeout: what is lost once would else be lost for good.
+#[test]
+fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
+    let mut world = World::new(3);
+    let mut answer = world.ask(|wish| {
+        wish.ttl = Duration::from_millis(600);
+        wish.renewal = Renewal::auto();
+    });
+    for node in 0..3 {
+        world
+            .core
+            .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.sent();
+    world.at(200);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
+    world.core.disconnected(1, &Disconnected("reset".into()));
+    world.at(260);
+    world.core.connected(1, 8, None);
+    world.meet(1);
+    world.sent();
+    world.at(399);
+    assert_eq!(
+        world.sent(),
+        [(0, 'E'), (1, 'E'), (2, 'E')],
+        "node 2 is silent"
+    );
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
+    world
+        .core
+        .answered(1, Ok(Said::Mutex(mutex::Reply::Extended)));
+    world.at(590);
+    assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
+    world.sent();
+    // The first one fails at last.
+    world.at(720);
+    assert!(lease.is_valid());
+    assert!(world.sent().len() <= 2, "node 2 is stalled");
+}
+
+#[test]
+fn a_node_that_was_flushed_does_not_make_a_release_lost() {
+    let mut world = World::new(1);
+    let mut answer = world.try_lock();
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let (reply, mut inspected) = oneshot::channel();
+    world.core.event(Event::Inspect {
+        name: Name::new("a").unwrap(),
+        reply,
+    });
+    world.core.answered(0, Err(crate::node::Fault::NotAdmitted));
+    assert!(inspected.try_recv().is_ok());
+    let id = world.core.first_lease().unwrap();
+    let (reply, mut released) = oneshot::channel();
+    world.core.event(Event::Release {
+        lease: id,
+        reply: Some(reply),
+    });
+    world.sent();
+    // The handshake that NOT_ADMITTED asked for is answered by an error, the RELEASE by "not yours".
+    world
+        .core
+        .answered(0, Err(crate::node::Fault::Error("BUSY".into())));
+    world
+        .core
+        .answered(0, Ok(Said::Mutex(mutex::Reply::Released(false))));
+    let answer = released.try_recv().unwrap();
+    assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
+    std::mem::forget(lease);
+}
+
+/// Looks at a lease when it is woken.
+struct Looks(LeaseWatch, AtomicBool);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        self.1.store(self.0.is_valid(), Relaxed);
+    }
+}
+
+/// Another thread may go on at once.
+#[test]
+fn who_is_told_of_a_loss_finds_the_lease_lost() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut extended = world.extend(id);
+    let looks = Arc::new(Looks(lease.watch(), AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&looks));
+    let answer = pin!(&mut extended).poll(&mut Context::from_waker(&waker));
+    assert!(answer.is_pending());
+    world.says(0, mutex::Reply::Lost);
+    assert!(lease.is_valid());
+    world.says(1, mutex::Reply::Lost);
+    assert!(matches!(extended.try_recv(), Ok(Err(Error::Lost(_)))));
+    assert!(!looks.1.load(Relaxed), "told before");
+}
+
+#[test]
+fn where_a_lease_is_gone_it_is_not_extended_again() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut first = world.extend(id);
+    assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
+    world.says(0, mutex::Reply::Lost);
+    world.says(1, mutex::Reply::Extended);
+    world.says(2, mutex::Reply::Extended);
+    assert!(matches!(first.try_recv(), Ok(Ok(()))));
+    let mut second = world.extend(id);
+    assert_eq!(world.sent(), [(1, 'E'), (2, 'E')]);
+    world.says(1, mutex::Reply::Lost);
+    assert!(
+        matches!(second.try_recv(), Ok(Err(Error::Lost(_)))),
+        "two of three are gone"
+    );
+    assert!(!lease.is_valid());
+}
+
+/// Without it one eviction on one node would make a release whose other answers do not come look lost.
+#[test]
+fn a_grant_after_the_win_counts_for_the_lease() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.says(2, mutex::Reply::Granted(7));
+    let id = world.core.first_lease().unwrap();
+    let mut released = world.release(id);
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
+    world.says(0, mutex::Reply::Released(false));
+    world.at(500);
+    let answer = released.try_recv();
+    assert!(
+        matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+        "two may hold it still: {answer:?}"
+    );
+    drop(lease);
+}
+
+#[test]
+fn a_release_goes_to_every_node_that_was_asked() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let id = world.core.first_lease().unwrap();
+    let _released = world.release(id);
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
+    drop(lease);
+}
+
+/// The same object: what one node needs of its encoding, the others need not make again.
+#[test]
+fn all_nodes_are_sent_one_operation() {
+    let mut world = World::new(5);
+    let operations = |world: &mut World| -> Vec<_> {
+        let effects = std::iter::from_fn(|| world.core.next_effect());
+        let sent = effects.filter_map(|effect| match effect {
+            Effect::Send(_, operation, _) => Some(operation),
+            _ => None,
+        });
+        sent.collect()
+    };
+    let mut answer = world.try_lock();
+    let mut rounds = vec![operations(&mut world)];
+    for node in 0..5 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let id = world.core.first_lease().unwrap();
+    let _extended = world.extend(id);
+    rounds.push(operations(&mut world));
+    let _released = world.release(id);
+    rounds.push(operations(&mut world));
+    for sent in &rounds {
+        let same = sent
+            .iter()
+            .all(|operation| Arc::ptr_eq(operation, &sent[0]));
+        assert!(sent.len() == 5 && same, "{sent:?}");
+    }
+    drop(lease);
+}

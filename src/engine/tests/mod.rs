@@ -1,0 +1,336 @@
+//! The core on its own: answers in an order that real nodes seldom give.
+
+mod attempts;
+mod bootstrap;
+mod deadlines;
+mod end;
+mod leases;
+mod wishes;
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use redis_protocol::resp3::types::OwnedFrame;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{event::WishId, *};
+use crate::{
+    Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
+    claim::Claim,
+    clock::{Clock, ManualClock, Tick},
+    lease::keeper::LeaseId,
+    name::Name,
+    node::{
+        Command, DialError, Disconnected, Fault, Reply as Said,
+        admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
+        mutex,
+        session::Effect,
+    },
+    owner::{Chance, Label},
+    rules::Rules,
+    settings::Settings,
+};
+
+type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
+
+const TERMS: Terms = Terms {
+    max_ttl: Duration::from_secs(30),
+    margin: Duration::from_secs(5),
+};
+
+struct World {
+    core: Core,
+    clock: Arc<ManualClock>,
+    /// For how long each memory was witnessed.
+    witnessed: Vec<u64>,
+    /// On what terms.
+    terms: Vec<Terms>,
+    _engine: Engine,
+    _events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl World {
+    /// n nodes that vote.
+    fn new(n: usize) -> Self {
+        Self::witnessed(&vec![TERMS.quarantine(); n])
+    }
+
+    /// One node for each of these, witnessed for this long in ms.
+    fn witnessed(witnessed: &[u64]) -> Self {
+        let n = witnessed.len();
+        let clock = Arc::new(ManualClock::default());
+        let nodes: Vec<Arc<str>> = (0..n).map(|i| format!("n{i}").into()).collect();
+        let shared: Arc<dyn Clock> = clock.clone();
+        let status = Arc::new(Status::new(Arc::clone(&shared), &nodes));
+        let (engine, events) = Engine::new(status, shared);
+        let settings = Settings {
+            nodes,
+            node_timeout: Duration::from_millis(500),
+            list: "word".into(),
+            prefix: "quorate".into(),
+            terms: TERMS,
+            label: Label::new("test").unwrap(),
+            allow_eviction: false,
+            rules: Rules::ALL,
+        };
+        let core = engine.core(Arc::new(settings), Chance::seeded(1));
+        let mut world = Self {
+            core,
+            clock,
+            witnessed: witnessed.to_vec(),
+            terms: vec![TERMS; n],
+            _engine: engine,
+            _events: events,
+        };
+        world.at(0);
+        for node in 0..n {
+            world.core.connected(node, 7, None);
+        }
+        // Once more, where what the fleet's terms are was not known yet.
+        loop {
+            let greeted = world.greeted();
+            if greeted.is_empty() {
+                return world;
+            }
+            for node in greeted {
+                world.meet(node);
+            }
+        }
+    }
+
+    fn at(&mut self, ms: u64) {
+        self.clock.set(
+            Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
+            1_700_000_000_000_000 + ms * 1000,
+        );
+        self.core.tick(self.clock.now());
+    }
+
+    fn meet(&mut self, node: usize) {
+        let run = run(&format!("r{node}"), "0000000000", "-1");
+        let server = Server {
+            run: run.clone(),
+            role: "master".into(),
+            mode: "standalone".into(),
+            eviction: "noeviction".into(),
+            version: "7.0.15".into(),
+        };
+        let record = BootRecord {
+            masters: self.witnessed.len() as u64,
+            list: "word".into(),
+            terms: self.terms[node],
+            run,
+            id: "i".into(),
+            vouched: true,
+            used: false,
+            witnessed: self.witnessed[node],
+        };
+        let meeting = Meeting {
+            server,
+            open: record.votes(),
+            stored: Stored::Record(record),
+        };
+        self.core.answered(
+            node,
+            Ok(Said::Admission(admission::Reply::Met(Box::new(meeting)))),
+        );
+    }
+
+    fn try_lock(&mut self) -> Answered {
+        self.ask(|_| {})
+    }
+
+    fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
+        let (reply, answer) = oneshot::channel();
+        let mut wish = Wish {
+            id: WishId(1_000_000),
+            claim: Claim::Mutex(Name::new("a").unwrap()),
+            ttl: Duration::from_secs(10),
+            lock_delay: Duration::ZERO,
+            renewal: Renewal::off(),
+            wait: Wait::Never,
+            seen: Arc::new(AtomicU64::new(0)),
+            reply,
+        };
+        settings(&mut wish);
+        self.core.event(Event::Acquire(wish));
+        answer
+    }
+
+    /// What node 0 was asked last, answered by this frame.
+    fn answer_last(&mut self, frame: OwnedFrame) {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let sent = effects.filter_map(|effect| match effect {
+            Effect::Send(0, operation, _) => Some(operation.command().clone()),
+            _ => None,
+        });
+        let command = sent.last().unwrap();
+        self.core
+            .answered(0, crate::node::redis::answer(&command, frame));
+    }
+
+    /// The nodes that were sent a handshake.
+    fn greeted(&mut self) -> Vec<usize> {
+        let effects = std::iter::from_fn(|| self.core.next_effect());
+        let greeted = |effect| match effect {
+            Effect::Send(node, operation, _) => {
+                let hello = matches!(
+                    operation.command(),
+                    Command::Admission(admission::Command::Handshake(_))
+                );
+                hello.then_some(node)
+            }
+            _ => None,
+        };
+        effects.filter_map(greeted).collect()
+    }
+
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
+    fn sent(&mut self) -> Vec<(usize, char)> {
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let effects = effects.into_iter();
+        effects
+            .filter_map(|effect| match effect {
+                Effect::Send(node, operation, _) => match operation.command() {
+                    Command::Mutex(mutex::Command::Acquire { .. }) => Some((node, 'A')),
+                    Command::Mutex(mutex::Command::Raise { .. }) => Some((node, 'T')),
+                    Command::Mutex(mutex::Command::Release { .. }) => Some((node, 'R')),
+                    Command::Mutex(mutex::Command::Extend { .. }) => Some((node, 'E')),
+                    Command::Admission(admission::Command::Survey) => Some((node, 'S')),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl World {
+    fn bootstrap(&mut self, mode: Mode) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        self.core.event(Event::Bootstrap {
+            within: Duration::from_secs(2),
+            mode,
+            reply,
+        });
+        answer
+    }
+
+    /// Answers handshakes until something else goes out, and returns that.
+    fn until_sent(&mut self) -> Vec<(usize, Command)> {
+        for _ in 0..10 {
+            let mut rest = Vec::new();
+            for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
+                if let Effect::Send(node, operation, _) = effect {
+                    match operation.command() {
+                        Command::Admission(admission::Command::Handshake(_)) => self.meet(node),
+                        command => rest.push((node, command.clone())),
+                    }
+                }
+            }
+            if !rest.is_empty() {
+                return rest;
+            }
+        }
+        Vec::new()
+    }
+
+    fn all_say(&mut self, said: &[Said]) {
+        for (node, said) in said.iter().enumerate() {
+            self.core.answered(node, Ok(said.clone()));
+        }
+    }
+}
+
+fn held() -> Said {
+    Said::Mutex(mutex::Reply::Held {
+        remaining: Some(Duration::from_secs(1)),
+        counter: 6,
+        holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
+    })
+}
+
+fn left(world: &World) -> usize {
+    let kept = world.core.leftovers().into_iter();
+    let quiet = kept.filter(|(what, _)| !matches!(*what, "leases" | "releases"));
+    quiet.map(|(_, kept)| kept).sum()
+}
+
+/// No answer: neither a reply nor an error yet.
+fn is_open<T>(answer: &mut oneshot::Receiver<T>) -> bool {
+    matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+}
+
+impl World {
+    /// The process stands still: the clock goes on, and nobody looks.
+    fn pause_until(&mut self, ms: u64) {
+        self.clock.set(
+            Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),
+            1_700_000_000_000_000 + ms * 1000,
+        );
+    }
+
+    fn inspect(&mut self) -> oneshot::Receiver<Result<Inspection, Error>> {
+        let (reply, answer) = oneshot::channel();
+        let name = Name::new("a").unwrap();
+        self.core.event(Event::Inspect { name, reply });
+        answer
+    }
+
+    fn lease(&mut self) -> (Lease, LeaseId) {
+        let mut answer = self.try_lock();
+        self.sent();
+        for node in 0..3 {
+            self.core
+                .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        }
+        let lease = answer.try_recv().unwrap().unwrap().unwrap();
+        (lease, self.core.first_lease().unwrap())
+    }
+}
+
+impl World {
+    fn extend(&mut self, lease: LeaseId) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        self.core.event(Event::Extend { lease, reply });
+        answer
+    }
+
+    fn release(&mut self, lease: LeaseId) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Some(reply);
+        self.core.event(Event::Release { lease, reply });
+        answer
+    }
+
+    fn says(&mut self, node: usize, reply: mutex::Reply) {
+        self.core.answered(node, Ok(Said::Mutex(reply)));
+    }
+}
+
+const VOTES: u64 = 40_000;
+
+impl World {
+    fn shutdown(&mut self, within: u64) -> oneshot::Receiver<Vec<String>> {
+        let (reply, answer) = oneshot::channel();
+        let within = Duration::from_millis(within);
+        self.core.event(Event::Shutdown { within, reply });
+        answer
+    }
+
+    fn voting(&mut self, within: u64) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, answer) = oneshot::channel();
+        let within = Duration::from_millis(within);
+        self.core.event(Event::Voting { within, reply });
+        answer
+    }
+}
