@@ -112,7 +112,9 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
         mutex::Reply::Extended => Said::Extended,
         mutex::Reply::Lost => Said::Lost,
         mutex::Reply::Released(freed) => Said::Released(freed),
-        mutex::Reply::Inspected { .. } | mutex::Reply::Evicted(_) => Said::Else,
+        mutex::Reply::ReleasedUnadmitted
+        | mutex::Reply::Inspected { .. }
+        | mutex::Reply::Evicted(_) => Said::Else,
     }
 }
 

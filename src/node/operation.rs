@@ -17,7 +17,7 @@ pub struct Operation {
 pub(crate) struct Wire {
     pub(crate) bytes: Vec<u8>,
     /// Each node's own guard follows them.
-    pub(crate) is_guarded: bool,
+    pub(crate) has_guard: bool,
     /// How many replies of a server belong to it.
     pub(crate) replies: usize,
 }
@@ -79,7 +79,7 @@ mod tests {
                 times += 1;
                 Wire {
                     bytes: vec![7],
-                    is_guarded: false,
+                    has_guard: false,
                     replies: 1,
                 }
             });

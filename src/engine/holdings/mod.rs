@@ -157,7 +157,7 @@ impl Holdings {
         answer: Result<Said, Silence>,
     ) {
         if let Some(release) = self.releases.get_mut(&round) {
-            release.heard(net, node, answer);
+            release.heard(node, answer);
             self.look_at_release(net, round);
         }
     }

@@ -11,10 +11,7 @@ use crate::{
         net::Net,
         round::{self, Request},
     },
-    node::{
-        session::{DutyId, RoundId},
-        status::NodeState,
-    },
+    node::session::{DutyId, RoundId},
     response::Responder,
 };
 
@@ -58,18 +55,7 @@ impl Release {
         Some((round, release))
     }
 
-    pub(super) fn heard(&mut self, net: &Net, node: usize, answer: Result<Said, Silence>) {
-        // A node that has lost its memory says "not yours", and votes for nobody else either: the lease
-        // was not over for that.
-        let votes = || {
-            let session = net.sessions().get(node);
-            session.is_some_and(|s| s.state(net.now, net.fleet()) == NodeState::Voting)
-        };
-        let forgot = answer == Ok(Said::Released(false)) && !votes();
-        let answer = match forgot {
-            true => Err(Silence::NotAdmitted),
-            false => answer,
-        };
+    pub(super) fn heard(&mut self, node: usize, answer: Result<Said, Silence>) {
         self.ballot.vote(node, answer);
     }
 

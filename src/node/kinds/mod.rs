@@ -49,12 +49,23 @@ pub enum Reply {
 /// A node's answer to one command.
 pub type Answer = Result<Reply, Fault>;
 
+/// What the guard decides: whether `<prefix>:open` says what the client expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// Nothing: none is sent.
+    Nothing,
+    /// The answer. What is asked is done in any case.
+    Answer,
+    /// Whether anything is done at all.
+    Deed,
+}
+
 impl Command {
-    /// Whether it is obeyed only where `<prefix>:open` says what the client expects.
-    pub fn is_guarded(&self) -> bool {
+    /// What the guard decides.
+    pub fn guarded(&self) -> Guarded {
         match self {
-            Self::Admission(_) | Self::Server(_) => false,
-            Self::Mutex(command) => command.is_guarded(),
+            Self::Admission(_) | Self::Server(_) => Guarded::Nothing,
+            Self::Mutex(command) => command.guarded(),
         }
     }
 
@@ -94,6 +105,11 @@ impl Command {
 }
 
 impl Reply {
+    /// Whether it was done on a memory that is not admitted.
+    pub(crate) fn is_unadmitted(&self) -> bool {
+        matches!(self, Self::Mutex(mutex::Reply::ReleasedUnadmitted))
+    }
+
     /// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
     pub(crate) fn credible(self) -> Answer {
         match self {

@@ -8,6 +8,8 @@ pub(crate) struct Moment {
     /// The node's TIME, in µs.
     pub(crate) time: u64,
     pub(crate) rules: Rules,
+    /// The guard is right.
+    pub(crate) admitted: bool,
     pub(crate) writes: Writes,
 }
 

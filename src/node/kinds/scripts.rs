@@ -37,6 +37,7 @@ mod tests {
         let guards = [
             "if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then",
             "local seen = redis.call('MGET', KEYS[2], KEYS[3]) if seen[1] ~= ARGV[#ARGV] then",
+            "local seen = redis.call('MGET', KEYS[2], KEYS[1]) if seen[1] ~= ARGV[#ARGV] then",
         ];
         let free = ["-- HANDSHAKE ", "-- RELEASE ", "-- ADMIT "];
         let mut unguarded = 0;

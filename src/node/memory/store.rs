@@ -12,7 +12,10 @@ use crate::{
     node::{
         Answer, Command, Fault, Reply,
         admission::{self, Identity},
-        kinds::moment::{Moment, Writes},
+        kinds::{
+            Guarded,
+            moment::{Moment, Writes},
+        },
         mutex, server,
     },
     rules::{Rule, Rules},
@@ -49,14 +52,18 @@ impl Store {
 
     /// Obeys one command at `time`, the node's TIME in µs.
     pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
-        let is_guarded =
-            command.is_guarded() && (self.rules.hold(Rule::Guard) || !command.extends());
-        if is_guarded && !self.keys.admission.admits(guard) {
+        let admitted = match command.guarded() {
+            Guarded::Nothing => true,
+            Guarded::Answer | Guarded::Deed => self.keys.admission.admits(guard),
+        };
+        let unguarded = !self.rules.hold(Rule::Guard) && command.extends();
+        if command.guarded() == Guarded::Deed && !admitted && !unguarded {
             return Err(Fault::NotAdmitted);
         }
         let at = Moment {
             time,
             rules: self.rules,
+            admitted,
             writes: self.writes(),
         };
         let Snapshot { admission, mutex } = &mut self.keys;

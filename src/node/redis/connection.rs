@@ -73,7 +73,7 @@ impl Queued {
         match self {
             Self::Operation(operation, guard) => {
                 let wire = wire(operation, keys);
-                let guard = wire.is_guarded.then(|| guard.wire(encode::guard));
+                let guard = wire.has_guard.then(|| guard.wire(encode::guard));
                 [&wire.bytes, guard.unwrap_or_default()]
             }
             Self::Unanswered(bytes) => [bytes, &[]],

@@ -4,7 +4,7 @@ pub(crate) use crate::node::wire::{
     Keys,
     writer::{guard, words},
 };
-use crate::node::{Command, operation::Wire, wire::Writer};
+use crate::node::{Command, kinds::Guarded, operation::Wire, wire::Writer};
 
 /// The bytes of a command. Its guard, if it has one, is the last argument, and follows them.
 pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
@@ -12,7 +12,7 @@ pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
     command.encode(&mut writer, keys);
     Wire {
         bytes: writer.into_bytes(),
-        is_guarded: command.is_guarded(),
+        has_guard: command.guarded() != Guarded::Nothing,
         replies: command.replies(),
     }
 }
@@ -68,15 +68,16 @@ mod tests {
         ];
         for command in &commands {
             let mut wire = wire(command, &Keys::new("q"));
-            assert_eq!(wire.is_guarded, command.is_guarded(), "{command:?}");
-            if wire.is_guarded {
+            let has_guard = command.guarded() != Guarded::Nothing;
+            assert_eq!(wire.has_guard, has_guard, "{command:?}");
+            if has_guard {
                 wire.bytes.extend(guard(GUARD));
             }
             // Each array is as long as it says.
             let words = read_back(wire.bytes);
             assert_eq!(words.len(), wire.replies, "{command:?}");
             let last = words.last().unwrap().last().unwrap();
-            assert_eq!(last == GUARD, command.is_guarded(), "{command:?}");
+            assert_eq!(last == GUARD, has_guard, "{command:?}");
         }
     }
 }

@@ -319,6 +319,13 @@ impl Session {
             .filter(|_| counted)
             .map(str::to_owned);
         match &answer {
+            // Where it is known that the node does not vote, that is no news.
+            Ok(reply) if reply.is_unadmitted() => {
+                if self.state(step.now, step.fleet) == NodeState::Voting {
+                    self.changed |= self.link.doubt();
+                    self.meet(step);
+                }
+            }
             Ok(_) => self.link.served(),
             Err(Fault::NotAdmitted) => {
                 self.changed |= self.link.doubt();

@@ -149,7 +149,11 @@ impl Requests {
         match answer {
             Ok(reply) => {
                 if let Some(tag) = self.duties.done(id) {
-                    self.tell(step, tag, Ok(reply));
+                    let answer = match reply.is_unadmitted() {
+                        true => Err(Silence::NotAdmitted),
+                        false => Ok(reply),
+                    };
+                    self.tell(step, tag, answer);
                 }
             }
             Err(_) if !step.settings.rules.hold(Rule::ReleaseUntilAnswered) => {

@@ -178,7 +178,10 @@ impl Memory {
             at.may_delete()?;
             self.locks.remove(name);
         }
-        Ok(Reply::Released(held))
+        match at.admitted {
+            true => Ok(Reply::Released(held)),
+            false => Ok(Reply::ReleasedUnadmitted),
+        }
     }
 
     fn evict(&mut self, name: &Name, at: Moment) -> Result<Reply, Fault> {

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{FencingToken, name::Name, node::fault::Fault, owner::Entry};
+use crate::{
+    FencingToken,
+    name::Name,
+    node::{fault::Fault, kinds::Guarded},
+    owner::Entry,
+};
 
 /// What may be asked.
 #[derive(Clone, Debug)]
@@ -40,7 +45,7 @@ pub enum Command {
         /// From now, lock-delay included.
         ttl: Duration,
     },
-    /// Frees the lock, if it is ours. No guard: it is obeyed by a node that may not vote too.
+    /// Frees the lock, if it is ours. A node that may not vote obeys it too, and says so.
     Release {
         /// The lock.
         name: Name,
@@ -81,6 +86,9 @@ pub enum Reply {
     Lost,
     /// To a release: whether it was ours.
     Released(bool),
+    /// To a release: it stands there no more, but this memory is not admitted: what it says of the lock
+    /// is no vote.
+    ReleasedUnadmitted,
     /// To an inspection.
     Inspected {
         /// The holder's entry, and its remaining time.
@@ -93,8 +101,11 @@ pub enum Reply {
 }
 
 impl Command {
-    pub(crate) fn is_guarded(&self) -> bool {
-        !matches!(self, Self::Release { .. })
+    pub(crate) fn guarded(&self) -> Guarded {
+        match self {
+            Self::Release { .. } => Guarded::Answer,
+            _ => Guarded::Deed,
+        }
     }
 
     pub(crate) fn takes(&self) -> Option<&Entry> {

@@ -2,10 +2,11 @@
 -- KEYS     lock, open
 -- ARGV     entry, ttl ms, guard
 -- RETURNS  1; 0, where the lock is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+local seen = redis.call('MGET', KEYS[2], KEYS[1])
+if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if seen[2] ~= ARGV[1] then
   return 0
 end
 -- GT: never shortens. A key that is gone stays gone.

@@ -3,10 +3,11 @@
 -- KEYS     lock, open, c0, c1
 -- ARGV     max_ttl ms, counter field, entry, token, guard
 -- RETURNS  the counter; -1, where the lock is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+local seen = redis.call('MGET', KEYS[2], KEYS[1])
+if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-if redis.call('GET', KEYS[1]) ~= ARGV[3] then
+if seen[2] ~= ARGV[3] then
   return -1
 end
 local time = redis.call('TIME')

@@ -81,7 +81,7 @@ impl Command {
                 &[Text(entry.as_str()), Number(ms(*ttl))],
             ),
             Self::Release { name, entry } => {
-                writer.call(&RELEASE, &[keys.lock(name)], &[Text(entry.as_str())]);
+                writer.call_guarded(&RELEASE, &[keys.lock(name), open], &[Text(entry.as_str())])
             }
             Self::Inspect { name } => writer.call_guarded(
                 &INSPECT,
@@ -112,7 +112,10 @@ impl Command {
                 true => Reply::Extended,
                 false => Reply::Lost,
             },
-            Self::Release { .. } => Reply::Released(yes(frame)?),
+            Self::Release { .. } => match integer(frame)? {
+                -1 => Reply::ReleasedUnadmitted,
+                _ => Reply::Released(yes(frame)?),
+            },
             Self::Inspect { .. } => inspected(frame, hide)?,
             Self::Evict { .. } => Reply::Evicted(yes(frame)?),
         })

@@ -94,7 +94,7 @@ async fn a_connection_is_ready_for_commands() {
         });
         assert_eq!(
             ask(&mut *connection, release.clone()).await,
-            Ok(Reply::Mutex(mutex::Reply::Released(false))),
+            Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)),
             "by a script"
         );
         server.cmd(&["SCRIPT", "FLUSH"]);

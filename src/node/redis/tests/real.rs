@@ -153,10 +153,10 @@ impl Real {
     fn bytes(&self, command: &Command) -> Vec<u8> {
         let Wire {
             mut bytes,
-            is_guarded,
+            has_guard,
             ..
         } = encode::wire(command, &self.keys);
-        if is_guarded {
+        if has_guard {
             bytes.extend(encode::guard(GUARD));
         }
         bytes

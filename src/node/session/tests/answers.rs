@@ -20,6 +20,27 @@ fn a_release_is_repeated_until_answered_or_over() {
     assert!(world.session.is_idle(), "what it would free has expired");
 }
 
+/// -1: done, and no vote. Where the node was taken for a voter, it is met again.
+#[test]
+fn a_release_on_a_memory_that_is_not_admitted_is_done_and_no_vote() {
+    let mut world = World::voting();
+    world.release(1);
+    world.sent();
+    world.answer(Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)));
+    assert!(world.session.is_idle(), "the duty is over");
+    assert_eq!(world.told(), [(1, Err(Silence::NotAdmitted))]);
+    assert_eq!(kinds(&world.sent()), ["handshake"]);
+    assert_ne!(world.state(), NodeState::Voting);
+    // It is known now: what else is freed there asks for no more handshakes.
+    world.meet(RUN, 0);
+    world.sent();
+    for round in 2..100 {
+        world.release(round);
+        world.answer(Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)));
+    }
+    assert!(!kinds(&world.sent()).contains(&"handshake"));
+}
+
 #[test]
 fn a_release_is_waited_for_if_it_was_sent_at_once() {
     let mut world = World::voting();

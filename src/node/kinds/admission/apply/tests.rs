@@ -43,6 +43,7 @@ impl Node {
         let at = Moment {
             time: T,
             rules,
+            admitted: true,
             writes: Writes::All,
         };
         Self {

@@ -29,9 +29,10 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     }
     assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
     assert_eq!(counter(trial, "a").await, 1);
+    // It is freed all the same.
     assert_eq!(
         trial.ask_with(&release("a", 1).into(), "else").await,
-        Ok(node::Reply::Mutex(mutex::Reply::Released(true)))
+        Ok(node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted))
     );
     trial.change(Change::Flush).await;
     for command in &guarded {
@@ -40,7 +41,7 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     }
     assert_eq!(
         trial.ask(release("a", 1)).await,
-        Ok(node::Reply::Mutex(mutex::Reply::Released(false)))
+        Ok(node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted))
     );
     let (record, open) = trial.record(&hello()).await;
     assert_eq!((record.witnessed, open), (0, false));
@@ -95,6 +96,6 @@ pub(super) async fn a_failback_is_another_run(trial: &mut Trial<'_>) {
     );
     assert_eq!(
         trial.say(release("a", 1)).await,
-        node::Reply::Mutex(mutex::Reply::Released(true))
+        node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted)
     );
 }

@@ -63,6 +63,7 @@ impl Node {
         Moment {
             time,
             rules: self.rules,
+            admitted: true,
             writes: Writes::All,
         }
     }
