@@ -232,9 +232,10 @@ impl InFlight {
 }
 
 impl Lost {
-    /// Whether something may be on its way that takes a lock.
-    pub(super) fn may_take(&self) -> bool {
-        self.sent.iter().any(Sent::takes)
+    /// For whom something may be on its way that takes a lock.
+    pub(super) fn may_take(&self) -> BTreeSet<Entry> {
+        let takes = |sent: &Sent| sent.operation.command().takes().cloned();
+        self.sent.iter().filter_map(takes).collect()
     }
 }
 
@@ -262,10 +263,9 @@ impl Sent {
         self.operation.command().takes().is_some()
     }
 
-    /// Whether it frees what one of these would have left on the node.
-    pub(super) fn frees_one_of(&self, entries: &BTreeSet<Entry>) -> bool {
-        let frees = self.operation.command().frees();
-        frees.is_some_and(|entry| entries.contains(entry))
+    /// Whether it frees what such an entry would have left on the node.
+    pub(super) fn frees(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
+        self.operation.command().frees().is_some_and(is)
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Profile {
     Sluggish,
     /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
     Lasting,
+    /// As lasting; connections break while requests travel, and what should clean up after them fails.
+    Doubtful,
     /// As lasting, and some servers stay full.
     Full,
     /// A fleet that nobody admitted: it waits for its quarantine.
@@ -95,12 +97,13 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
         Self::Sluggish,
         Self::Lasting,
+        Self::Doubtful,
         Self::Full,
         Self::Fresh,
         Self::Reboot,
@@ -495,6 +498,12 @@ impl Plan {
                 plan
             }
             Profile::Lasting => Self::lasting(dice),
+            Profile::Doubtful => {
+                let mut plan = Self::lasting(dice).only(&[(8, Fault::Cut), (6, Fault::Errors)]);
+                plan.delay = dice.range(5, 20) * MS;
+                plan.fault_every = dice.range(10, 40) * MS;
+                plan
+            }
             Profile::Full => {
                 let mut plan = Self::lasting(dice).and(&[(12, Fault::OutOfMemory)]);
                 plan.stays_full = true;
