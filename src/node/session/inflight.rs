@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     duty::DutyId,
+    rtt::RoundTrip,
     step::{ClientId, Tag},
 };
 use crate::{clock::Tick, node::Operation, owner::Entry, settings::Settings};
@@ -30,6 +31,7 @@ pub(super) struct InFlight {
     under_way: Vec<What>,
     /// When the node last said anything on this connection.
     heard_at: Tick,
+    round_trip: RoundTrip,
     /// It owes an answer since then, for longer than the node timeout. Set where time is looked at,
     /// never read off the clock: what has arrived by then was read before.
     stalled: Option<Tick>,
@@ -71,6 +73,7 @@ impl InFlight {
             waiting: VecDeque::new(),
             under_way: Vec::new(),
             heard_at: now,
+            round_trip: RoundTrip::default(),
             stalled: None,
         }
     }
@@ -131,6 +134,9 @@ impl InFlight {
         self.left = self.left.saturating_sub(1);
         self.ended(sent.what);
         self.heard_at = now;
+        if !sent.again {
+            self.round_trip.answered(sent.at, now);
+        }
         Some(sent)
     }
 
@@ -166,6 +172,11 @@ impl InFlight {
     /// Whether it was sent and is neither answered nor taken back: for what there is only one of.
     pub(super) fn is_under_way(&self, what: What) -> bool {
         self.under_way.contains(&what)
+    }
+
+    /// Within this nearly every answer comes; none before the first.
+    pub(super) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
+        self.round_trip.estimate(settings.node_timeout)
     }
 
     /// How many requests are unanswered.
