@@ -7,6 +7,7 @@
 // Public by the feature `unstable-node` alone.
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
+pub(crate) mod batch;
 pub(crate) mod fault;
 pub mod kinds;
 pub(crate) mod memory;

@@ -1,6 +1,12 @@
 //! One request, made once: the same object for every node, encoded once.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use super::kinds::Command;
 
@@ -8,8 +14,19 @@ use super::kinds::Command;
 /// and are the same for all but for the guard.
 #[derive(Debug)]
 pub struct Operation {
+    /// No other operation of this process has it.
+    id: u64,
     command: Command,
     wire: OnceLock<Wire>,
+    batch: OnceLock<Batch>,
+}
+
+/// The bytes of a batch that begins with an operation.
+#[derive(Debug)]
+struct Batch {
+    /// The others.
+    rest: Vec<u64>,
+    bytes: Vec<u8>,
 }
 
 /// The bytes of an operation.
@@ -24,9 +41,12 @@ pub(crate) struct Wire {
 
 impl Operation {
     pub(crate) fn new(command: impl Into<Command>) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            id: LAST.fetch_add(1, Relaxed),
             command: command.into(),
             wire: OnceLock::new(),
+            batch: OnceLock::new(),
         })
     }
 
@@ -38,6 +58,24 @@ impl Operation {
     /// The encoding, made by `encode` the first time.
     pub(crate) fn wire(&self, encode: impl FnOnce(&Command) -> Wire) -> &Wire {
         self.wire.get_or_init(|| encode(&self.command))
+    }
+
+    /// The bytes of this operation and the `rest` as one batch. `encode` makes them for the first node. The
+    /// others mostly want the same batch; one that wants another makes its own.
+    pub(crate) fn batch<'o>(
+        &self,
+        rest: impl Iterator<Item = &'o Self> + Clone,
+        encode: impl Fn() -> Vec<u8>,
+    ) -> Cow<'_, [u8]> {
+        let ids = rest.map(|operation| operation.id);
+        let batch = self.batch.get_or_init(|| Batch {
+            rest: ids.clone().collect(),
+            bytes: encode(),
+        });
+        match ids.eq(batch.rest.iter().copied()) {
+            true => Cow::Borrowed(&batch.bytes),
+            false => Cow::Owned(encode()),
+        }
     }
 }
 

@@ -69,6 +69,14 @@ impl Command {
         }
     }
 
+    /// The same as one of a batch. None: it travels alone.
+    pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
+        match self {
+            Self::Admission(_) | Self::Server(_) => None,
+            Self::Mutex(command) => command.rider(),
+        }
+    }
+
     /// The entry that it may leave on the node. It is sent once only, and what it leaves is taken back by
     /// the command that [`frees`](Self::frees) the same entry. No two commands take for one entry.
     pub(crate) fn takes(&self) -> Option<&Entry> {

@@ -1,16 +1,20 @@
 //! What an in-process node finds when it obeys a command: its TIME, and whether it takes writes.
 
+use std::cell::Cell;
+
 use crate::{node::fault::Fault, rules::Rules};
 
 /// The moment of one command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct Moment<'s> {
     /// The node's TIME, in µs.
     pub(crate) time: u64,
     pub(crate) rules: Rules,
     /// The guard is right.
     pub(crate) admitted: bool,
     pub(crate) writes: Writes,
+    /// The script that runs has written. A full server looks at the first write of a script alone.
+    pub(crate) wrote: &'s Cell<bool>,
 }
 
 /// Which writes a server takes.
@@ -23,22 +27,22 @@ pub(crate) enum Writes {
     None,
 }
 
-impl Moment {
+impl Moment<'_> {
     /// What a replica refuses: any write.
     pub(crate) fn may_delete(&self) -> Result<(), Fault> {
-        match self.writes {
-            Writes::All | Writes::Small => Ok(()),
-            Writes::None => refused("READONLY You can't write against a read only replica."),
+        if self.writes == Writes::None {
+            return refused("READONLY You can't write against a read only replica.");
         }
+        self.wrote.set(true);
+        Ok(())
     }
 
     /// What a full server refuses too: a write that may need memory.
     pub(crate) fn may_write(&self) -> Result<(), Fault> {
-        self.may_delete()?;
-        match self.writes {
-            Writes::Small => refused("OOM command not allowed when used memory > 'maxmemory'."),
-            Writes::All | Writes::None => Ok(()),
+        if self.writes == Writes::Small && !self.wrote.get() {
+            return refused("OOM command not allowed when used memory > 'maxmemory'.");
         }
+        self.may_delete()
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! It knows no clock: every command comes with the node's own TIME, and keys expire by that.
 
+use std::cell::Cell;
 #[cfg(any(test, feature = "test-util"))]
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) struct Store {
     keys: Snapshot,
     readonly: bool,
     full: bool,
+    /// The script that runs has written.
+    wrote: Cell<bool>,
 }
 
 impl Store {
@@ -47,11 +50,18 @@ impl Store {
             keys: Snapshot::default(),
             readonly: false,
             full: false,
+            wrote: Cell::new(false),
         }
     }
 
     /// Obeys one command at `time`, the node's TIME in µs.
     pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
+        self.wrote.set(false);
+        self.apply_next(command, guard, time)
+    }
+
+    /// Obeys one more command of a batch: the script that obeyed the one before runs on.
+    pub(crate) fn apply_next(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
         let admitted = match command.guarded() {
             Guarded::Nothing => true,
             Guarded::Answer | Guarded::Deed => self.keys.admission.admits(guard),
@@ -65,6 +75,7 @@ impl Store {
             rules: self.rules,
             admitted,
             writes: self.writes(),
+            wrote: &self.wrote,
         };
         let Snapshot { admission, mutex } = &mut self.keys;
         match command {

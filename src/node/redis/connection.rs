@@ -20,17 +20,13 @@ use super::{
     decode,
     encode::{self, Keys},
     frame::Inbox,
+    outbox::{Asked, Outbox},
     secret::Secret,
 };
 use crate::{
-    node::{Answer, Connection, Disconnected, Guard, Operation, operation::Wire},
+    node::{Answer, Connection, Disconnected, Guard, Operation},
     report::said,
 };
-
-/// About this many bytes are offered to the stream in one call.
-const CHUNK: usize = 16 << 10;
-/// An idle queue keeps room for this many operations.
-const QUEUE: usize = 64;
 
 /// A greeted connection: over TCP, TLS or a Unix socket.
 #[derive(Debug)]
@@ -38,56 +34,17 @@ pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
     note: Option<String>,
-    keys: Arc<Keys>,
     /// Never told, should the server repeat it.
     secret: Secret,
-    /// All operations that are not answered yet; first those on their way, then the unsent.
-    queue: VecDeque<Queued>,
-    /// How many of the queue have left in whole.
-    sent: usize,
-    /// How many bytes of the next one have left.
-    offset: usize,
-    /// What the stream is offered. Copied together: a call with a piece for each request and guard
-    /// costs more than the copy.
-    out: Vec<u8>,
+    outbox: Outbox,
     /// Something may linger in the stream's own buffer.
     unflushed: bool,
-    /// The replies to the first of the queue, where it has several and not all have come.
-    replies: Vec<OwnedFrame>,
     inbox: Inbox,
+    /// The replies to the operation that is answered next, where it has several and not all have come.
+    replies: Vec<OwnedFrame>,
+    /// What has been answered together and is not told yet.
+    answers: VecDeque<Answer>,
     over: Option<Disconnected>,
-}
-
-/// What is written for once and waits for its answer.
-#[derive(Debug)]
-enum Queued {
-    /// An operation, and the guard that this node is to be asked with.
-    Operation(Arc<Operation>, Arc<Guard>),
-    /// Bytes to which no answer comes.
-    Unanswered(Vec<u8>),
-}
-
-impl Queued {
-    /// What all nodes share of its bytes, and the guard of this one behind them.
-    fn pieces(&self, keys: &Keys) -> [&[u8]; 2] {
-        match self {
-            Self::Operation(operation, guard) => {
-                let wire = wire(operation, keys);
-                let guard = wire.has_guard.then(|| guard.wire(encode::guard));
-                [&wire.bytes, guard.unwrap_or_default()]
-            }
-            Self::Unanswered(bytes) => [bytes, &[]],
-        }
-    }
-
-    /// How many bytes it is.
-    fn len(&self, keys: &Keys) -> usize {
-        self.pieces(keys).map(<[u8]>::len).iter().sum()
-    }
-}
-
-fn wire<'o>(operation: &'o Operation, keys: &Keys) -> &'o Wire {
-    operation.wire(|command| encode::wire(command, keys))
 }
 
 impl<S> RedisConnection<S> {
@@ -103,15 +60,12 @@ impl<S> RedisConnection<S> {
             stream,
             client_id,
             note,
-            keys,
             secret,
-            queue: VecDeque::with_capacity(QUEUE),
-            sent: 0,
-            offset: 0,
-            out: Vec::new(),
+            outbox: Outbox::new(keys),
             unflushed: false,
-            replies: Vec::new(),
             inbox,
+            replies: Vec::new(),
+            answers: VecDeque::new(),
             over: None,
         }
     }
@@ -123,69 +77,43 @@ impl<S> RedisConnection<S> {
         Poll::Ready(Err(reason))
     }
 
-    /// These bytes have left.
-    fn advance(&mut self, mut bytes: usize) {
-        while let Some(next) = self.queue.get(self.sent) {
-            let left = next.len(&self.keys).saturating_sub(self.offset);
-            if bytes < left {
-                self.offset += bytes;
-                return;
-            }
-            bytes -= left;
-            self.sent += 1;
-            self.offset = 0;
-            if bytes == 0 {
-                return;
-            }
-        }
-    }
-
-    /// The answer that this frame completes, if it does; an error: nobody asked for it.
-    fn take(&mut self, frame: OwnedFrame) -> Result<Option<Answer>, OwnedFrame> {
-        let Some(Queued::Operation(operation, _)) = self.queue.front() else {
+    /// Makes answers of this frame, if it completes any; an error: nobody asked for it.
+    fn take(&mut self, frame: OwnedFrame) -> Result<(), OwnedFrame> {
+        let Some(asked) = self.outbox.asked(self.replies.len()) else {
             return Err(frame);
         };
-        let wanted = wire(operation, &self.keys).replies;
-        let completes = self.replies.len() + 1 == wanted;
-        // The last of several may come only when the last byte has left.
-        if self.sent == 0 && (self.offset == 0 || completes) {
-            return Err(frame);
-        }
-        if !completes {
-            self.replies.push(frame);
-            return Ok(None);
-        }
-        let command = operation.command();
-        let answer = match wanted {
-            1 => decode::answer(command, slice::from_ref(&frame), &self.secret),
-            _ => {
+        match asked {
+            Asked::Alone(_, wanted) if self.replies.len() + 1 < wanted => {
                 self.replies.push(frame);
-                decode::answer(command, &mem::take(&mut self.replies), &self.secret)
+                return Ok(());
             }
-        };
-        self.sent -= 1;
-        self.queue.pop_front();
-        if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
-            self.queue.shrink_to(QUEUE);
+            Asked::Alone(operation, 1) => {
+                let answer =
+                    decode::answer(operation.command(), slice::from_ref(&frame), &self.secret);
+                self.answers.push_back(answer);
+            }
+            Asked::Alone(operation, _) => {
+                let mut replies = mem::take(&mut self.replies);
+                replies.push(frame);
+                let answer = decode::answer(operation.command(), &replies, &self.secret);
+                self.answers.push_back(answer);
+            }
+            Asked::Together(count) => {
+                let commands = self.outbox.operations().map(Operation::command);
+                let answers = &mut self.answers;
+                decode::answers(
+                    commands.take(count),
+                    count,
+                    &frame,
+                    &self.secret,
+                    |answer| {
+                        answers.push_back(answer);
+                    },
+                );
+            }
         }
-        Ok(Some(answer))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> RedisConnection<S> {
-    /// Offers the stream what is unsent, as much of it as one call takes.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.out.clear();
-        for queued in self.queue.iter().skip(self.sent) {
-            for piece in queued.pieces(&self.keys) {
-                self.out.extend_from_slice(piece);
-            }
-            if self.out.len() >= self.offset.saturating_add(CHUNK) {
-                break;
-            }
-        }
-        let unsent = self.out.get(self.offset..).unwrap_or_default();
-        Pin::new(&mut self.stream).poll_write(cx, unsent)
+        self.outbox.answered();
+        Ok(())
     }
 }
 
@@ -199,19 +127,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
     }
 
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
-        self.queue.push_back(Queued::Operation(operation, guard));
+        self.outbox.push(operation, guard);
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
         if let Some(over) = &self.over {
             return Poll::Ready(Err(over.clone()));
         }
-        while self.sent < self.queue.len() {
-            match ready!(self.poll_write(cx)) {
+        loop {
+            let unsent = self.outbox.unsent();
+            if unsent.is_empty() {
+                break;
+            }
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, unsent)) {
                 Ok(0) => return self.end("nothing can be written any more"),
                 Ok(bytes) => {
                     self.unflushed = true;
-                    self.advance(bytes);
+                    self.outbox.advance(bytes);
                 }
                 Err(error) => return self.end(failed("writing", &error)),
             }
@@ -226,17 +158,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
+        if let Some(answer) = self.answers.pop_front() {
+            return Poll::Ready(Ok(answer));
+        }
         if let Some(over) = &self.over {
             return Poll::Ready(Err(over.clone()));
         }
         loop {
             match self.inbox.next() {
                 Ok(Some(OwnedFrame::Push { .. })) => {}
-                Ok(Some(frame)) => match self.take(frame) {
-                    Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
-                    Ok(None) => {}
-                    Err(frame) => return self.end(unasked(&frame, &self.secret)),
-                },
+                Ok(Some(frame)) => {
+                    if let Err(frame) = self.take(frame) {
+                        return self.end(unasked(&frame, &self.secret));
+                    }
+                    if let Some(answer) = self.answers.pop_front() {
+                        return Poll::Ready(Ok(answer));
+                    }
+                }
                 Ok(None) => match ready!(self.inbox.poll_fill(&mut self.stream, cx)) {
                     Ok(0) => return self.end("the server closed the connection"),
                     Ok(_) => {}
@@ -253,14 +191,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
     fn hush(&mut self) {
         let mut bytes = Vec::new();
         encode::words(&mut bytes, &["CLIENT", "REPLY", "OFF"]);
-        self.queue.push_back(Queued::Unanswered(bytes));
+        self.outbox.push_unanswered(bytes);
     }
 
     fn withdraw(&mut self) -> usize {
-        let keep = self.sent + usize::from(self.offset > 0);
-        let unsent = self.queue.drain(keep.min(self.queue.len())..);
-        let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));
-        unsent.filter(operation).count()
+        self.outbox.withdraw()
     }
 }
 

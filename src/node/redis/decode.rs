@@ -1,7 +1,7 @@
 //! Replies of a server (RESP3) as answers: what is an error, and what kind of one. What else a reply
 //! says is in `wire.rs` of the command's kind.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, slice};
 
 use redis_protocol::resp3::types::{FrameKind, OwnedFrame, Resp3Frame as _};
 
@@ -10,7 +10,10 @@ use super::{
     secret::Secret,
 };
 use crate::{
-    node::{Answer, Command, Fault},
+    node::{
+        Answer, Command, Fault, Reply,
+        wire::read::{integer, items, text},
+    },
     report::said,
 };
 
@@ -21,11 +24,39 @@ pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret)
         return Err(fault(&text, secret));
     }
     let reply = command.decode(replies, &|text| secret.hidden(text));
-    reply.ok_or_else(|| {
-        // Not what is in it: that may be what was sent.
-        let kind = decisive.last().map_or(FrameKind::Null, OwnedFrame::kind);
-        Fault::Error(format!("not an answer to {}: {kind:?}", command.name()))
-    })
+    reply.ok_or_else(|| misshapen(command, decisive))
+}
+
+fn misshapen(command: &Command, replies: &[OwnedFrame]) -> Fault {
+    // Not what is in it: that may be what was sent.
+    let kind = replies.last().map_or(FrameKind::Null, OwnedFrame::kind);
+    Fault::Error(format!("not an answer to {}: {kind:?}", command.name()))
+}
+
+/// What the server's one reply to a batch says to each of its `count` commands, in their order.
+pub(super) fn answers<'c>(
+    commands: impl Iterator<Item = &'c Command>,
+    count: usize,
+    reply: &OwnedFrame,
+    secret: &Secret,
+    mut tell: impl FnMut(Answer),
+) {
+    let error = error(reply).map(|text| fault(&text, secret));
+    let all_as_asked = integer(reply) == i64::try_from(count).ok();
+    let each = items(reply).filter(|each| each.len() == count);
+    for (at, command) in commands.enumerate() {
+        let own = each.and_then(|each| each.get(at));
+        let as_asked = command.rider().filter(|_| all_as_asked);
+        tell(match (&error, own, as_asked) {
+            (Some(fault), ..) => Err(fault.clone()),
+            (None, Some(own), _) => match text(own) {
+                Some(error) => Err(fault(&error, secret)),
+                None => answer(command, slice::from_ref(own), secret),
+            },
+            (None, None, Some(rider)) => Ok(Reply::Mutex(rider.as_asked)),
+            (None, None, None) => Err(misshapen(command, slice::from_ref(reply))),
+        });
+    }
 }
 
 /// The words of an error reply, as they came: who passes them on cuts them.
@@ -63,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{
         name::Name,
-        node::{Reply, admission, mutex, server},
+        node::{admission, mutex, server},
         owner::{Entry, Label},
     };
 

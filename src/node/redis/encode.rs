@@ -4,7 +4,7 @@ pub(crate) use crate::node::wire::{
     Keys,
     writer::{guard, words},
 };
-use crate::node::{Command, kinds::Guarded, operation::Wire, wire::Writer};
+use crate::node::{Command, kinds::Guarded, mutex, operation::Wire, wire::Writer};
 
 /// The bytes of a command. Its guard, if it has one, is the last argument, and follows them.
 pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
@@ -15,6 +15,17 @@ pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
         has_guard: command.guarded() != Guarded::Nothing,
         replies: command.replies(),
     }
+}
+
+/// The bytes of many commands as one script call. Its guard is the last argument, and follows them.
+pub(crate) fn batch<'c>(
+    commands: impl Iterator<Item = &'c Command> + Clone,
+    keys: &Keys,
+) -> Vec<u8> {
+    let mut writer = Writer::new();
+    let riders = commands.filter_map(Command::rider);
+    mutex::batch::encode(riders, &mut writer, keys);
+    writer.into_bytes()
 }
 
 #[cfg(test)]

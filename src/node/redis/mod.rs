@@ -2,7 +2,7 @@
 //!
 //! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, and [`greet`] gets a
 //! [`connection`] that is ready for commands, or says what to do. [`frame`] finds the replies in what
-//! arrives. [`encode`] and [`decode`] carry what the kinds say on the wire; what the server's ACL has to permit is
+//! arrives, [`outbox`] cuts what waits into calls. [`encode`] and [`decode`] carry what the kinds say on the wire; what the server's ACL has to permit is
 //! in [`rights`]. [`secret`] keeps the password out of every text.
 
 mod address;
@@ -13,6 +13,7 @@ mod encode;
 mod frame;
 mod greet;
 mod login;
+mod outbox;
 mod rights;
 mod secret;
 #[cfg(feature = "tls-rustls")]

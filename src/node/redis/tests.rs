@@ -1,6 +1,7 @@
 //! What only a real server can show: other kinds of keys, the script cache, connections, rights. What
 //! every kind of node has to do is in the conformance suite.
 
+mod batches;
 mod real;
 
 use std::io::Read as _;
@@ -10,7 +11,7 @@ use super::Keys;
 use crate::{
     clock::{Clock as _, SystemClock},
     node::{
-        Command, Fault, Reply,
+        Answer, Command, Fault, Reply,
         admission::{
             self, Handshake,
             cases::{admit, hello},

@@ -52,6 +52,14 @@ impl Writer {
         self.script("EVAL", script.source, keys, args);
     }
 
+    /// The beginning of a call with this many keys and arguments, which are to follow.
+    pub(crate) fn begin_call(&mut self, script: &Script, keys: usize, args: usize) {
+        self.array(3 + keys + args);
+        self.put(Arg::Text("EVALSHA"));
+        self.put(Arg::Text(script.sha()));
+        self.put(Arg::Number(keys as u64));
+    }
+
     fn script(&mut self, how: &str, script: &str, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.put(Arg::Text(how));
         self.put(Arg::Text(script));
@@ -65,7 +73,8 @@ impl Writer {
         self.line(b'*', items as u64);
     }
 
-    fn put(&mut self, arg: Arg<'_>) {
+    /// One word.
+    pub(crate) fn put(&mut self, arg: Arg<'_>) {
         match arg {
             Arg::Text(text) => self.bulk(text.as_bytes(), b""),
             Arg::Bytes(bytes) => self.bulk(bytes, b""),

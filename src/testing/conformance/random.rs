@@ -38,7 +38,9 @@ pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize
         let answers = [ask.of(a).await, ask.of(b).await];
         let told = || format!("seed {seed}, step {step}: {ask:?} is answered {answers:#?}");
         let [first, second] = &answers;
-        assert!(same(first, second), "{}", told());
+        assert_eq!(first.len(), second.len(), "{}", told());
+        let differs = first.iter().zip(second).position(|(a, b)| !same(a, b));
+        assert_eq!(differs, None, "{}", told());
         if usable.contains(&Power::Keys) {
             let stand = [a.trial.stands().await, b.trial.stands().await];
             assert_eq!(stand[0], stand[1], "after {}", told());
@@ -46,7 +48,7 @@ pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize
         if let Ask::Nap(_) = ask {
             sleep(Duration::from_millis(30)).await;
         }
-        if let Some(Ok(Reply::Admission(admission::Reply::Met(meeting)))) = first {
+        if let Some(Ok(Reply::Admission(admission::Reply::Met(meeting)))) = first.first() {
             let record = meeting.stored.record();
             chance.guard = record.map_or(GUARD.into(), |record| record.guard(Rules::ALL));
         }
@@ -70,7 +72,8 @@ impl<'s> Peer<'s> {
 
 #[derive(Debug)]
 enum Ask {
-    Command(Command, String),
+    /// Flushed together, so that they travel in batches; mostly it is one, which travels alone.
+    Commands(Vec<(Command, String)>),
     /// An entry that is over after the step.
     Nap(Command),
     /// A handshake of this client: one that knows what it read last, or nothing.
@@ -93,12 +96,12 @@ impl Ask {
         }
     }
 
-    /// None: it was a change.
-    async fn of(&self, peer: &mut Peer<'_>) -> Option<Answer> {
+    /// None where it was a change.
+    async fn of(&self, peer: &mut Peer<'_>) -> Vec<Answer> {
         let Peer { trial, known } = peer;
         match self {
-            Self::Command(command, guard) => Some(trial.ask_with(command, guard).await),
-            Self::Nap(command) => Some(trial.ask(command.clone()).await),
+            Self::Commands(asked) => trial.ask_together(asked).await,
+            Self::Nap(command) => vec![trial.ask(command.clone()).await],
             Self::Hello(hello, client, knows) => {
                 let mut hello = hello.clone();
                 hello.known = known[*client].clone().filter(|_| *knows);
@@ -107,7 +110,7 @@ impl Ask {
                     let record = meeting.stored.record();
                     known[*client] = record.map(|r| (r.run.clone(), r.id.clone()));
                 }
-                Some(answer)
+                vec![answer]
             }
             Self::Admit(admit, client) => {
                 let (run, id) = known[*client].clone().unwrap_or_default();
@@ -116,7 +119,7 @@ impl Ask {
                     id,
                     ..admit.clone()
                 };
-                Some(trial.ask(admission::Command::Admit(admit)).await)
+                vec![trial.ask(admission::Command::Admit(admit)).await]
             }
             Self::Change(change) => {
                 if matches!(change, Change::Put(..) | Change::Age(_)) && trial.can(Power::Full) {
@@ -126,7 +129,7 @@ impl Ask {
                     Change::Put(key, text) => trial.put(*key, text.as_deref()).await,
                     change => trial.change(change.clone()).await,
                 }
-                None
+                Vec::new()
             }
         }
     }
@@ -173,8 +176,12 @@ impl Chance {
 
     fn ask(&mut self) -> Ask {
         let change = match self.up_to(1000) {
-            0..580 => return self.command(mutexes::random),
-            580..600 => return self.command(|_| admission::Command::Survey),
+            0..400 => return Ask::Commands(vec![self.command(mutexes::random)]),
+            400..580 => return self.many(),
+            580..600 => {
+                let survey = self.command(|_| admission::Command::Survey);
+                return Ask::Commands(vec![survey]);
+            }
             600..605 => return Ask::Nap(mutexes::random_and_short(self).into()),
             605..620 => Change::Full(true),
             620..650 => Change::Full(false),
@@ -192,13 +199,31 @@ impl Chance {
         Ask::Change(change)
     }
 
-    fn command<C: Into<Command>>(&mut self, random: impl FnOnce(&mut Self) -> C) -> Ask {
+    /// Many at once: they are cut by whatever travels alone or has another guard; or whole batches.
+    fn many(&mut self) -> Ask {
+        let most = self.one(&[3, 10, 128]);
+        let count = 2 + self.up_to(most) as usize;
+        let whole = self.up_to(2) == 0;
+        let mut all = Vec::new();
+        while all.len() < count {
+            let (command, guard) = self.command(mutexes::random);
+            if !whole || command.rider().is_some() && guard == self.guard {
+                all.push((command, guard));
+            }
+        }
+        Ask::Commands(all)
+    }
+
+    fn command<C: Into<Command>>(
+        &mut self,
+        random: impl FnOnce(&mut Self) -> C,
+    ) -> (Command, String) {
         let command = random(self).into();
         let guard = match self.up_to(20) {
             0 => "2 5 word 20000 5000 nonce".to_owned(),
             _ => self.guard.clone(),
         };
-        Ask::Command(command, guard)
+        (command, guard)
     }
 
     fn client(&mut self) -> usize {
@@ -206,11 +231,7 @@ impl Chance {
     }
 }
 
-fn same(a: &Option<Answer>, b: &Option<Answer>) -> bool {
-    let (a, b) = match (a, b) {
-        (Some(a), Some(b)) => (a, b),
-        (a, b) => return a.is_none() && b.is_none(),
-    };
+fn same(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),

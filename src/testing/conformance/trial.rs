@@ -1,6 +1,6 @@
 //! A case under way: a connection to a master that votes, and what is asked on it.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, time::Duration};
 
 use tokio::time::timeout;
 
@@ -50,8 +50,7 @@ impl<'s> Trial<'s> {
     }
 
     pub(crate) async fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
-        let commands = std::slice::from_ref(command);
-        let mut answers = self.exchange(commands, guard).await;
+        let mut answers = self.ask_together(&[(command.clone(), guard.into())]).await;
         answers.pop().expect("as many as were asked for")
     }
 
@@ -61,7 +60,8 @@ impl<'s> Trial<'s> {
 
     /// Many at once, on one connection.
     pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answer> {
-        self.exchange(commands, GUARD).await
+        let asked: Vec<_> = commands.iter().map(|c| (c.clone(), GUARD.into())).collect();
+        self.ask_together(&asked).await
     }
 
     /// It must answer.
@@ -133,17 +133,17 @@ impl<'s> Trial<'s> {
         [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
-    async fn exchange(&mut self, commands: &[Command], guard: &str) -> Vec<Answer> {
-        let guard = Guard::new(guard.into());
-        for command in commands {
+    /// Many at once, on one connection, each with its guard.
+    pub(crate) async fn ask_together(&mut self, asked: &[(Command, String)]) -> Vec<Answer> {
+        for (command, guard) in asked {
             let operation = Operation::new(command.clone());
-            self.connection.send(operation, Arc::clone(&guard));
+            self.connection.send(operation, Guard::new(guard.clone()));
         }
-        let answers = answers(&mut *self.connection, commands.len());
+        let answers = answers(&mut *self.connection, asked.len());
         match timeout(SILENCE, answers).await {
             Ok(Ok(answers)) => answers,
-            Ok(Err(why)) => panic!("{}: {commands:?}: {why:?}", self.name()),
-            Err(_) => panic!("{}: {commands:?} is not answered", self.name()),
+            Ok(Err(why)) => panic!("{}: {asked:?}: {why:?}", self.name()),
+            Err(_) => panic!("{}: {asked:?} is not answered", self.name()),
         }
     }
 }

@@ -92,16 +92,14 @@ impl Memory {
         let guard = record.guard(at.rules);
         let right = self.admits(&guard);
         // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
-        let close = self.open.is_some() && !(open && right);
-        if close {
+        if self.open.is_some() && !(open && right) {
             at.may_delete()?;
             self.open = None;
         }
         let mut write = is_worth_it(same, record, at);
         let set = open && !right;
-        // After a first write a script is not stopped any more. A full server that votes goes on.
+        // A full server that votes goes on.
         if (write || set)
-            && !close
             && let Err(fault) = at.may_write()
         {
             if set || !open {

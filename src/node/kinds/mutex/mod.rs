@@ -1,6 +1,7 @@
 //! A lock that one holds at a time, and its counter (protocol §3).
 
 mod apply;
+pub(crate) mod batch;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
 mod command;

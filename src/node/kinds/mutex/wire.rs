@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Reply};
+use super::{Command, Reply, batch::BATCH};
 use crate::{
     node::wire::{
         Arg::{Number, Text},
@@ -25,7 +25,9 @@ static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
 /// All of this kind.
-pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE, &RAISE, &EXTEND, &RELEASE, &INSPECT, &EVICT];
+pub(crate) static SCRIPTS: &[&Script] = &[
+    &ACQUIRE, &RAISE, &EXTEND, &RELEASE, &INSPECT, &EVICT, &BATCH,
+];
 
 impl Command {
     pub(crate) fn name(&self) -> &'static str {

@@ -13,14 +13,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::process::Process;
 use crate::{
     clock::Clock as _,
-    node::{Answer, Connection, Disconnected, Guard, Operation},
+    node::{Answer, Connection, Disconnected, Guard, Operation, batch},
 };
 
-/// A command takes effect when it is sent.
+/// A command takes effect when it is flushed, in a batch with the others that wait.
 pub(super) struct MemoryConnection {
     process: Arc<Process>,
     client_id: u64,
     life: u64,
+    waiting: VecDeque<(Arc<Operation>, Arc<Guard>)>,
     /// With the instant from which one may be read, if it comes late.
     answers: VecDeque<(Option<Instant>, Answer)>,
     /// Until the first answer may be read.
@@ -33,6 +34,7 @@ impl MemoryConnection {
             process,
             client_id,
             life,
+            waiting: VecDeque::new(),
             answers: VecDeque::new(),
             sleep: None,
         }
@@ -49,19 +51,31 @@ impl Connection for MemoryConnection {
     }
 
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
-        let mut server = self.process.lock();
-        if server.life != self.life {
-            return;
-        }
-        let time = server.clock.wall_us();
-        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
-        let answer = server
-            .store
-            .apply(operation.command(), guard.as_str(), time);
-        self.answers.push_back((due, answer));
+        self.waiting.push_back((operation, guard));
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        let mut server = self.process.lock();
+        if server.life != self.life {
+            self.waiting.clear();
+            return Poll::Ready(Ok(()));
+        }
+        let time = server.clock.wall_us();
+        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
+        let mut left = 0;
+        while let Some((operation, guard)) = self.waiting.front() {
+            let (command, guard) = (operation.command(), guard.as_str());
+            let answer = match left {
+                0 => {
+                    left = batch::first(self.waiting.iter().map(|(o, g)| (&**o, &**g)));
+                    server.store.apply(command, guard, time)
+                }
+                _ => server.store.apply_next(command, guard, time),
+            };
+            left -= 1;
+            self.waiting.pop_front();
+            self.answers.push_back((due, answer));
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -89,7 +103,7 @@ impl Connection for MemoryConnection {
     }
 
     fn withdraw(&mut self) -> usize {
-        0
+        self.waiting.drain(..).count()
     }
 }
 

@@ -1,3 +1,5 @@
+use std::task::{Context, Waker};
+
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
@@ -101,6 +103,8 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
     let mut ask = |command, delay| {
         node.delay(delay);
         connection.send(Operation::new(command), Arc::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(connection.poll_flush(&mut cx).is_ready());
     };
     let start = Instant::now();
     ask(Command::Admission(admission::Command::Survey), ms(300));
@@ -128,6 +132,7 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
         Operation::new(Command::Admission(admission::Command::Survey)),
         Arc::default(),
     );
+    poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
     let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
     sleep(ms(10)).await;
     node.restart_empty();

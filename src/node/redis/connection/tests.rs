@@ -1,8 +1,11 @@
+mod batches;
+
 use std::future::poll_fn;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
 use super::*;
+use crate::node::redis::outbox::CHUNK;
 use crate::node::{Fault, Reply, admission, mutex, server};
 
 fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
@@ -37,10 +40,9 @@ fn guard() -> Arc<Guard> {
 fn bytes(operations: &[Arc<Operation>]) -> Vec<u8> {
     let keys = Keys::new("quorate");
     let bytes = operations.iter().flat_map(|operation| {
-        let queued = Queued::Operation(Arc::clone(operation), guard());
-        let bytes = queued.pieces(&keys).concat();
-        assert_eq!(bytes.len(), queued.len(&keys));
-        bytes
+        let wire = encode::wire(operation.command(), &keys);
+        let guard = wire.has_guard.then(|| encode::guard(guard().as_str()));
+        [wire.bytes, guard.unwrap_or_default()].concat()
     });
     bytes.collect()
 }

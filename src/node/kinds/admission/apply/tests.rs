@@ -35,7 +35,7 @@ fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
 /// A node with these rules.
 struct Node {
     memory: Memory,
-    at: Moment,
+    at: Moment<'static>,
 }
 
 impl Node {
@@ -45,6 +45,7 @@ impl Node {
             rules,
             admitted: true,
             writes: Writes::All,
+            wrote: Box::leak(Box::default()),
         };
         Self {
             memory: Memory::default(),
@@ -72,6 +73,7 @@ impl Node {
 
     fn ask(&mut self, command: &Command) -> Result<Reply, Fault> {
         let (server, locks) = (Identity::master("run"), mutex::Memory::default());
+        self.at.wrote.set(false);
         self.memory.apply(command, &server, &locks, self.at)
     }
 

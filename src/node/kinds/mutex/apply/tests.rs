@@ -59,12 +59,13 @@ impl Node {
         }
     }
 
-    fn moment(&self, time: u64) -> Moment {
+    fn moment(&self, time: u64) -> Moment<'static> {
         Moment {
             time,
             rules: self.rules,
             admitted: true,
             writes: Writes::All,
+            wrote: Box::leak(Box::default()),
         }
     }
 

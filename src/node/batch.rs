@@ -1,0 +1,104 @@
+//! What waits for a node leaves together in one script call (protocol §3, "Batches"). Pure: which operations
+//! these are.
+
+use super::{Guard, Operation};
+
+/// A server does nothing else meanwhile: a call of so many takes it about 0.1 ms.
+pub(crate) const MOST_OPERATIONS: usize = 64;
+/// Where names are long there are fewer of them: about this many bytes.
+pub(crate) const MOST_BYTES: usize = 32 << 10;
+
+/// How many of these leave together, from the first on; zero only where there is none. One that travels alone
+/// ends what is before it, so that the order stays as it is.
+pub(crate) fn first<'q>(waiting: impl IntoIterator<Item = (&'q Operation, &'q Guard)>) -> usize {
+    let mut waiting = waiting.into_iter();
+    let Some((first, guard)) = waiting.next() else {
+        return 0;
+    };
+    let Some(rider) = first.command().rider() else {
+        return 1;
+    };
+    let (mut bytes, mut max_ttl) = (rider.bytes(), rider.max_ttl);
+    let mut operations = 1;
+    for (operation, its) in waiting.take(MOST_OPERATIONS - 1) {
+        let Some(rider) = operation.command().rider() else {
+            break;
+        };
+        bytes += rider.bytes();
+        max_ttl = max_ttl.or(rider.max_ttl);
+        let same_terms = rider.max_ttl.is_none() || rider.max_ttl == max_ttl;
+        if bytes > MOST_BYTES || !same_terms || its.as_str() != guard.as_str() {
+            break;
+        }
+        operations += 1;
+    }
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::node::{Command, mutex::cases, server};
+
+    fn first_of(commands: &[Command], guards: &[Arc<Guard>]) -> usize {
+        let operations: Vec<_> = commands.iter().cloned().map(Operation::new).collect();
+        let guards = guards.iter().cycle();
+        first(operations.iter().zip(guards).map(|(o, g)| (&**o, &**g)))
+    }
+
+    fn guard(text: &str) -> Arc<Guard> {
+        Guard::new(text.into())
+    }
+
+    fn release(name: &str) -> Command {
+        cases::release(name, 1).into()
+    }
+
+    fn acquire(max_ttl: u64) -> Command {
+        let mut acquire = cases::acquire("a", 1, Duration::from_secs(1), 0);
+        if let crate::node::mutex::Command::Acquire { max_ttl: of, .. } = &mut acquire {
+            *of = Duration::from_secs(max_ttl);
+        }
+        acquire.into()
+    }
+
+    #[test]
+    fn at_most_so_many_operations_and_bytes_leave_together() {
+        let one = [guard("g")];
+        for (waiting, together) in [(0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (1000, 64)] {
+            assert_eq!(first_of(&vec![release("a"); waiting], &one), together);
+        }
+        let together = first_of(&vec![release(&"a".repeat(512)); 64], &one);
+        assert!((32..64).contains(&together), "{together}");
+    }
+
+    #[test]
+    fn what_travels_alone_does_and_ends_what_is_before_it() {
+        let one = [guard("g")];
+        let load = || Command::Server(server::Command::LoadScripts);
+        let inspect = || Command::Mutex(cases::inspect("a"));
+        assert_eq!(first_of(&[load(), release("a")], &one), 1);
+        assert_eq!(first_of(&[inspect(), inspect()], &one), 1);
+        assert_eq!(first_of(&[release("a"), release("b"), load()], &one), 2);
+        assert_eq!(first_of(&[release("a"), inspect(), release("b")], &one), 1);
+    }
+
+    #[test]
+    fn a_batch_has_one_guard_and_one_max_ttl() {
+        let same = [guard("g"), guard("g")];
+        assert_eq!(first_of(&vec![release("a"); 3], &same), 3, "by its text");
+        let other = [guard("g"), guard("h")];
+        assert_eq!(first_of(&vec![release("a"); 3], &other), 1);
+        let one = [guard("g")];
+        let terms = [
+            release("a"),
+            acquire(9),
+            release("a"),
+            acquire(9),
+            acquire(8),
+        ];
+        assert_eq!(first_of(&terms, &one), 4);
+    }
+}

@@ -1,0 +1,158 @@
+//! Many operations as one script call.
+
+use std::time::Duration;
+
+use super::*;
+use crate::node::{Command, Reply, mutex::cases};
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// ACQUIRE, RAISE, EXTEND, RELEASE.
+fn four() -> Vec<Arc<Operation>> {
+    let four: [Command; 4] = [
+        cases::acquire("a", 1, secs(9), 5).into(),
+        cases::raise("a", 1, 6).into(),
+        cases::extend("a", 1, secs(9)).into(),
+        cases::release("a", 1).into(),
+    ];
+    four.map(Operation::new).to_vec()
+}
+
+fn said(reply: mutex::Reply) -> Answer {
+    Ok(Reply::Mutex(reply))
+}
+
+/// What these four are answered where the server replies this to them.
+async fn answered(reply: &str) -> Vec<Answer> {
+    let (mut c, mut server) = fake(4096);
+    send(&mut c, &four());
+    flushed(&mut c).await;
+    server.write_all(reply.as_bytes()).await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        answers.push(answer(&mut c).await.unwrap());
+    }
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+    answers
+}
+
+#[tokio::test]
+async fn a_number_says_that_all_went_as_asked() {
+    let wanted = [
+        mutex::Reply::Granted(5),
+        mutex::Reply::Raised(6),
+        mutex::Reply::Extended,
+        mutex::Reply::Released(true),
+    ];
+    assert_eq!(answered(":4\r\n").await, wanted.map(said));
+}
+
+#[tokio::test]
+async fn an_array_says_what_each_is_answered() {
+    let reply = "*4\r\n*3\r\n:70\r\n:9\r\n_\r\n:-1\r\n$12\r\nNOT_ADMITTED\r\n:0\r\n";
+    let wanted = [
+        said(mutex::Reply::Held {
+            remaining: Some(Duration::from_millis(70)),
+            counter: 9,
+            holder: None,
+        }),
+        said(mutex::Reply::Lost),
+        Err(Fault::NotAdmitted),
+        said(mutex::Reply::Released(false)),
+    ];
+    assert_eq!(answered(reply).await, wanted);
+}
+
+#[tokio::test]
+async fn an_error_is_one_for_all() {
+    let reply = "-NOSCRIPT No matching script.\r\n";
+    assert_eq!(
+        answered(reply).await,
+        [(); 4].map(|()| Err(Fault::NoScript))
+    );
+}
+
+#[tokio::test]
+async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
+    for reply in [":3\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "+OK\r\n", "_\r\n"] {
+        for answer in answered(reply).await {
+            let text = match answer {
+                Err(Fault::Error(text)) => text,
+                other => panic!("{reply:?}: {other:?}"),
+            };
+            assert!(text.starts_with("not an answer to "), "{text}");
+        }
+    }
+    // One bad answer among good ones spoils no other.
+    let answers = answered("*4\r\n:7\r\n_\r\n:1\r\n:1\r\n").await;
+    assert_eq!(answers[0], said(mutex::Reply::Granted(7)));
+    assert!(matches!(&answers[1], Err(Fault::Error(text)) if text.contains("RAISE")));
+    assert_eq!(answers[3], said(mutex::Reply::Released(true)));
+}
+
+#[tokio::test]
+async fn a_batch_of_which_nothing_has_left_is_withdrawn_whole_and_what_has_begun_stays() {
+    // Nothing fits: the call is made, and undone.
+    let full = |width| async move {
+        let (mut c, server) = fake(width);
+        send(&mut c, &kills(1));
+        flushed(&mut c).await;
+        (c, server)
+    };
+    let one = bytes(&kills(1)).len();
+    let (mut c, mut server) = full(one).await;
+    send(&mut c, &four());
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
+    send(&mut c, &kills(1));
+    assert_eq!(c.withdraw(), 5);
+    // What is sent afterwards leaves in their place.
+    send(&mut c, &kills(1));
+    let mut read = vec![0; one];
+    server.read_exact(&mut read).await.unwrap();
+    flushed(&mut c).await;
+    server.read_exact(&mut read).await.unwrap();
+    assert_eq!(read, bytes(&kills(1)));
+    server.write_all(b"-ERR 0\r\n-ERR 1\r\n").await.unwrap();
+    assert_eq!(answer(&mut c).await, Ok(fault(0)));
+    assert_eq!(answer(&mut c).await, Ok(fault(1)));
+
+    // Some bytes fit: the whole batch may be done, so that none of it is taken back.
+    let (mut c, mut server) = full(one + 10).await;
+    send(&mut c, &four());
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
+    send(&mut c, &four());
+    assert_eq!(c.withdraw(), 4, "those behind it");
+    server.write_all(b"-ERR 0\r\n:4\r\n").await.unwrap();
+    assert_eq!(answer(&mut c).await, Ok(fault(0)));
+    assert!(answer(&mut c).await.is_err(), "it has not left yet");
+}
+
+/// The nodes of a quorum are mostly sent the same; one that was sent less has another batch.
+#[tokio::test]
+async fn the_same_operations_make_other_batches_elsewhere() {
+    let four = four();
+    let mut taken = Vec::new();
+    for sent in [&four[..], &four[..], &four[..2], &four[1..], &four[..1]] {
+        let (mut c, mut server) = fake(4096);
+        send(&mut c, sent);
+        flushed(&mut c).await;
+        drop(c);
+        let mut read = String::new();
+        server.read_to_string(&mut read).await.unwrap();
+        let letters = read
+            .split("\r\n")
+            .find(|word| !word.is_empty() && word.bytes().all(|letter| b"ATER".contains(&letter)));
+        taken.push((letters.map(str::to_owned), read));
+    }
+    let letters: Vec<_> = taken
+        .iter()
+        .map(|(letters, _)| letters.as_deref())
+        .collect();
+    assert_eq!(
+        letters,
+        [Some("ATER"), Some("ATER"), Some("AT"), Some("TER"), None]
+    );
+    assert_eq!(taken[0].1, taken[1].1);
+}

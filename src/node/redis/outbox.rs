@@ -1,0 +1,208 @@
+//! What is unanswered on a connection, in order: how it is cut into calls, and their bytes.
+//!
+//! A call is one operation with its own command, or many that one script obeys. It is made when the bytes
+//! before it have left, so that all that waits by then goes together, and it is undone if it is withdrawn
+//! before any of its bytes have left. So what is promised of an operation holds in a batch too.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::encode::{self, Keys};
+use crate::node::{Guard, Operation, batch, operation::Wire};
+
+/// Calls are made until their bytes are about this many. All are offered to the stream together.
+pub(super) const CHUNK: usize = 16 << 10;
+/// An idle queue keeps room for this many operations.
+const QUEUE: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    keys: Arc<Keys>,
+    /// All that is not answered yet: first what the calls are made of, then what is in none yet.
+    queue: VecDeque<Queued>,
+    calls: VecDeque<Call>,
+    /// How many of the queue the calls are made of.
+    called: usize,
+    /// The bytes of the calls that were made last. Copied together: a write of many pieces costs more than
+    /// the copy.
+    bytes: Vec<u8>,
+    /// How many of these have left.
+    left: usize,
+    /// How many bytes came before these.
+    before: u64,
+}
+
+#[derive(Debug)]
+enum Queued {
+    /// An operation, and the guard that this node is to be asked with.
+    Operation(Arc<Operation>, Arc<Guard>),
+    /// Bytes to which no answer comes.
+    Unanswered(Vec<u8>),
+}
+
+/// The first of the queue, as the server was asked them.
+#[derive(Debug)]
+struct Call {
+    operations: usize,
+    /// Which bytes it is, of all that ever leave.
+    from: u64,
+    to: u64,
+}
+
+/// The call that is answered next.
+pub(super) enum Asked<'o> {
+    /// By its own command, to which this many replies belong.
+    Alone(&'o Operation, usize),
+    /// Many: they are the first of [`Outbox::operations`].
+    Together(usize),
+}
+
+impl Outbox {
+    pub(super) fn new(keys: Arc<Keys>) -> Self {
+        Self {
+            keys,
+            queue: VecDeque::with_capacity(QUEUE),
+            calls: VecDeque::new(),
+            called: 0,
+            bytes: Vec::new(),
+            left: 0,
+            before: 0,
+        }
+    }
+
+    // ---- what is to be sent -----------------------------------------------------------------
+
+    pub(super) fn push(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
+        self.queue.push_back(Queued::Operation(operation, guard));
+    }
+
+    /// Bytes to which no answer comes.
+    pub(super) fn push_unanswered(&mut self, bytes: Vec<u8>) {
+        self.queue.push_back(Queued::Unanswered(bytes));
+    }
+
+    /// What the stream is to be offered; empty if all has left.
+    pub(super) fn unsent(&mut self) -> &[u8] {
+        if self.left == self.bytes.len() {
+            self.before += self.left as u64;
+            self.left = 0;
+            self.bytes.clear();
+            while self.bytes.len() < CHUNK && self.called < self.queue.len() {
+                self.call();
+            }
+        }
+        self.bytes.get(self.left..).unwrap_or_default()
+    }
+
+    /// The next of these bytes have left.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.left = self.left.saturating_add(bytes).min(self.bytes.len());
+    }
+
+    /// Takes back the operations of which no byte has left: the last ones. How many.
+    pub(super) fn withdraw(&mut self) -> usize {
+        let left = self.before + self.left as u64;
+        while let Some(call) = self.calls.pop_back_if(|call| call.from >= left) {
+            self.called -= call.operations;
+            let keep = call.from.saturating_sub(self.before);
+            self.bytes
+                .truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+        }
+        let unsent = self.queue.drain(self.called.min(self.queue.len())..);
+        let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));
+        unsent.filter(operation).count()
+    }
+
+    // ---- what is answered -------------------------------------------------------------------
+
+    /// What the next reply belongs to. None: nothing that was asked can be answered by now. `received`: this many
+    /// replies to it have come before.
+    pub(super) fn asked(&self, received: usize) -> Option<Asked<'_>> {
+        let call = self.calls.front()?;
+        let left = self.before + self.left as u64;
+        let (has_begun, has_left) = (call.from < left, call.to <= left);
+        if call.operations > 1 {
+            return has_left.then_some(Asked::Together(call.operations));
+        }
+        let Some(Queued::Operation(operation, _)) = self.queue.front() else {
+            return None;
+        };
+        let replies = self.wire(operation).replies;
+        // The last of several may come only when the last byte has left.
+        let may_come = has_left || has_begun && received + 1 < replies;
+        may_come.then_some(Asked::Alone(operation, replies))
+    }
+
+    /// All that are unanswered, in order.
+    pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.queue.iter().map_while(Queued::operation)
+    }
+
+    /// The call that [`asked`](Self::asked) named is answered.
+    pub(super) fn answered(&mut self) {
+        if let Some(call) = self.calls.pop_front() {
+            self.called -= call.operations;
+            self.queue.drain(..call.operations.min(self.queue.len()));
+        }
+        if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
+            self.queue.shrink_to(QUEUE);
+        }
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    /// Makes one call of what is in none yet.
+    fn call(&mut self) {
+        let from = self.before + self.bytes.len() as u64;
+        let waiting = self.queue.range(self.called..);
+        let waiting = waiting.map_while(|queued| match queued {
+            Queued::Operation(operation, guard) => Some((&**operation, guard)),
+            Queued::Unanswered(_) => None,
+        });
+        let together = batch::first(
+            waiting
+                .clone()
+                .map(|(operation, guard)| (operation, &**guard)),
+        );
+        let operations = together.max(1);
+        let mut waiting = waiting.take(together);
+        match (waiting.next(), self.queue.get(self.called)) {
+            (Some((operation, guard)), _) if together == 1 => {
+                let wire = operation.wire(|command| encode::wire(command, &self.keys));
+                self.bytes.extend_from_slice(&wire.bytes);
+                if wire.has_guard {
+                    self.bytes.extend_from_slice(guard.wire(encode::guard));
+                }
+            }
+            (Some((first, guard)), _) => {
+                let rest = waiting.map(|(operation, _)| operation);
+                let all = std::iter::once(first).chain(rest.clone());
+                let commands = all.map(Operation::command);
+                let bytes = first.batch(rest, || encode::batch(commands.clone(), &self.keys));
+                self.bytes.extend_from_slice(&bytes);
+                self.bytes.extend_from_slice(guard.wire(encode::guard));
+            }
+            (None, Some(Queued::Unanswered(bytes))) => self.bytes.extend_from_slice(bytes),
+            (None, _) => return,
+        }
+        self.called += operations;
+        let to = self.before + self.bytes.len() as u64;
+        self.calls.push_back(Call {
+            operations,
+            from,
+            to,
+        });
+    }
+
+    fn wire<'o>(&self, operation: &'o Operation) -> &'o Wire {
+        operation.wire(|command| encode::wire(command, &self.keys))
+    }
+}
+
+impl Queued {
+    fn operation(&self) -> Option<&Operation> {
+        match self {
+            Self::Operation(operation, _) => Some(operation),
+            Self::Unanswered(_) => None,
+        }
+    }
+}

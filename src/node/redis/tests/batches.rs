@@ -1,0 +1,150 @@
+//! A batch on real servers: what is wrong with one lock of it, or with the server.
+
+use super::*;
+
+fn granted(token: u64) -> Answer {
+    Ok(Reply::Mutex(mutex::Reply::Granted(token)))
+}
+
+fn freed(ours: bool) -> Answer {
+    Ok(Reply::Mutex(mutex::Reply::Released(ours)))
+}
+
+fn word(answer: &Answer) -> &str {
+    match answer {
+        Err(Fault::Error(text)) => text.split(' ').next().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_corrupt_counter_is_one_error() {
+    on_servers(|real| {
+        for (field, counter) in [
+            ("@mutex:b", "many"),
+            ("@mutex:c", "-1"),
+            ("@mutex:d", "1.5"),
+        ] {
+            real.text(&["HSET", "quorate:c0", field, counter]);
+        }
+        let names = ["a", "b", "c", "d", "e"];
+        let acquires = names.map(|name| acquire(name, 1, secs(10), 5).into());
+        let answers = real.together(&acquires);
+        assert_eq!([&answers[0], &answers[4]], [&granted(5), &granted(5)]);
+        for answer in &answers[1..4] {
+            assert_eq!(word(answer), "CORRUPT");
+        }
+        let releases = names.map(|name| release(name, 1).into());
+        let wanted = [true, false, false, false, true].map(freed);
+        assert_eq!(real.together(&releases), wanted);
+    });
+}
+
+#[test]
+fn a_key_of_another_type_is_somebody_elses() {
+    on_servers(|real| {
+        real.text(&["RPUSH", "quorate:@mutex:b", "x"]);
+        let answers = real.together(&[
+            acquire("a", 1, secs(10), 5).into(),
+            acquire("b", 1, secs(10), 5).into(),
+            raise("b", 1, 5).into(),
+            extend("b", 1, secs(10)).into(),
+            release("b", 1).into(),
+            release("a", 1).into(),
+        ]);
+        let lost = || Ok(Reply::Mutex(mutex::Reply::Lost));
+        let held = Ok(Reply::Mutex(mutex::Reply::Held {
+            remaining: None,
+            counter: 0,
+            holder: None,
+        }));
+        let wanted = [granted(5), held, lost(), lost(), freed(false), freed(true)];
+        assert_eq!(answers, wanted);
+        assert_eq!(real.text(&["LLEN", "quorate:@mutex:b"]), "1");
+    });
+}
+
+/// Counters in a key of another type: no lock is granted, and none stays behind.
+#[test]
+fn counters_of_another_type_are_an_error_of_those_that_need_them() {
+    for key in ["quorate:c0", "quorate:c1"] {
+        on_servers(|real| {
+            real.text(&["DEL", key]);
+            real.ok(&["SET", key, "x"]);
+            let answers = real.together(&[
+                acquire("a", 1, secs(10), 5).into(),
+                release("b", 1).into(),
+                acquire("c", 1, secs(10), 5).into(),
+            ]);
+            assert_eq!([word(&answers[0]), word(&answers[2])], ["WRONGTYPE"; 2]);
+            assert_eq!(answers[1], freed(false));
+            assert_eq!(real.text(&["EXISTS", "quorate:@mutex:a"]), "0");
+        });
+    }
+}
+
+#[test]
+fn a_full_server_frees_first_and_then_takes_writes() {
+    on_servers(|real| {
+        real.say(acquire("a", 1, secs(10), 5));
+        real.say(acquire("b", 1, secs(10), 5));
+        real.ok(&["CONFIG", "SET", "maxmemory", "1"]);
+        let answers = real.together(&[
+            acquire("c", 1, secs(10), 5).into(),
+            release("a", 1).into(),
+            acquire("d", 1, secs(10), 5).into(),
+            raise("b", 1, 9).into(),
+        ]);
+        // A server looks at the first write of a script alone, and DEL is allowed.
+        assert_eq!(word(&answers[0]), "OOM");
+        assert_eq!(answers[1..3], [freed(true), granted(5)]);
+        assert_eq!(answers[3], Ok(Reply::Mutex(mutex::Reply::Raised(9))));
+        let answers = real.together(&[
+            acquire("e", 1, secs(10), 5).into(),
+            raise("b", 1, 10).into(),
+            acquire("f", 1, secs(10), 5).into(),
+            release("b", 2).into(),
+        ]);
+        for answer in &answers[..3] {
+            assert_eq!(word(answer), "OOM");
+        }
+        assert_eq!(answers[3], freed(false));
+        real.ok(&["CONFIG", "SET", "maxmemory", "0"]);
+    });
+}
+
+#[test]
+fn behind_a_flush_of_the_scripts_nothing_is_done() {
+    on_servers(|real| {
+        real.ok(&["SCRIPT", "FLUSH"]);
+        let both: [Command; 2] = [acquire("a", 1, secs(10), 5).into(), release("b", 1).into()];
+        assert_eq!(
+            real.together(&both),
+            [Err(Fault::NoScript), Err(Fault::NoScript)]
+        );
+        assert_eq!(
+            real.text(&["EXISTS", "quorate:@mutex:a", "quorate:c0"]),
+            "0"
+        );
+        real.say(Command::Server(server::Command::LoadScripts));
+        assert_eq!(real.together(&both), [granted(5), freed(false)]);
+    });
+}
+
+/// A whole one, of the longest names, with a counter of each.
+#[test]
+fn sixty_four_operations_are_one_step() {
+    on_servers(|real| {
+        let names: Vec<String> = (0..64).map(|i| format!("{i:0>512}")).collect();
+        let acquires = names
+            .iter()
+            .map(|name| acquire(name, 1, secs(10), 5).into());
+        let answers = real.together(&acquires.collect::<Vec<_>>());
+        assert_eq!(answers, vec![granted(5); 64]);
+        assert_eq!(real.text(&["HLEN", "quorate:c0"]), "65");
+        let releases = names.iter().map(|name| release(name, 1).into());
+        let answers = real.together(&releases.collect::<Vec<_>>());
+        assert_eq!(answers, vec![freed(true); 64]);
+        assert_eq!(real.text(&["DBSIZE"]), "4", "boot, open, time and c0");
+    });
+}
