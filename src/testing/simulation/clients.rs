@@ -183,6 +183,7 @@ impl World {
                 busy = true;
             }
             busy |= self.carry_out(c);
+            self.flush_links(c);
             self.clients[c].core.left();
             busy |= self.poll_links(c)?;
             let client = &mut self.clients[c];
@@ -211,12 +212,12 @@ impl World {
                     self.clients[c].links[node] = Link::Dialing(id);
                 }
                 Effect::Close(node) => self.leave(c, node),
-                Effect::Send(node, batch, guard) => {
+                Effect::Send(node, operation, guard) => {
                     if let Link::Up(id) = self.clients[c].links[node] {
                         if self.plan.support {
-                            self.note_entries(c, &batch);
+                            self.note_entries(c, &operation);
                         }
-                        self.send(id, (batch, guard));
+                        self.send(id, (operation, guard));
                     }
                 }
                 Effect::Withdraw(node) => {
@@ -229,6 +230,14 @@ impl World {
             }
         }
         any
+    }
+
+    fn flush_links(&mut self, c: usize) {
+        for node in 0..self.clients[c].links.len() {
+            if let Link::Up(id) = self.clients[c].links[node] {
+                self.flush(id);
+            }
+        }
     }
 
     fn leave(&mut self, c: usize, node: usize) {
@@ -269,12 +278,15 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    Down::Answer(answer, vote) => {
-                        self.note_answer(c, node, &answer, vote.as_deref());
-                        self.clients[c].core.answered(node, answer);
+                    // All are read before the driver carries out what follows from any of them.
+                    Down::Answers(answers) => {
+                        for (answer, asked) in answers {
+                            self.note_answer(c, node, &answer, &asked);
+                            self.clients[c].core.answered(node, answer);
+                        }
                     }
                 }
-                // What it says now may have to be obeyed before the next answer is read.
+                // What it says now may have to be obeyed before the next message is read.
                 self.carry_out(c);
             }
         }
@@ -352,13 +364,11 @@ impl World {
         }
     }
 
-    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, vote: Option<&Operation>) {
-        let (Ok(_), Some(operation)) = (answer, vote) else {
-            return;
-        };
+    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, asked: &Operation) {
         if let Command::Mutex(
             mutex::Command::Acquire { name, .. } | mutex::Command::Raise { name, .. },
-        ) = operation.command()
+        ) = asked.command()
+            && answer.is_ok()
         {
             let nodes = self.clients[c].links.len();
             let times = self.clients[c]

@@ -21,6 +21,8 @@ pub enum Profile {
     Wide,
     /// Five masters, and many answers take about as long as a client waits.
     Sluggish,
+    /// Clients with many tasks each: most of what they ask travels in batches.
+    Crowded,
     /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
     Lasting,
     /// As lasting; connections break while requests travel, and what should clean up after them fails.
@@ -97,11 +99,12 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
         Self::Sluggish,
+        Self::Crowded,
         Self::Lasting,
         Self::Doubtful,
         Self::Full,
@@ -495,6 +498,15 @@ impl Plan {
                 plan.hold = 300;
                 plan.think = 20 * MS;
                 plan.tasks = 2;
+                plan
+            }
+            Profile::Crowded => {
+                let mut plan = Self::stormy(dice, 3);
+                plan.clients.truncate(2);
+                plan.tasks = 8;
+                plan.names = 6;
+                plan.hold = 100;
+                plan.think = 3 * MS;
                 plan
             }
             Profile::Lasting => Self::lasting(dice),
