@@ -145,10 +145,10 @@ impl Profile {
 
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
-        use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
+        use Profile::{Bootstrap, Crowded, Huge, Minutes, OtherList, OtherMargin, Tiny};
         matches!(
             self,
-            Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny
+            Bootstrap | Crowded | Huge | Minutes | OtherList | OtherMargin | Tiny
         )
     }
 
@@ -505,7 +505,7 @@ impl Plan {
                 plan.clients.truncate(2);
                 plan.tasks = 8;
                 plan.names = 6;
-                plan.hold = 100;
+                plan.hold = 500;
                 plan.think = 3 * MS;
                 plan
             }
