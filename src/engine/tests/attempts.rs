@@ -11,15 +11,15 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     world.at(280);
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world
         .core
-        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
-    world.core.answered(3, Ok(held()));
+        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
+    world.core.answered(3, [Ok(held())]);
     world.at(300);
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world.at(500);
     assert_eq!(
         world.sent(),
@@ -41,10 +41,10 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     world.at(520);
     world
         .core
-        .answered(4, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+        .answered(4, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
     assert!(
         !world.sent().contains(&(4, 'T')),
         "nor is anything raised any more"
@@ -63,20 +63,22 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     world.at(10);
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world
         .core
-        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     world.at(21);
     assert_eq!(world.sent(), [(0, 'T')], "one more reply time, then raised");
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(5))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(5)))]);
     assert_eq!(world.sent(), [(2, 'T')]);
-    world.core.answered(0, Ok(Said::Mutex(mutex::Reply::Lost)));
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Lost))]);
+    world
+        .core
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
 }
@@ -145,7 +147,7 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
     world.until_sent();
     world
         .core
-        .answered(1, Err(Fault::Error("BUSY a script".into())));
+        .answered(1, [Err(Fault::Error("BUSY a script".into()))]);
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     let told = error.report().unwrap().to_string();
@@ -160,7 +162,7 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
     for node in world.greeted() {
         world
             .core
-            .answered(node, Err(Fault::Error("NOPERM this user".into())));
+            .answered(node, [Err(Fault::Error("NOPERM this user".into()))]);
     }
     let error = world
         .bootstrap(Mode::Forced)
