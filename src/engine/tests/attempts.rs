@@ -212,3 +212,51 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     let floors: Vec<_> = sent.iter().filter_map(floor).collect();
     assert_eq!(floors, [GREATEST + 1; 3]);
 }
+
+/// Many answers are read together: what follows from them is judged by the time after the last.
+#[test]
+fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
+    let mut world = World::new(1);
+    let mut answers = [world.try_lock(), world.try_lock()];
+    world.sent();
+    let clock = Arc::clone(&world.clock);
+    let over = clock.now().plus(Duration::from_secs(10));
+    let read = [false, true].into_iter().map(|last| {
+        if last {
+            clock.set(over, 0);
+        }
+        Ok(Said::Mutex(mutex::Reply::Granted(7)))
+    });
+    world.core.answered(0, read);
+    for answer in &mut answers {
+        let told = answer.try_recv().unwrap();
+        assert!(matches!(told, Err(Error::TooSlow(_))), "{told:?}");
+    }
+}
+
+/// What waits for more company has an answer to wait for, and is not enough yet.
+#[test]
+fn requests_are_gathered_only_while_an_answer_is_awaited() {
+    let mut world = World::new(3);
+    let ask = |world: &mut World| {
+        let answer = world.try_lock();
+        while world.core.next_effect().is_some() {}
+        answer
+    };
+    assert!(!world.core.may_gather(3), "nothing is there to be sent");
+    let _first = ask(&mut world);
+    assert!(!world.core.may_gather(3), "nobody would be waited for");
+    world.core.left();
+    assert!(!world.core.may_gather(3), "all has left");
+    let _others = [ask(&mut world), ask(&mut world)];
+    assert!(world.core.may_gather(3));
+    let _enough = ask(&mut world);
+    assert!(!world.core.may_gather(3), "it is enough");
+    world.core.left();
+    for node in 0..3 {
+        let all = (0..4).map(|_| Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        world.core.answered(node, all);
+    }
+    let _alone = ask(&mut world);
+    assert!(!world.core.may_gather(9), "all is answered");
+}

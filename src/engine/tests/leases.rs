@@ -187,3 +187,36 @@ fn all_nodes_are_sent_one_operation() {
     }
     drop(lease);
 }
+
+/// Answers and events are read between the parts.
+#[test]
+fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
+    let all = 3 * TIMERS_AT_ONCE;
+    let mut world = World::new(1);
+    let mut leases = Vec::new();
+    for i in 0..all {
+        let mut answer = world.ask(|wish| {
+            wish.claim = Claim::Mutex(Name::new(&format!("a{i}")).unwrap());
+            wish.renewal = Renewal::auto();
+        });
+        world.sent();
+        world.says(0, mutex::Reply::Granted(7));
+        leases.push(answer.try_recv().unwrap().unwrap().unwrap());
+    }
+    world.pause_until(5000);
+    let now = world.clock.now();
+    let mut renewed = 0;
+    while renewed < all {
+        assert!(
+            world.core.next_tick().is_some_and(|at| at <= now),
+            "after {renewed}"
+        );
+        world.core.tick(now);
+        let part = world.sent();
+        assert!((1..=TIMERS_AT_ONCE).contains(&part.len()), "{}", part.len());
+        assert!(part.iter().all(|sent| *sent == (0, 'E')), "{part:?}");
+        renewed += part.len();
+    }
+    assert_eq!(renewed, all);
+    assert!(world.core.next_tick().is_some_and(|at| at > now));
+}

@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{event::WishId, *};
+use super::{core::TIMERS_AT_ONCE, event::WishId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
     claim::Claim,
