@@ -221,9 +221,14 @@ impl Session {
         .min()
     }
 
-    /// Whether something was sent of which [`left`](Self::left) does not know.
-    pub(crate) fn has_unleft(&self) -> bool {
-        self.requests.inflight.has_unleft()
+    /// How many requests were sent of which [`left`](Self::left) does not know.
+    pub(crate) fn unleft(&self) -> usize {
+        self.requests.inflight.unleft()
+    }
+
+    /// Whether something has left that is not answered yet.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.requests.inflight.is_awaited()
     }
 
     // ---- what the world says --------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! One simulated client: the real core, driven as the driver does it, by hand.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -8,7 +8,7 @@ use super::{
     apps::Task,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, livelock, voting},
-    network::Down,
+    network::{Down, Voted},
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
@@ -178,8 +178,10 @@ impl World {
         let mut ticks = 0;
         loop {
             let mut busy = false;
-            while let Ok(event) = self.clients[c].events.try_recv() {
-                self.clients[c].core.event(event);
+            let events: Vec<Event> =
+                iter::from_fn(|| self.clients[c].events.try_recv().ok()).collect();
+            if !events.is_empty() {
+                self.clients[c].core.events(events);
                 busy = true;
             }
             busy |= self.carry_out(c);
@@ -269,9 +271,9 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    Down::Answer(answer, vote) => {
-                        self.note_answer(c, node, &answer, vote.as_deref());
-                        self.clients[c].core.answered(node, answer);
+                    Down::Answer(first) => {
+                        let answers = self.read_answers(c, node, id, first);
+                        self.clients[c].core.answered(node, answers);
                     }
                 }
                 // What it says now may have to be obeyed before the next answer is read.
@@ -279,6 +281,19 @@ impl World {
             }
         }
         Ok(any)
+    }
+
+    /// This answer, and what came behind it by now. After an error the connection may be closed.
+    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Voted) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let mut next = Some(first);
+        while let Some((answer, vote)) = next {
+            self.note_answer(c, node, &answer, vote.as_deref());
+            let goes_on = answer.is_ok();
+            answers.push(answer);
+            next = goes_on.then(|| self.next_answer(id)).flatten();
+        }
+        answers
     }
 
     pub(crate) fn dial_times_out(&mut self, id: usize) -> Held {

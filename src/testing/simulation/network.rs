@@ -55,9 +55,12 @@ pub(crate) enum Down {
     Connected(u64),
     Refused,
     /// With what was asked, where it is a vote.
-    Answer(Answer, Option<Arc<Operation>>),
+    Answer(Voted),
     Closed,
 }
+
+/// An answer, with what was asked, where it is a vote.
+pub(crate) type Voted = (Answer, Option<Arc<Operation>>);
 
 impl World {
     fn delay(&mut self) -> u64 {
@@ -147,6 +150,20 @@ impl World {
             return None;
         }
         connection.down.pop_front().map(|(_, down)| down)
+    }
+
+    /// The next that has arrived, if it is an answer.
+    pub(crate) fn next_answer(&mut self, id: usize) -> Option<Voted> {
+        if !matches!(
+            self.connections[id].down.front(),
+            Some((_, Down::Answer(..)))
+        ) {
+            return None;
+        }
+        match self.next_down(id) {
+            Some(Down::Answer(voted)) => Some(voted),
+            _ => None,
+        }
     }
 
     pub(crate) fn send(&mut self, id: usize, request: Request) {
@@ -254,7 +271,7 @@ impl World {
         );
         self.answer(
             id,
-            Down::Answer(answer, vote.then(|| Arc::clone(&operation))),
+            Down::Answer((answer, vote.then(|| Arc::clone(&operation)))),
         );
         let raised = matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
         if raised && !self.calm && self.plan.cut_raises > 0 && self.connections[id].wanted {
