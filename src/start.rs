@@ -143,7 +143,8 @@ fn run(
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         match alarm(embedded) {
             Ok(alarm) => {
-                let driver = Driver::new(core, events, nodes, alarm, clock);
+                let flavor = runtime.runtime_flavor();
+                let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
                 drop(runtime.spawn(Task::new(driver, engine.remains())));
             }
             Err(error) => {

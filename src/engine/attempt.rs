@@ -75,13 +75,12 @@ impl Attempt {
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
         let mut asked = Vec::with_capacity(net.total());
-        let states = net.states();
-        let voting = |state: &&NodeState| **state == NodeState::Voting;
+        let voting = |state: &NodeState| *state == NodeState::Voting;
         // Where no majority can be asked nobody is: nothing has to be taken back then.
-        let enough = states.iter().filter(voting).count() >= net.needed;
+        let enough = net.states().filter(voting).count() >= net.needed;
         let end = wish.end();
         let too_late = end.is_some_and(|end| end <= net.now);
-        for (node, state) in states.iter().enumerate() {
+        for (node, state) in net.states().enumerate() {
             match state.silence() {
                 Some(silence) => drop(ballot.vote(node, Err(silence))),
                 None if too_late => drop(ballot.vote(node, Err(Silence::WaitOver))),

@@ -31,6 +31,10 @@ use crate::{
     settings::Settings,
 };
 
+/// At most this many timers ring in one go. After a pause of the process thousands of renewals are due at once;
+/// answers and events are read between them.
+pub(super) const TIMERS_AT_ONCE: usize = 256;
+
 /// All that is known and under way, by room.
 pub(crate) struct Core {
     net: Net,
@@ -70,12 +74,15 @@ impl Core {
 
     // ---- what callers ask -------------------------------------------------------------------
 
-    pub(crate) fn event(&mut self, event: Event) {
+    /// In the order they were put.
+    pub(crate) fn events(&mut self, events: impl IntoIterator<Item = Event>) {
         self.net.look_at_the_clock();
-        if event.asks_nodes() && self.waits_for_nodes() {
-            self.wait_for_nodes(Asked::Event(event));
-        } else {
-            self.obey(event);
+        for event in events {
+            if event.asks_nodes() && self.waits_for_nodes() {
+                self.wait_for_nodes(Asked::Event(event));
+            } else {
+                self.obey(event);
+            }
         }
         self.settle();
     }
@@ -168,7 +175,10 @@ impl Core {
     pub(crate) fn tick(&mut self, seen: Tick) {
         self.net.look_at_the_clock();
         self.net.tick(seen);
-        while let Some(key) = self.net.timers.pop(seen) {
+        for _ in 0..TIMERS_AT_ONCE {
+            let Some(key) = self.net.timers.pop(seen) else {
+                break;
+            };
             self.ring(key);
         }
         self.settle();

@@ -5,12 +5,13 @@
 
 use std::{
     future::Future,
+    iter,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use tokio::{sync::mpsc::UnboundedReceiver, task::coop};
+use tokio::{runtime::RuntimeFlavor, sync::mpsc::UnboundedReceiver, task::coop};
 
 use super::{core::Core, event::Event};
 use crate::{
@@ -18,14 +19,23 @@ use crate::{
     node::{Connection, Dial, Disconnected, Node, session::Effect},
 };
 
-const EVENTS_AT_ONCE: usize = 16;
+/// At most this many events are obeyed before answers are read again.
+const EVENTS_AT_ONCE: usize = 64;
+/// From this many requests to a node on, they leave without waiting for more.
+const WORTH_A_FLUSH: usize = 64;
 
 /// Drives one core over real nodes.
 pub(crate) struct Driver {
     core: Core,
     events: UnboundedReceiver<Event>,
+    /// What was taken out of the queue, obeyed at once. Kept for its room.
+    taken: Vec<Event>,
     /// No handle is left: nothing new can come.
     orphaned: bool,
+    /// Callers run on other threads at the same time.
+    threads: bool,
+    /// This flush was put off once.
+    put_off: bool,
     nodes: Vec<Arc<dyn Node>>,
     links: Vec<Link>,
     alarm: Box<dyn Alarm>,
@@ -47,12 +57,16 @@ impl Driver {
         nodes: Vec<Arc<dyn Node>>,
         alarm: Box<dyn Alarm>,
         clock: Arc<dyn Clock>,
+        runtime: RuntimeFlavor,
     ) -> Self {
         let links = nodes.iter().map(|_| Link::Idle).collect();
         Self {
             core,
             events,
+            taken: Vec::with_capacity(EVENTS_AT_ONCE),
             orphaned: false,
+            threads: runtime != RuntimeFlavor::CurrentThread,
+            put_off: false,
             nodes,
             links,
             alarm,
@@ -95,9 +109,8 @@ impl Driver {
 
     /// After the end nothing new is begun, and nobody is answered.
     pub(super) fn obey_last(&mut self, events: Vec<Event>) {
-        for event in events.into_iter().filter_map(Event::without_answer) {
-            self.core.event(event);
-        }
+        let events = events.into_iter().filter_map(Event::without_answer);
+        self.core.events(events);
         self.write_out();
     }
 
@@ -128,25 +141,33 @@ impl Driver {
 
     // ---- while it runs --------------------------------------------------------------------
 
-    /// A few at a time: a burst of requests would else use up what tokio lets a task do in one go,
-    /// and the nodes' answers would look late.
     fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = false;
-        for _ in 0..EVENTS_AT_ONCE {
-            if self.orphaned {
-                break;
-            }
-            match self.events.poll_recv(cx) {
-                Poll::Ready(Some(event)) => self.core.event(event),
-                Poll::Ready(None) => {
-                    self.orphaned = true;
-                    self.core.close();
-                }
-                Poll::Pending => break,
-            }
-            any = true;
+        if self.orphaned {
+            return false;
         }
-        any
+        let taken = self
+            .events
+            .poll_recv_many(cx, &mut self.taken, EVENTS_AT_ONCE);
+        match taken {
+            Poll::Ready(0) => {
+                self.orphaned = true;
+                self.core.close();
+            }
+            Poll::Ready(_) => self.core.events(self.taken.drain(..)),
+            Poll::Pending => return false,
+        }
+        true
+    }
+
+    /// On a runtime with threads this task is woken by the first of many callers, and would write for each one
+    /// alone: four times the CPU. So it gives the others one turn, once per flush, and only while an answer is
+    /// awaited that takes longer than the turn.
+    fn puts_off(&mut self, cx: &mut Context<'_>) -> bool {
+        self.put_off = self.threads && !self.put_off && self.core.may_gather(WORTH_A_FLUSH);
+        if self.put_off {
+            cx.waker().wake_by_ref();
+        }
+        self.put_off
     }
 
     fn poll_links(&mut self, cx: &mut Context<'_>) -> bool {
@@ -173,21 +194,23 @@ impl Driver {
                         }
                     }
                 }
-                Link::Up(connection) => loop {
-                    match connection.poll_answer(cx) {
-                        Poll::Ready(Ok(answer)) => {
-                            any = true;
-                            self.core.answered(node, answer);
-                        }
+                Link::Up(connection) => {
+                    let mut over = None;
+                    let answers = iter::from_fn(|| match connection.poll_answer(cx) {
+                        Poll::Ready(Ok(answer)) => Some(answer),
                         Poll::Ready(Err(why)) => {
-                            any = true;
-                            *link = Link::Idle;
-                            self.core.disconnected(node, &why);
-                            break;
+                            over = Some(why);
+                            None
                         }
-                        Poll::Pending => break,
+                        Poll::Pending => None,
+                    });
+                    any |= self.core.answered(node, answers);
+                    if let Some(why) = over {
+                        any = true;
+                        *link = Link::Idle;
+                        self.core.disconnected(node, &why);
                     }
-                },
+                }
             }
         }
         any
@@ -280,6 +303,9 @@ impl Future for Driver {
         loop {
             let mut busy = this.take_events(cx);
             busy |= this.carry_out();
+            if this.puts_off(cx) {
+                return Poll::Pending;
+            }
             busy |= this.flush(cx);
             this.core.left();
             this.ring(cx);

@@ -56,8 +56,7 @@ impl Early {
 
     /// To be called whenever a node has changed.
     pub(super) fn look(&mut self, net: &Net) {
-        let states = net.states();
-        let of = |state| states.iter().filter(|s| **s == state).count();
+        let of = |state| net.states().filter(|s| *s == state).count();
         // Connecting: it is being met for the first time, or again.
         self.is_coming_up = of(NodeState::Voting) < net.needed && of(NodeState::Connecting) > 0;
     }

@@ -148,7 +148,7 @@ impl Net {
 
     /// What was sent has left.
     pub(super) fn left(&mut self) {
-        if !self.effects.is_empty() || !self.sessions.iter().any(Session::has_unleft) {
+        if !self.effects.is_empty() || self.sessions.iter().all(|s| s.unleft() == 0) {
             return;
         }
         let now = self.clock.now();
@@ -209,13 +209,13 @@ impl Net {
 
     // ---- what follows from them -------------------------------------------------------------
 
-    pub(super) fn states(&self) -> Vec<NodeState> {
+    pub(super) fn states(&self) -> impl Iterator<Item = NodeState> + '_ {
         self.states_at(self.now)
     }
 
-    pub(super) fn states_at(&self, now: Tick) -> Vec<NodeState> {
+    pub(super) fn states_at(&self, now: Tick) -> impl Iterator<Item = NodeState> + '_ {
         let states = self.sessions.iter();
-        states.map(|s| s.state(now, &self.fleet)).collect()
+        states.map(move |s| s.state(now, &self.fleet))
     }
 
     /// Every node's status, to be published.
@@ -277,7 +277,7 @@ impl Net {
             state => vote_of(state),
         };
         let again = self.try_again(needed);
-        let votes = self.states().iter().map(vote).collect();
+        let votes = self.states().map(|state| vote(&state)).collect();
         self.report(subject, needed, votes, again)
     }
 

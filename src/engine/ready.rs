@@ -112,7 +112,7 @@ impl Ready {
     }
 
     fn look_who_votes(&mut self, net: &Net) {
-        let states = net.states();
+        let states: Vec<_> = net.states().collect();
         let health = health(&states);
         let answer = match given_twice(net, &states) {
             Some(twice) => Some(Err(twice)),
@@ -133,7 +133,7 @@ impl Ready {
 
 /// A majority answers, or there is no hope; and whether nothing more can be learnt: all nodes were tried.
 fn readiness(net: &Net) -> Option<(Result<(), Error>, bool)> {
-    let states = net.states();
+    let states: Vec<_> = net.states().collect();
     if let Some(twice) = given_twice(net, &states) {
         return Some((Err(twice), true));
     }

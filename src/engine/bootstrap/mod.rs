@@ -167,7 +167,7 @@ impl Running {
             Stage::Lifting(poll) => self.lift(net, poll),
             Stage::Admitting(poll) => self.admit(net, poll),
             Stage::Confirming => {
-                let voting = net.states().iter().all(|s| *s == NodeState::Voting);
+                let voting = net.states().all(|s| s == NodeState::Voting);
                 Ok((!voting).then_some(Stage::Confirming))
             }
         }
@@ -313,9 +313,8 @@ impl Running {
 }
 
 fn majority_answers(net: &Net) -> bool {
-    let states = net.states();
-    let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
-    states.iter().filter(answers).count() >= net.needed
+    let answers = |s: &NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
+    net.states().filter(answers).count() >= net.needed
 }
 
 /// Why a raise has not come about. That a node is not counted because this client asks for more

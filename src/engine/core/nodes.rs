@@ -21,8 +21,38 @@ impl Core {
         self.session(node, |session, step| session.disconnected(step, why));
     }
 
-    pub(crate) fn answered(&mut self, node: usize, answer: Answer) {
-        self.session(node, |session, step| session.answered(step, answer));
+    /// What this node has answered by now, in its order. Whether there was anything.
+    pub(crate) fn answered(
+        &mut self,
+        node: usize,
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> bool {
+        let mut answers = answers.into_iter();
+        let Some(first) = answers.next() else {
+            return false;
+        };
+        self.net.look_at_the_clock();
+        self.net.session(node, |session, step| {
+            session.answered(step, first);
+            for answer in answers {
+                session.answered(step, answer);
+            }
+        });
+        // What follows is judged by a clock that is read after the last of them.
+        self.net.look_at_the_clock();
+        self.settle();
+        true
+    }
+
+    /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and there is
+    /// an answer to wait for.
+    pub(crate) fn may_gather(&self, few: usize) -> bool {
+        let (mut waiting, mut awaited) = (0, false);
+        for session in self.net.sessions() {
+            waiting = session.unleft().max(waiting);
+            awaited |= session.is_awaited();
+        }
+        awaited && (1..few).contains(&waiting)
     }
 
     /// The connection took back this many operations; what it was not given yet is not among them.

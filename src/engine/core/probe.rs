@@ -6,7 +6,7 @@ use crate::{
     node::{session::Session, status::NodeState},
 };
 #[cfg(test)]
-use crate::{lease::keeper::LeaseId, owner::Chance};
+use crate::{engine::Event, lease::keeper::LeaseId, owner::Chance};
 
 impl Core {
     /// What is kept though nothing goes on: all of it zero after quiet time.
@@ -33,7 +33,13 @@ impl Core {
     }
 
     pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
-        self.net.states_at(now)
+        self.net.states_at(now).collect()
+    }
+
+    /// One alone.
+    #[cfg(test)]
+    pub(crate) fn event(&mut self, event: Event) {
+        self.events([event]);
     }
 
     #[cfg(test)]

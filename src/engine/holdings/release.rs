@@ -39,7 +39,7 @@ impl Release {
         let owed = round::release(net, tag, &operation, asked, until);
         let reply = reply?;
         let mut ballot = Ballot::new(net.total(), net.needed, holding.held_on);
-        for (node, state) in net.states().iter().enumerate() {
+        for (node, state) in net.states().enumerate() {
             if !holding.asked.contains(&node) {
                 let silence = state.silence().unwrap_or(Silence::ConnectionLost);
                 ballot.vote(node, Err(silence));

@@ -11,15 +11,15 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     world.at(280);
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world
         .core
-        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
-    world.core.answered(3, Ok(held()));
+        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
+    world.core.answered(3, [Ok(held())]);
     world.at(300);
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world.at(500);
     assert_eq!(
         world.sent(),
@@ -41,10 +41,10 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     world.at(520);
     world
         .core
-        .answered(4, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+        .answered(4, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
     assert!(
         !world.sent().contains(&(4, 'T')),
         "nor is anything raised any more"
@@ -63,20 +63,22 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     world.at(10);
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world
         .core
-        .answered(1, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     world.at(21);
     assert_eq!(world.sent(), [(0, 'T')], "one more reply time, then raised");
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Granted(5))));
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(5)))]);
     assert_eq!(world.sent(), [(2, 'T')]);
-    world.core.answered(0, Ok(Said::Mutex(mutex::Reply::Lost)));
     world
         .core
-        .answered(2, Ok(Said::Mutex(mutex::Reply::Raised(8))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Lost))]);
+    world
+        .core
+        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
 }
@@ -145,7 +147,7 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
     world.until_sent();
     world
         .core
-        .answered(1, Err(Fault::Error("BUSY a script".into())));
+        .answered(1, [Err(Fault::Error("BUSY a script".into()))]);
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     let told = error.report().unwrap().to_string();
@@ -160,7 +162,7 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
     for node in world.greeted() {
         world
             .core
-            .answered(node, Err(Fault::Error("NOPERM this user".into())));
+            .answered(node, [Err(Fault::Error("NOPERM this user".into()))]);
     }
     let error = world
         .bootstrap(Mode::Forced)
@@ -209,4 +211,52 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     };
     let floors: Vec<_> = sent.iter().filter_map(floor).collect();
     assert_eq!(floors, [GREATEST + 1; 3]);
+}
+
+/// Many answers are read together: what follows from them is judged by the time after the last.
+#[test]
+fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
+    let mut world = World::new(1);
+    let mut answers = [world.try_lock(), world.try_lock()];
+    world.sent();
+    let clock = Arc::clone(&world.clock);
+    let over = clock.now().plus(Duration::from_secs(10));
+    let read = [false, true].into_iter().map(|last| {
+        if last {
+            clock.set(over, 0);
+        }
+        Ok(Said::Mutex(mutex::Reply::Granted(7)))
+    });
+    world.core.answered(0, read);
+    for answer in &mut answers {
+        let told = answer.try_recv().unwrap();
+        assert!(matches!(told, Err(Error::TooSlow(_))), "{told:?}");
+    }
+}
+
+/// What waits for more company has an answer to wait for, and is not enough yet.
+#[test]
+fn requests_are_gathered_only_while_an_answer_is_awaited() {
+    let mut world = World::new(3);
+    let ask = |world: &mut World| {
+        let answer = world.try_lock();
+        while world.core.next_effect().is_some() {}
+        answer
+    };
+    assert!(!world.core.may_gather(3), "nothing is there to be sent");
+    let _first = ask(&mut world);
+    assert!(!world.core.may_gather(3), "nobody would be waited for");
+    world.core.left();
+    assert!(!world.core.may_gather(3), "all has left");
+    let _others = [ask(&mut world), ask(&mut world)];
+    assert!(world.core.may_gather(3));
+    let _enough = ask(&mut world);
+    assert!(!world.core.may_gather(3), "it is enough");
+    world.core.left();
+    for node in 0..3 {
+        let all = (0..4).map(|_| Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        world.core.answered(node, all);
+    }
+    let _alone = ask(&mut world);
+    assert!(!world.core.may_gather(9), "all is answered");
 }

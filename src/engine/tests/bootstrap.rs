@@ -52,13 +52,13 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
         let mut answer = world.bootstrap(Mode::New);
         world.until_sent();
         let lock = lock.map(|name| Name::new(name).unwrap());
-        world.core.answered(0, Ok(UNUSED));
+        world.core.answered(0, [Ok(UNUSED)]);
         world.core.answered(
             1,
-            Ok(Said::Admission(admission::Reply::Surveyed {
+            [Ok(Said::Admission(admission::Reply::Surveyed {
                 used: true,
                 lock,
-            })),
+            }))],
         );
         let error = answer.try_recv().unwrap().unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
@@ -90,10 +90,10 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
     world
         .core
-        .answered(0, Ok(Said::Admission(admission::Reply::Admitted(true))));
+        .answered(0, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
     world
         .core
-        .answered(1, Ok(Said::Admission(admission::Reply::Admitted(false))));
+        .answered(1, [Ok(Said::Admission(admission::Reply::Admitted(false)))]);
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     let why = "2 of 3 nodes are available and all are needed (1 whose memory changed)";
@@ -110,14 +110,14 @@ fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
         assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
         world
             .core
-            .answered(0, Ok(Said::Admission(admission::Reply::Admitted(true))));
+            .answered(0, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
         world
             .core
-            .answered(1, Ok(Said::Admission(admission::Reply::Admitted(true))));
+            .answered(1, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
         assert!(world.until_sent().is_empty(), "not before all have it");
         world
             .core
-            .answered(2, Ok(Said::Admission(admission::Reply::Admitted(true))));
+            .answered(2, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
         assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
         world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
         (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);

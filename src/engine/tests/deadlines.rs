@@ -62,7 +62,7 @@ fn a_deadline_counts_once_the_sockets_were_looked_at() {
     assert!(is_open(&mut answer));
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world.core.tick(seen(500));
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -115,7 +115,7 @@ fn a_late_node_does_not_make_the_others_late() {
     assert!(is_open(&mut answer));
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     world.at(500);
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -129,7 +129,7 @@ fn requests_wait_while_open_is_being_restored() {
     for node in 0..3 {
         world
             .core
-            .answered(node, Err(crate::node::Fault::NotAdmitted));
+            .answered(node, [Err(crate::node::Fault::NotAdmitted)]);
     }
     // Its next attempt waits like a request that comes now.
     let mut second = world.inspect();
@@ -149,15 +149,15 @@ fn requests_wait_while_open_is_being_restored() {
     for node in 0..2 {
         world
             .core
-            .answered(node, Ok(Said::Mutex(mutex::Reply::Released(false))));
+            .answered(node, [Ok(Said::Mutex(mutex::Reply::Released(false)))]);
         let (holder, counter) = (None, 7);
         world.core.answered(
             node,
-            Ok(Said::Mutex(mutex::Reply::Inspected { holder, counter })),
+            [Ok(Said::Mutex(mutex::Reply::Inspected { holder, counter }))],
         );
         world
             .core
-            .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+            .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     }
     assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
 }
@@ -170,7 +170,7 @@ fn requests_do_not_wait_longer_than_for_an_answer() {
     for node in 0..3 {
         world
             .core
-            .answered(node, Err(crate::node::Fault::NotAdmitted));
+            .answered(node, [Err(crate::node::Fault::NotAdmitted)]);
     }
     world.sent();
     world.at(100);

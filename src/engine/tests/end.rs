@@ -8,7 +8,7 @@ fn two_that_shut_down_are_told_the_same() {
     let mut answer = world.try_lock();
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     let _lease = answer.try_recv().unwrap().unwrap().unwrap();
     let mut told = Vec::new();
     for within in [5, 9] {
@@ -41,7 +41,7 @@ fn what_is_granted_when_all_handles_are_gone_is_taken_back() {
     drop(_engine);
     for node in 0..2 {
         let granted = Said::Mutex(mutex::Reply::Granted(7));
-        core.answered(node, Ok(granted));
+        core.answered(node, [Ok(granted)]);
     }
     assert!(answer.try_recv().is_err());
     let effects = std::iter::from_fn(|| core.next_effect());

@@ -13,7 +13,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     for node in 0..3 {
         world
             .core
-            .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+            .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     world.sent();
@@ -21,7 +21,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Extended))]);
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
     world.core.connected(1, 8, None);
@@ -35,10 +35,10 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     );
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Extended)));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Extended))]);
     world
         .core
-        .answered(1, Ok(Said::Mutex(mutex::Reply::Extended)));
+        .answered(1, [Ok(Said::Mutex(mutex::Reply::Extended))]);
     world.at(590);
     assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
     world.sent();
@@ -54,7 +54,7 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let mut answer = world.try_lock();
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
     let (reply, mut released) = oneshot::channel();
@@ -65,7 +65,7 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     world.sent();
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::ReleasedUnadmitted)));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::ReleasedUnadmitted))]);
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
@@ -186,4 +186,37 @@ fn all_nodes_are_sent_one_operation() {
         assert!(sent.len() == 5 && same, "{sent:?}");
     }
     drop(lease);
+}
+
+/// Answers and events are read between the parts.
+#[test]
+fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
+    let all = 3 * TIMERS_AT_ONCE;
+    let mut world = World::new(1);
+    let mut leases = Vec::new();
+    for i in 0..all {
+        let mut answer = world.ask(|wish| {
+            wish.claim = Claim::Mutex(Name::new(&format!("a{i}")).unwrap());
+            wish.renewal = Renewal::auto();
+        });
+        world.sent();
+        world.says(0, mutex::Reply::Granted(7));
+        leases.push(answer.try_recv().unwrap().unwrap().unwrap());
+    }
+    world.pause_until(5000);
+    let now = world.clock.now();
+    let mut renewed = 0;
+    while renewed < all {
+        assert!(
+            world.core.next_tick().is_some_and(|at| at <= now),
+            "after {renewed}"
+        );
+        world.core.tick(now);
+        let part = world.sent();
+        assert!((1..=TIMERS_AT_ONCE).contains(&part.len()), "{}", part.len());
+        assert!(part.iter().all(|sent| *sent == (0, 'E')), "{part:?}");
+        renewed += part.len();
+    }
+    assert_eq!(renewed, all);
+    assert!(world.core.next_tick().is_some_and(|at| at > now));
 }

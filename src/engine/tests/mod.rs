@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{event::WishId, *};
+use super::{core::TIMERS_AT_ONCE, event::WishId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
     claim::Claim,
@@ -141,7 +141,9 @@ impl World {
         };
         self.core.answered(
             node,
-            Ok(Said::Admission(admission::Reply::Met(Box::new(meeting)))),
+            [Ok(Said::Admission(admission::Reply::Met(Box::new(
+                meeting,
+            ))))],
         );
     }
 
@@ -176,7 +178,7 @@ impl World {
         });
         let command = sent.last().unwrap();
         self.core
-            .answered(0, crate::node::redis::answer(&command, frame));
+            .answered(0, [crate::node::redis::answer(&command, frame)]);
     }
 
     /// The nodes that were sent a handshake.
@@ -248,7 +250,7 @@ impl World {
 
     fn all_say(&mut self, said: &[Said]) {
         for (node, said) in said.iter().enumerate() {
-            self.core.answered(node, Ok(said.clone()));
+            self.core.answered(node, [Ok(said.clone())]);
         }
     }
 }
@@ -293,7 +295,7 @@ impl World {
         self.sent();
         for node in 0..3 {
             self.core
-                .answered(node, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+                .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
         }
         let lease = answer.try_recv().unwrap().unwrap().unwrap();
         (lease, self.core.first_lease().unwrap())
@@ -315,7 +317,7 @@ impl World {
     }
 
     fn says(&mut self, node: usize, reply: mutex::Reply) {
-        self.core.answered(node, Ok(Said::Mutex(reply)));
+        self.core.answered(node, [Ok(Said::Mutex(reply))]);
     }
 }
 

@@ -76,7 +76,7 @@ fn where_a_majority_has_answered_it_is_held() {
     world.sent();
     world.says(0, GRANTED);
     for node in [1, 2] {
-        world.core.answered(node, Ok(held()));
+        world.core.answered(node, [Ok(held())]);
     }
     world.at(49);
     assert!(is_open(&mut answer), "two more might grant");
@@ -92,7 +92,7 @@ fn an_attempt_that_cannot_be_finished_leaves_the_last_ones_error() {
     let mut answer = world.lock_within(300);
     world.sent();
     for node in 0..3 {
-        world.core.answered(node, Ok(held()));
+        world.core.answered(node, [Ok(held())]);
     }
     let mut now = 0;
     while !world.sent().contains(&(0, 'A')) {
@@ -153,7 +153,7 @@ fn who_waits_for_nodes_to_be_met_is_told_in_time() {
     let _other = world.inspect();
     world.sent();
     for node in 0..3 {
-        world.core.answered(node, Err(Fault::NotAdmitted));
+        world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }
     world.sent();
     let (mut later, mut sooner) = (world.lock_within(80), world.lock_within(50));
@@ -178,12 +178,14 @@ fn who_rested_and_waits_for_nodes_is_told_what_it_was_told() {
     let mut world = World::new(3);
     let mut answer = world.lock_within(50);
     world.sent();
-    (0..3).for_each(|node| world.core.answered(node, Ok(held())));
+    for node in 0..3 {
+        world.core.answered(node, [Ok(held())]);
+    }
     assert_eq!(world.sent(), ALL_RELEASED);
     (0..3).for_each(|node| world.says(node, mutex::Reply::Released(false)));
     let _other = world.inspect();
     for node in 0..3 {
-        world.core.answered(node, Err(Fault::NotAdmitted));
+        world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }
     world.at(49);
     assert!(is_open(&mut answer));

@@ -25,24 +25,24 @@ fn a_crowd_on_one_name_asks_sixteen_at_a_time_and_in_order() {
     assert_eq!(world.sent(), [(0, 'A')], "one attempt stands in no line");
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
     assert!(
         matches!(answers[0].try_recv(), Ok(Ok(Some(_)))),
         "it is dropped here"
     );
     assert_eq!(world.sent(), [(0, 'A')], "the next one has its place");
     for _ in 1..16 {
-        world.core.answered(0, Ok(held()));
+        world.core.answered(0, [Ok(held())]);
     }
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(8))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
     assert!(matches!(free.try_recv(), Ok(Ok(Some(_)))));
-    world.core.answered(0, Ok(held()));
+    world.core.answered(0, [Ok(held())]);
     assert!(matches!(tried.try_recv(), Ok(Ok(None))));
     world
         .core
-        .answered(0, Ok(Said::Mutex(mutex::Reply::Granted(9))));
+        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(9)))]);
     assert!(
         matches!(answers[16].try_recv(), Ok(Ok(Some(_)))),
         "it was the 17th"
@@ -81,7 +81,7 @@ fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
     };
     let unheard = crate::Vote::None(crate::Silence::WaitOver);
     assert!(report.nodes().iter().all(|node| node.vote == unheard));
-    world.core.answered(0, Ok(held()));
+    world.core.answered(0, [Ok(held())]);
     world.at(99);
     assert!(late[0].try_recv().is_err());
     world.at(100);
@@ -93,7 +93,7 @@ fn whose_wait_ends_in_the_line_is_told_what_another_was_told() {
     let holder = "\"a\" is held by web-1:77 (for another 1.0 s unless renewed)";
     assert_eq!(told.unwrap_err().to_string(), holder);
     for _ in 1..16 {
-        world.core.answered(0, Ok(held()));
+        world.core.answered(0, [Ok(held())]);
     }
     world.at(101);
     assert!(late[2].try_recv().is_err() && first[0].try_recv().is_err());
@@ -194,7 +194,7 @@ fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
     let mut world = World::new(1);
     let mut answer = world.ask(|wish| wish.wait = Wait::For(None));
     assert_eq!(world.sent(), [(0, 'A')]);
-    world.core.answered(0, Ok(held()));
+    world.core.answered(0, [Ok(held())]);
     let (mut now, mut rests) = (0, Vec::new());
     for _ in 0..20 {
         let from = now;
@@ -205,7 +205,7 @@ fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
             if sent.contains(&(0, 'R')) {
                 world
                     .core
-                    .answered(0, Ok(Said::Mutex(mutex::Reply::Released(false))));
+                    .answered(0, [Ok(Said::Mutex(mutex::Reply::Released(false)))]);
             }
             if sent.contains(&(0, 'A')) {
                 break;
@@ -215,7 +215,7 @@ fn a_wait_through_an_outage_rests_for_as_long_as_an_attempt_took() {
         now += 80;
         world.at(now);
         let busy = Fault::Error("BUSY a script".into());
-        world.core.answered(0, Err(busy));
+        world.core.answered(0, [Err(busy)]);
     }
     assert!(is_open(&mut answer));
     let outage = &rests[1..];

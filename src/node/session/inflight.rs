@@ -123,9 +123,14 @@ impl InFlight {
         self.left = self.sent.len();
     }
 
-    /// Whether something was sent of which [`left`](Self::left) does not know.
-    pub(super) fn has_unleft(&self) -> bool {
-        self.left < self.sent.len()
+    /// How many were sent of which [`left`](Self::left) does not know.
+    pub(super) fn unleft(&self) -> usize {
+        self.sent.len().saturating_sub(self.left)
+    }
+
+    /// Whether something has left that is not answered yet.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.left > 0
     }
 
     /// The node answered the oldest.
@@ -325,9 +330,9 @@ mod tests {
         }
         let taken = inflight.withdrawn(2, 1);
         assert_eq!(rounds(&taken), [3, 4]);
-        assert!(inflight.has_unleft(), "the fifth");
+        assert_eq!(inflight.unleft(), 1, "the fifth");
         assert_eq!(rounds(&inflight.lost().sent), [1, 2, 5]);
-        assert!(!inflight.has_unleft());
+        assert_eq!(inflight.unleft(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One simulated client: the real core, driven as the driver does it, by hand.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -8,7 +8,7 @@ use super::{
     apps::Task,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, livelock, voting},
-    network::Down,
+    network::{Answers, Down},
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
@@ -178,8 +178,10 @@ impl World {
         let mut ticks = 0;
         loop {
             let mut busy = false;
-            while let Ok(event) = self.clients[c].events.try_recv() {
-                self.clients[c].core.event(event);
+            let events: Vec<Event> =
+                iter::from_fn(|| self.clients[c].events.try_recv().ok()).collect();
+            if !events.is_empty() {
+                self.clients[c].core.events(events);
                 busy = true;
             }
             busy |= self.carry_out(c);
@@ -278,12 +280,9 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    // All are read before the driver carries out what follows from any of them.
-                    Down::Answers(answers) => {
-                        for (answer, asked) in answers {
-                            self.note_answer(c, node, &answer, &asked);
-                            self.clients[c].core.answered(node, answer);
-                        }
+                    Down::Answers(first) => {
+                        let answers = self.read_answers(c, node, id, first);
+                        self.clients[c].core.answered(node, answers);
                     }
                 }
                 // What it says now may have to be obeyed before the next message is read.
@@ -291,6 +290,20 @@ impl World {
             }
         }
         Ok(any)
+    }
+
+    /// These answers, and what came behind them by now. After an error the connection may be closed.
+    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Answers) -> Vec<Answer> {
+        let (mut read, mut next) = (Vec::new(), Some(first));
+        while let Some(answers) = next {
+            let goes_on = answers.iter().all(|(answer, _)| answer.is_ok());
+            for (answer, asked) in answers {
+                self.note_answer(c, node, &answer, &asked);
+                read.push(answer);
+            }
+            next = goes_on.then(|| self.next_answers(id)).flatten();
+        }
+        read
     }
 
     pub(crate) fn dial_times_out(&mut self, id: usize) -> Held {

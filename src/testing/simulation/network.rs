@@ -57,10 +57,12 @@ pub(crate) struct Connection {
 pub(crate) enum Down {
     Connected(u64),
     Refused,
-    /// To all of a message.
-    Answers(Vec<(Answer, Arc<Operation>)>),
+    Answers(Answers),
     Closed,
 }
+
+/// To all of a message, each with what was asked.
+pub(crate) type Answers = Vec<(Answer, Arc<Operation>)>;
 
 impl World {
     fn delay(&mut self) -> u64 {
@@ -150,6 +152,20 @@ impl World {
             return None;
         }
         connection.down.pop_front().map(|(_, down)| down)
+    }
+
+    /// The next that has arrived, if it is an answer.
+    pub(crate) fn next_answers(&mut self, id: usize) -> Option<Answers> {
+        if !matches!(
+            self.connections[id].down.front(),
+            Some((_, Down::Answers(_)))
+        ) {
+            return None;
+        }
+        match self.next_down(id) {
+            Some(Down::Answers(answers)) => Some(answers),
+            _ => None,
+        }
     }
 
     pub(crate) fn send(&mut self, id: usize, request: Request) {
@@ -308,12 +324,12 @@ impl World {
             let text = "BUSY Redis is busy running a script.";
             return Some(Fault::Error(text.into()));
         }
-        let needs_scripts = match first? {
+        let needs_none = matches!(
+            first?,
             Command::Server(server::Command::Disconnect { .. } | server::Command::LoadScripts)
-            | Command::Admission(admission::Command::Handshake(_)) => false,
-            _ => true,
-        };
-        (needs_scripts && !self.servers[s].scripts).then_some(Fault::NoScript)
+                | Command::Admission(admission::Command::Handshake(_))
+        );
+        (!needs_none && !self.servers[s].scripts).then_some(Fault::NoScript)
     }
 
     /// `place`: how many of its script were obeyed before.

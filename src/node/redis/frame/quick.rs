@@ -2,32 +2,38 @@
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-/// The longest array that is read this way.
-const QUICK_ARRAY: i64 = 16;
+/// The longest array that is read this way: the answers to a whole batch.
+const QUICK_ARRAY: i64 = 64;
 /// Any number of this many digits fits.
 const QUICK_DIGITS: usize = 18;
 
 /// The frame that `bytes` begins with and its length, if it is whole and like almost all of ours:
-/// a number, a text, null, or a short array of those. It gives what `decode` would, at a seventh
-/// of the cost. All other replies are left to `decode`.
+/// a number, a text, null, a short array of those, or one of such arrays. It gives what `decode` would, at a
+/// seventh of the cost. All other replies are left to `decode`.
 pub(super) fn quick(bytes: &[u8]) -> Option<(OwnedFrame, usize)> {
-    let (frame, rest) = match bytes.strip_prefix(b"*") {
-        None => quick_element(bytes)?,
-        Some(rest) => {
-            let (count @ 0..=QUICK_ARRAY, mut rest) = quick_number(rest)? else {
-                return None;
-            };
-            let mut data = Vec::with_capacity(usize::try_from(count).ok()?);
-            for _ in 0..count {
-                let (element, after) = quick_element(rest)?;
-                data.push(element);
-                rest = after;
-            }
-            let attributes = None;
-            (OwnedFrame::Array { data, attributes }, rest)
-        }
-    };
+    let (frame, rest) = quick_array(bytes, |bytes| quick_array(bytes, quick_element))?;
     Some((frame, bytes.len() - rest.len()))
+}
+
+/// An array of what `element` reads, or one such element.
+fn quick_array(
+    bytes: &[u8],
+    element: impl Fn(&[u8]) -> Option<(OwnedFrame, &[u8])>,
+) -> Option<(OwnedFrame, &[u8])> {
+    let Some(rest) = bytes.strip_prefix(b"*") else {
+        return element(bytes);
+    };
+    let (count @ 0..=QUICK_ARRAY, mut rest) = quick_number(rest)? else {
+        return None;
+    };
+    let mut data = Vec::with_capacity(usize::try_from(count).ok()?);
+    for _ in 0..count {
+        let (element, after) = element(rest)?;
+        data.push(element);
+        rest = after;
+    }
+    let attributes = None;
+    Some((OwnedFrame::Array { data, attributes }, rest))
 }
 
 fn quick_element(bytes: &[u8]) -> Option<(OwnedFrame, &[u8])> {

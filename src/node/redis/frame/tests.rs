@@ -99,7 +99,9 @@ fn what_is_quick() {
         ("_\r\n", true),
         ("*0\r\n", true),
         ("*3\r\n:1\r\n$1\r\na\r\n_\r\n", true),
-        ("*1\r\n*0\r\n", false),
+        ("*1\r\n*0\r\n", true),
+        ("*2\r\n:1\r\n*2\r\n:1\r\n_\r\n", true),
+        ("*1\r\n*1\r\n*0\r\n", false),
         ("-ERR\r\n", false),
     ] {
         assert_eq!(quick(bytes.as_bytes()).is_some(), quickly, "{bytes:?}");
