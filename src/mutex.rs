@@ -71,7 +71,10 @@ impl Mutex {
         self
     }
 
-    /// How long [`lock`](Self::lock) waits. Default: without a limit.
+    /// How long [`lock`](Self::lock) waits, counted from its first poll. Default: without a limit.
+    ///
+    /// It is answered at the end of this time by what the nodes had said until then. A wait that is shorter than a
+    /// round trip to a majority cannot be won; [`try_lock`](Self::try_lock) makes one attempt, however long it takes.
     pub fn wait_timeout(mut self, d: Duration) -> Self {
         self.wait_timeout = Some(d);
         self
@@ -96,16 +99,17 @@ impl Mutex {
     /// # Errors
     /// - `Held` when `wait_timeout` is over; it says by whom.
     /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after `wait_timeout`
-    ///   (without one: `max_ttl`) when a majority was there before.
+    ///   (without one: `max_ttl`) when a majority was there before. Also when `wait_timeout` was over before a
+    ///   majority had answered the first attempt; later attempts leave the error of the one before.
     /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
     /// - `TooSlow` when the nodes granted it too late to be of use.
     /// - `Invalid` for a bad name or setting.
     /// - `System` when the operating system has no random bits.
     /// - `Closed`.
     ///
-    /// An attempt under way at the end of a wait is finished, so each bound may be exceeded by a node
-    /// timeout, or two where tokens had to be raised. A loop that tries again waits for
-    /// [`retry_after`](Error::retry_after) first.
+    /// `wait_timeout` ends on time: an attempt under way is cut short then, and taken back in the background. The
+    /// other bounds may be exceeded by a node timeout, or two where tokens had to be raised. A loop that tries again
+    /// waits for [`retry_after`](Error::retry_after) first.
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most
@@ -197,13 +201,14 @@ impl Mutex {
         let mutex = self.clone();
         async move {
             let (name, ttl) = settings?;
-            let wish = |id, reply| Wish {
+            let wish = |id, asked_at, reply| Wish {
                 id,
                 claim: Claim::Mutex(name),
                 ttl,
                 lock_delay: mutex.lock_delay,
                 renewal: mutex.renewal,
                 wait,
+                asked_at,
                 seen: mutex.seen,
                 reply,
             };

@@ -25,6 +25,8 @@ pub enum Silence {
     Stalled,
     /// It did not answer this request within the node timeout.
     TimedOut,
+    /// It had not answered when the caller's wait was over.
+    WaitOver,
     /// The connection was lost before the answer came.
     ConnectionLost,
     /// It answered with an error.
@@ -43,6 +45,7 @@ impl fmt::Display for Silence {
             Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
             Self::Stalled => f.write_str("stalled: an earlier request is unanswered"),
             Self::TimedOut => f.write_str("no answer within the node timeout"),
+            Self::WaitOver => f.write_str("no answer before the wait was over"),
             Self::ConnectionLost => f.write_str("the connection was lost before the answer"),
             Self::Failed(why) => write!(f, "answered with an error: {why}"),
             Self::ScriptsFlushed => f.write_str("its scripts were flushed, they are loaded again"),

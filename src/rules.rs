@@ -54,6 +54,9 @@ pub enum Rule {
     DeleteFirst,
     /// A RELEASE that was not answered is sent again.
     ReleaseUntilAnswered,
+    /// A RELEASE that was answered while an older connection may still bring its ACQUIRE is sent again behind the
+    /// CLIENT KILL of that connection.
+    ReleaseBehindKill,
     /// An error is no answer, never a refusal.
     ErrorIsNoAnswer,
     /// CLIENT KILL goes to the run that gave the id.
@@ -97,7 +100,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 40] = [
+    pub const EVERY: [Self; 41] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -119,6 +122,7 @@ impl Rule {
         Self::AcquireOnce,
         Self::DeleteFirst,
         Self::ReleaseUntilAnswered,
+        Self::ReleaseBehindKill,
         Self::ErrorIsNoAnswer,
         Self::KillSameRunOnly,
         Self::OneServerOneVote,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use quorate::{Builder, Error, Mutex, NodeState, Quorum, Renewal};
+use quorate::{Builder, Error, Mutex, NodeState, Quorum, Renewal, Silence, Vote};
 use support::{Fleet, Kind, Proxy, Server, ServerOptions};
 use tokio::time::sleep;
 
@@ -184,6 +184,61 @@ async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once
         all_vote(&quorum).await;
         assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
         assert!(quorum.mutex("a").lock().await.is_ok());
+    }
+}
+
+/// A wait with an end is over then, though nobody knows yet that the nodes will not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes() {
+    const WAIT: Duration = ms(50);
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+        let urls = proxies.iter().map(Proxy::url);
+        // Far beyond what a busy machine may add to the wait.
+        let quorum = builder().node_timeout(Duration::from_secs(5)).nodes(urls);
+        let quorum = quorum.connect().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        let held = quorum.mutex("held").lock().await.unwrap();
+        let waits = async |name: &str| {
+            let start = Instant::now();
+            let error = quorum.mutex(name).wait_timeout(WAIT).lock().await;
+            let took = start.elapsed();
+            assert!((WAIT..WAIT + AT_ONCE).contains(&took), "{name}: {took:?}");
+            error.unwrap_err()
+        };
+        let silent = |error: &Error| {
+            let nodes = error.report().unwrap().nodes().iter();
+            let unheard = Vote::None(Silence::WaitOver);
+            nodes.filter(|node| node.vote == unheard).count()
+        };
+
+        fleet[..2].iter().for_each(Server::sigstop);
+        let error = waits("a").await;
+        assert!(matches!(error, Error::NoQuorum(_)), "{kind:?}: {error}");
+        assert_eq!(silent(&error), 2, "{kind:?}: {error:?}");
+        fleet[..2].iter().for_each(Server::sigcont);
+
+        // Every node answers, and too late.
+        proxies.iter().for_each(|proxy| proxy.delay(ms(150)));
+        let error = waits("b").await;
+        assert!(matches!(error, Error::NoQuorum(_)), "{kind:?}: {error}");
+        assert_eq!(silent(&error), 3, "{kind:?}: {error:?}");
+        proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+
+        // Refused, and then nobody answers the next attempt.
+        let other = quorum.mutex("held").wait_timeout(ms(500)).lock();
+        let (refused, ()) = tokio::join!(other, async {
+            sleep(ms(250)).await;
+            fleet.iter().for_each(Server::sigstop);
+        });
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Held(_)), "{kind:?}: {error}");
+        fleet.iter().for_each(Server::sigcont);
+
+        assert_eq!(quorum.health().voting, 3, "{kind:?}: nobody was late");
+        held.release().await.unwrap();
+        assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
     }
 }
 

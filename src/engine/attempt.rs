@@ -45,7 +45,11 @@ pub(super) struct Attempt {
     rolled_back: bool,
     /// Unequal tokens: when to stop waiting for the rest and raise.
     settle_at: Option<Tick>,
+    /// When the nodes may be late.
     deadline: Tick,
+    /// When the caller has to be told: what was heard by then decides.
+    end: Option<Tick>,
+    cut_short: bool,
 }
 
 /// What became of it so far.
@@ -74,9 +78,12 @@ impl Attempt {
         let voting = |state: &NodeState| *state == NodeState::Voting;
         // Where no majority can be asked nobody is: nothing has to be taken back then.
         let enough = net.states().filter(voting).count() >= net.needed;
+        let end = wish.end();
+        let too_late = end.is_some_and(|end| end <= net.now);
         for (node, state) in net.states().enumerate() {
             match state.silence() {
                 Some(silence) => drop(ballot.vote(node, Err(silence))),
+                None if too_late => drop(ballot.vote(node, Err(Silence::WaitOver))),
                 None if enough => asked.push(node),
                 None => {}
             }
@@ -97,6 +104,8 @@ impl Attempt {
             rolled_back: false,
             settle_at: None,
             deadline: round::arm(net, tag),
+            end,
+            cut_short: too_late,
         })
     }
 
@@ -114,8 +123,12 @@ impl Attempt {
         }
     }
 
-    /// The deadline has come: who is late is waited for no more.
+    /// Its timer rings: who is late, or has not answered by the end of the wait, is waited for no more. That end is
+    /// the caller's own clock, and asks for no evidence.
     pub(super) fn due(&mut self, net: &mut Net) {
+        if self.end.is_some_and(|end| end <= net.now) {
+            return self.cut_short();
+        }
         if self.deadline > net.now {
             return;
         }
@@ -136,10 +149,7 @@ impl Attempt {
             verdict => verdict,
         };
         match verdict {
-            Verdict::Open => {
-                net.timers.at(Key::Round(self.tag()), self.deadline);
-                Progress::Open
-            }
+            Verdict::Open => self.wait(net, self.deadline),
             Verdict::Won(token) => {
                 // Looked at after the last vote that counts, never before.
                 let end = valid_until(self.t0, self.ttl).minus(notice(self.ttl));
@@ -151,8 +161,7 @@ impl Attempt {
             Verdict::Split => self.split(net),
             Verdict::Lost => {
                 self.roll_back(net);
-                net.timers.at(Key::Round(self.tag()), self.deadline);
-                Progress::Open
+                self.wait(net, self.deadline)
             }
             Verdict::Over(Outcome::Held) => self.failed(net, Failure::Held),
             Verdict::Over(Outcome::NoQuorum) => self.failed(net, Failure::NoQuorum),
@@ -174,6 +183,11 @@ impl Attempt {
                 self.node_ttl,
             );
         }
+    }
+
+    /// Whether its caller could not wait for the answers that were still to come.
+    pub(super) fn was_cut_short(&self) -> bool {
+        self.cut_short
     }
 
     /// What is to be known of it once it failed. `is_stale`: some node said that it is not what it was.
@@ -216,6 +230,21 @@ impl Attempt {
         nodes.map(|node| (node, None))
     }
 
+    fn cut_short(&mut self) {
+        self.cut_short = true;
+        let outstanding: Vec<usize> = self.ballot.answers().outstanding().collect();
+        for node in outstanding {
+            self.ballot.vote(node, Err(Silence::WaitOver));
+        }
+    }
+
+    /// Looks again then, or at the end of the wait.
+    fn wait(&self, net: &mut Net, until: Tick) -> Progress {
+        let at = self.end.map_or(until, |end| end.min(until));
+        net.timers.at(Key::Round(self.tag()), at);
+        Progress::Open
+    }
+
     fn failed(&mut self, net: &mut Net, failure: Failure) -> Progress {
         self.roll_back(net);
         Progress::Failed(failure)
@@ -227,8 +256,11 @@ impl Attempt {
         let took = net.now.since(self.t0);
         let settle_at = *self.settle_at.get_or_insert_with(|| net.now.plus(took));
         if self.ballot.answers().waiting() > 0 && net.now < settle_at {
-            net.timers.at(Key::Round(self.tag()), settle_at);
-            return Progress::Open;
+            return self.wait(net, settle_at);
+        }
+        if self.cut_short {
+            // Q nodes have answered, and there is no time to make their tokens equal.
+            return self.failed(net, Failure::Held);
         }
         let (token, behind) = self.ballot.raise();
         self.deadline = round::arm(net, self.tag());

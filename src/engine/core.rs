@@ -119,16 +119,19 @@ impl Core {
 
     fn wait_for_nodes(&mut self, asked: Asked) {
         let (now, timeout) = (self.net.now, self.net.settings.node_timeout);
-        self.early.push(now, timeout, asked);
+        let end = match &asked {
+            Asked::Event(event) => event.end(),
+            Asked::Rested(wish) => self.wishes.end_of(*wish),
+        };
+        self.early.push(now, timeout, end, asked);
     }
 
-    fn obey_early(&mut self) {
-        match self.early.pop() {
-            Some(Asked::Event(event)) => self.obey(event),
-            Some(Asked::Rested(wish)) => {
+    fn obey_early(&mut self, asked: Asked) {
+        match asked {
+            Asked::Event(event) => self.obey(event),
+            Asked::Rested(wish) => {
                 self.wishes.rested(&mut self.net, wish, false);
             }
-            None => {}
         }
     }
 
@@ -179,8 +182,8 @@ impl Core {
             self.ring(key);
         }
         self.settle();
-        while self.early.due(&self.net).is_some_and(|at| at <= seen) {
-            self.obey_early();
+        while let Some(asked) = self.early.pop_due(&self.net, seen) {
+            self.obey_early(asked);
             self.settle();
         }
     }
@@ -241,8 +244,10 @@ impl Core {
             while let Some(heard) = self.net.next_heard() {
                 self.route(heard);
             }
-            if !self.early.is_empty() && !self.waits_for_nodes() {
-                self.obey_early();
+            if !self.waits_for_nodes()
+                && let Some(asked) = self.early.pop()
+            {
+                self.obey_early(asked);
             }
             self.wishes.take_turns(&mut self.net);
             if !self.net.has_heard() && (self.early.is_empty() || self.waits_for_nodes()) {

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Inspection, Lease, Renewal, claim::Claim, lease::keeper::LeaseId, name::Name,
+    Inspection, Lease, Renewal, claim::Claim, clock::Tick, lease::keeper::LeaseId, name::Name,
     node::admission::Mode, response::Responder,
 };
 
@@ -68,6 +68,14 @@ impl Event {
         )
     }
 
+    /// When its caller has to be told, if the caller has said so.
+    pub(super) fn end(&self) -> Option<Tick> {
+        match self {
+            Self::Acquire(wish) => wish.end(),
+            _ => None,
+        }
+    }
+
     /// What is still obeyed when the runtime is gone, and then answered to nobody.
     pub(super) fn without_answer(self) -> Option<Self> {
         match self {
@@ -90,6 +98,8 @@ pub(crate) struct Wish {
     pub(crate) lock_delay: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) wait: Wait,
+    /// When the caller began to wait: before the engine heard of it.
+    pub(crate) asked_at: Tick,
     /// The largest counter that this handle has seen for the name.
     pub(crate) seen: Arc<AtomicU64>,
     pub(crate) reply: Responder<Option<Lease>>,
@@ -98,6 +108,11 @@ pub(crate) struct Wish {
 impl Wish {
     pub(super) fn name(&self) -> &Name {
         self.claim.name()
+    }
+
+    /// When the caller has to be told. None for a single attempt, and for a wait without a limit.
+    pub(super) fn end(&self) -> Option<Tick> {
+        self.wait.end(self.asked_at)
     }
 
     /// For how long nodes are to hold it.
@@ -113,4 +128,14 @@ pub(crate) enum Wait {
     Never,
     /// Until it is held, or for this long.
     For(Option<Duration>),
+}
+
+impl Wait {
+    /// When a wait that began then is over.
+    pub(super) fn end(self, asked_at: Tick) -> Option<Tick> {
+        match self {
+            Self::Never => None,
+            Self::For(limit) => limit.map(|limit| asked_at.plus(limit)),
+        }
+    }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Lease,
-    clock::Clock,
+    clock::{Clock, Tick},
     lease::keeper::{Keeper, LeaseId},
     owner::Chance,
     response::{Responder, Response},
@@ -81,14 +81,16 @@ impl Engine {
     /// Acquires; dropping the future takes everything back.
     pub(crate) async fn acquire(
         &self,
-        wish: impl FnOnce(WishId, Responder<Option<Lease>>) -> Wish,
+        wish: impl FnOnce(WishId, Tick, Responder<Option<Lease>>) -> Wish,
     ) -> Result<Option<Lease>, Error> {
         let id = self.new_wish();
         let mut cancel = CancelOnDrop {
             engine: self,
             id: Some(id),
         };
-        let answer = self.call(|reply| Event::Acquire(wish(id, reply))).await;
+        let asked_at = self.0.clock.now();
+        let event = |reply| Event::Acquire(wish(id, asked_at, reply));
+        let answer = self.call(event).await;
         cancel.id = None;
         answer
     }

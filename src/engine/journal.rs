@@ -270,6 +270,7 @@ mod tests {
             state,
             note: None,
             used: false,
+            round_trip: None,
         }
     }
 

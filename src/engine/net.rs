@@ -226,6 +226,7 @@ impl Net {
                 node: Arc::clone(id),
                 state: session.state(self.now, &self.fleet),
                 note: session.note().map(str::to_owned),
+                round_trip: session.round_trip(&self.settings),
                 used: session.witness().is_some_and(|witness| witness.record.used),
             })
             .collect()

@@ -93,10 +93,7 @@ impl Patience {
 
     /// When the caller is told at the latest.
     pub(super) fn give_up_at(&self) -> Option<Tick> {
-        match self.wait {
-            Wait::Never => None,
-            Wait::For(within) => within.map(|d| self.asked_at.plus(d)),
-        }
+        self.wait.end(self.asked_at)
     }
 
     pub(super) fn is_over(&self, now: Tick) -> bool {
@@ -111,6 +108,9 @@ impl Patience {
     /// An attempt was not won.
     pub(super) fn failed(&mut self, now: Tick, past: &Past, limits: Limits) -> Next {
         let failure = past.failure;
+        if self.is_over(now) {
+            return Next::Answer;
+        }
         // What the nodes said of themselves has just changed; they have been met again by now.
         let refresh = past.is_stale && !self.refreshed && failure != Failure::Held;
         if !self.waits() && !refresh {

@@ -55,6 +55,7 @@ impl Status {
             state: NodeState::Connecting,
             note: None,
             used: false,
+            round_trip: None,
         };
         let published = Published {
             at: clock.now(),

@@ -82,18 +82,18 @@ impl<W> Turns<W> {
         }
     }
 
-    /// The time of one who stands in line is over. It leaves with the last refusal that another was
-    /// told; where there is none it asks for itself, beside those whose turn it is.
-    pub(super) fn over(&mut self, id: WishId) -> Option<(W, Option<Report>)> {
+    /// The last one who asked for this name was refused, with this report.
+    pub(super) fn refusal(&self, name: &Name) -> Option<Report> {
+        self.lines.get(name)?.refusal.clone()
+    }
+
+    /// The time of one who stands in line is over: from now on it counts among those who ask, until it is done.
+    pub(super) fn over(&mut self, id: WishId) -> Option<W> {
         let name = self.names.remove(&id)?;
         let line = self.lines.get_mut(&name)?;
         let wish = line.waiting.remove(&id)?;
-        let refusal = line.refusal.clone();
-        match refusal {
-            Some(_) => self.tidy(&name),
-            None => line.asking += 1,
-        }
-        Some((wish, refusal))
+        line.asking += 1;
+        Some(wish)
     }
 
     /// One that stands in line does not wish any more.
@@ -194,28 +194,28 @@ mod tests {
     }
 
     #[test]
-    fn whose_time_is_over_leaves_with_the_last_refusal_or_asks() {
-        let mut turns = crowd(MOST + 4);
+    fn whose_time_is_over_leaves_and_frees_no_place() {
+        let mut turns = crowd(MOST + 3);
         assert_eq!(turns.over(WishId(0)), None, "it asks");
-        assert_eq!(
-            turns.over(WishId(MOST)),
-            Some((MOST, None)),
-            "beside the others"
-        );
-        turns.told(&name("a"), refusal());
-        assert_eq!(turns.over(WishId(MOST + 1)), Some((MOST + 1, refusal())));
-        turns.told(&name("a"), None);
-        assert_eq!(
-            turns.over(WishId(MOST + 2)),
-            Some((MOST + 2, None)),
-            "refused no more"
-        );
+        assert_eq!(turns.over(WishId(MOST)), Some(MOST));
+        assert_eq!(turns.over(WishId(MOST + 1)), Some(MOST + 1));
         // Two more than may ask: their leaving frees nothing.
         turns.done(&name("a"));
         turns.done(&name("a"));
         assert_eq!(turns.next(), None);
         turns.done(&name("a"));
-        assert_eq!(turns.next(), Some(MOST + 3));
+        assert_eq!(turns.next(), Some(MOST + 2));
+    }
+
+    #[test]
+    fn the_last_refusal_is_known_until_another_is_told_something_else() {
+        let mut turns = crowd(MOST + 1);
+        assert_eq!(turns.refusal(&name("a")), None);
+        turns.told(&name("a"), refusal());
+        assert_eq!(turns.refusal(&name("a")), refusal());
+        assert_eq!(turns.refusal(&name("b")), None, "another name");
+        turns.told(&name("a"), None);
+        assert_eq!(turns.refusal(&name("a")), None);
     }
 
     #[test]

@@ -64,6 +64,10 @@ pub struct NodeStatus {
     pub note: Option<String>,
     /// Whether its record says that the fleet has been in use. False if that is not known.
     pub used: bool,
+    /// Within this time it answers nearly always, as seen from here: the smoothed round trip and four times its
+    /// variation (RFC 6298), from 1 ms to the node timeout. A few seconds old at most while locks are taken. None
+    /// without a connection, and before the first answer.
+    pub round_trip: Option<Duration>,
 }
 
 impl NodeStatus {

@@ -27,7 +27,7 @@ impl fmt::Display for Missing<'_> {
         let mut parts = Parts { f, any: false };
         parts.count(self.0, "stalled", |s| matches!(s, Silence::Stalled))?;
         parts.count(self.0, "without an answer in time", |s| {
-            matches!(s, Silence::TimedOut)
+            matches!(s, Silence::TimedOut | Silence::WaitOver)
         })?;
         parts.count(self.0, "whose connection was lost", |s| {
             matches!(s, Silence::ConnectionLost)

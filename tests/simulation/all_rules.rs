@@ -65,6 +65,10 @@ fn thousands_of_schedules_find_nothing() {
     }
     assert!(failures.is_empty(), "{}", failures[0]);
     assert!(
+        only.is_some() || total.batched > total.schedules,
+        "too little travels in batches"
+    );
+    assert!(
         total.schedules >= wanted,
         "only {} schedules were run",
         total.schedules

@@ -73,6 +73,7 @@ each_rule! {
     an_acquire_is_not_sent_again: AcquireOnce, Lasting, ["no key left", "progress"];
     a_full_server_frees: DeleteFirst, Full, ["no key left", "progress", "tidy"];
     a_release_is_repeated: ReleaseUntilAnswered, Lasting, ["no key left", "progress"];
+    a_release_is_repeated_behind_the_kill: ReleaseBehindKill, Doubtful, ["no key left", "progress"];
     an_error_is_no_refusal: ErrorIsNoAnswer, Stormy, ["refusals are answers"];
     another_runs_ids_are_strangers: KillSameRunOnly, Stormy, ["no stranger dies"];
     one_server_is_one_vote: OneServerOneVote, TwoAddresses, ["mutual exclusion"];

@@ -119,7 +119,11 @@ fn show(args: &Args, quorum: &Quorum) {
     if args.json {
         let nodes = nodes.iter().map(|node| {
             let (state, reason) = survey::state(node);
-            json!({"node": &*node.node, "state": state, "reason": reason, "note": node.note})
+            let round_trip = node.round_trip.map(output::milliseconds);
+            json!({
+                "node": &*node.node, "state": state, "reason": reason, "note": node.note,
+                "round_trip_ms": round_trip,
+            })
         });
         let nodes: Vec<_> = nodes.collect();
         let votes_in = health.votes_in.map(output::milliseconds);
@@ -139,10 +143,15 @@ fn show(args: &Args, quorum: &Quorum) {
                     .as_ref()
                     .map(|note| format!(" ({note})"))
                     .unwrap_or_default();
-                vec![node.node.to_string(), format!("{}{note}", node.state)]
+                let round_trip = node.round_trip.map(output::seconds);
+                vec![
+                    node.node.to_string(),
+                    round_trip.unwrap_or_default(),
+                    format!("{}{note}", node.state),
+                ]
             })
             .collect();
-        output::say(&output::table(&["NODE", "STATE"], &rows));
+        output::say(&output::table(&["NODE", "ROUND TRIP", "STATE"], &rows));
         output::say("");
         output::say(&verdict(health, &nodes));
         output::say(&format!("fleet word: {}", quorum.fleet()));

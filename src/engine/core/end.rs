@@ -43,6 +43,7 @@ impl Core {
             state: NodeState::Unreachable(Duration::ZERO, Error::Closed.to_string()),
             note: None,
             used: false,
+            round_trip: None,
         };
         let nodes = self.net.settings.nodes.iter().map(closed).collect();
         self.status.close(self.net.clock.now(), nodes);

@@ -5,6 +5,7 @@ mod bootstrap;
 mod deadlines;
 mod end;
 mod leases;
+mod waits;
 mod wishes;
 
 use std::{
@@ -159,6 +160,7 @@ impl World {
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),
             wait: Wait::Never,
+            asked_at: self.clock.now(),
             seen: Arc::new(AtomicU64::new(0)),
             reply,
         };

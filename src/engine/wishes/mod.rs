@@ -13,7 +13,7 @@ use super::{
     timers::Key,
     turns::Turns,
 };
-use crate::{Error, Silence, ballot::answers::Said, node::session::RoundId};
+use crate::{Error, Silence, ballot::answers::Said, clock::Tick, node::session::RoundId};
 
 /// At most this many who stood in line begin to ask in one go.
 const TURNS_AT_ONCE: usize = 16;
@@ -23,7 +23,7 @@ const TURNS_AT_ONCE: usize = 16;
 pub(super) struct Wishes {
     turns: Turns<Box<Waiter>>,
     asking: HashMap<RoundId, Asking>,
-    resting: HashMap<WishId, Resting>,
+    resting: HashMap<WishId, Box<Waiter>>,
     /// The attempt of each wish that asks.
     rounds: HashMap<WishId, RoundId>,
 }
@@ -31,12 +31,6 @@ pub(super) struct Wishes {
 struct Asking {
     waiter: Box<Waiter>,
     attempt: Attempt,
-}
-
-struct Resting {
-    waiter: Box<Waiter>,
-    /// What it is told if its time is over before the next attempt.
-    last: Error,
 }
 
 /// An attempt that was won.
@@ -60,12 +54,12 @@ impl Wishes {
             return;
         }
         let (name, id) = (wish.name().clone(), wish.id);
-        let waiter = Box::new(Waiter::new(wish, net.now));
+        let end = wish.end();
+        let waiter = Box::new(Waiter::new(wish));
         if !waiter.patience.waits() {
             return self.attempt(net, waiter);
         }
-        let give_up_at = waiter.patience.give_up_at();
-        match (self.turns.enter(&name, id, waiter), give_up_at) {
+        match (self.turns.enter(&name, id, waiter), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
             (None, None) => {}
@@ -148,38 +142,32 @@ impl Wishes {
 
     /// Whether the wait in line of this wish is over; what follows is done.
     pub(super) fn turn_is_over(&mut self, net: &mut Net, id: WishId) -> bool {
-        match self.turns.over(id) {
-            Some((waiter, Some(refusal))) => {
-                let _ = waiter.wish.reply.send(Err(Error::Held(refusal)));
-                true
-            }
-            Some((waiter, None)) => {
-                self.attempt(net, waiter);
-                true
-            }
-            None => false,
+        let waiter = self.turns.over(id);
+        let was_in_line = waiter.is_some();
+        if let Some(waiter) = waiter {
+            self.attempt(net, waiter);
         }
+        was_in_line
     }
 
     /// A rest is over: the caller is told, or the next attempt begins. False, and nothing is done, if the next
     /// attempt should wait for nodes that are being met.
     pub(super) fn rested(&mut self, net: &mut Net, id: WishId, may_wait: bool) -> bool {
-        let Some(resting) = self.resting.get(&id) else {
+        let Some(waiter) = self.resting.get(&id) else {
             return true;
         };
-        let is_over = resting.waiter.patience.is_over(net.now);
-        if may_wait && !is_over {
+        if may_wait && !waiter.patience.is_over(net.now) {
             return false;
         }
-        if let Some(Resting { waiter, last }) = self.resting.remove(&id) {
-            if is_over {
-                self.make_room(&waiter.wish);
-                let _ = waiter.wish.reply.send(Err(last));
-            } else {
-                self.attempt(net, waiter);
-            }
+        if let Some(waiter) = self.resting.remove(&id) {
+            self.attempt(net, waiter);
         }
         true
+    }
+
+    /// When the caller of a wish that rests has to be told.
+    pub(super) fn end_of(&self, id: WishId) -> Option<Tick> {
+        self.resting.get(&id)?.wish.end()
     }
 
     /// What is kept of wishes: those that ask or rest, and the lines.
@@ -191,7 +179,15 @@ impl Wishes {
 
     // ---- inside -----------------------------------------------------------------------------
 
+    /// Asks the nodes, or, once the wait is over, tells the caller what is known.
     fn attempt(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
+        if waiter.patience.is_over(net.now) {
+            let refusal = || self.turns.refusal(waiter.wish.name()).map(Error::Held);
+            if let Some(last) = waiter.last.take().or_else(refusal) {
+                self.make_room(&waiter.wish);
+                return waiter.answer(last);
+            }
+        }
         waiter.patience.attempt();
         let seen = waiter.wish.seen.load(Relaxed).saturating_add(1);
         let floor = net.clock.wall_us().max(seen);
@@ -257,8 +253,8 @@ impl Wishes {
             After::RestUntil(at) => {
                 let id = waiter.wish.id;
                 net.timers.at(Key::Wish(id), at);
-                let last = error;
-                self.resting.insert(id, Resting { waiter, last });
+                waiter.last = Some(error);
+                self.resting.insert(id, waiter);
             }
         }
     }
@@ -273,9 +269,9 @@ impl Wishes {
 
     /// Ends a wish that asks or rests, and takes back what it asked for.
     fn end(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
-        if let Some(resting) = self.resting.remove(&id) {
+        if let Some(waiter) = self.resting.remove(&id) {
             net.timers.cancel(Key::Wish(id));
-            return Some(resting.waiter);
+            return Some(waiter);
         }
         let round = self.rounds.get(&id).copied()?;
         let Asking {

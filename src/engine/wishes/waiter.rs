@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Waiter {
     pub(super) wish: Wish,
     pub(super) patience: Patience,
+    /// What its last attempt came to: the caller is told so if the next one cannot be finished in time.
+    pub(super) last: Option<Error>,
 }
 
 /// What follows.
@@ -28,9 +30,13 @@ pub(super) enum After {
 }
 
 impl Waiter {
-    pub(super) fn new(wish: Wish, now: Tick) -> Self {
-        let patience = Patience::new(wish.wait, now);
-        Self { wish, patience }
+    pub(super) fn new(wish: Wish) -> Self {
+        let patience = Patience::new(wish.wait, wish.asked_at);
+        Self {
+            wish,
+            patience,
+            last: None,
+        }
     }
 
     /// An attempt was not won: why, and what follows.
@@ -41,7 +47,10 @@ impl Waiter {
         failure: Failure,
     ) -> (Error, After) {
         let past = attempt.past(net.now, failure);
-        let error = error(net, attempt, &past);
+        let error = match self.last.take() {
+            Some(last) if attempt.was_cut_short() && failure != Failure::Held => last,
+            _ => error(net, attempt, &past),
+        };
         let limits = limits(net);
         let Next::Rest { refresh, warn } = self.patience.failed(net.now, &past, limits) else {
             return (error, After::Answer);

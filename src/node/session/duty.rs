@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::step::Tag;
-use crate::{clock::Tick, node::Operation};
+use crate::{clock::Tick, node::Operation, owner::Entry};
 
 /// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -22,6 +22,8 @@ pub(crate) struct DutyId(u64);
 pub(super) struct Duties {
     by_id: BTreeMap<DutyId, Duty>,
     retries: BTreeSet<(Tick, DutyId)>,
+    /// Answered, while an older connection might still bring what they free.
+    doubted: BTreeSet<DutyId>,
     /// Nothing expires before this.
     next_expiry: Option<Tick>,
     last: u64,
@@ -66,6 +68,7 @@ impl Duties {
     /// Marks it as sent and returns what to send.
     pub(super) fn sent(&mut self, id: DutyId) -> Option<Arc<Operation>> {
         let duty = self.by_id.get_mut(&id)?;
+        self.doubted.remove(&id);
         if let Some(at) = duty.retry_at.take() {
             self.retries.remove(&(at, id));
         }
@@ -88,6 +91,23 @@ impl Duties {
             self.retries.remove(&(at, id));
         }
         duty.tag
+    }
+
+    /// It was answered, and what it frees may still come.
+    pub(super) fn doubt(&mut self, id: DutyId) {
+        if let Some(duty) = self.by_id.get_mut(&id) {
+            duty.is_prompt = false;
+            self.doubted.insert(id);
+        }
+    }
+
+    /// Those answered in doubt that free something for which `is` holds.
+    pub(super) fn doubted(&self, is: impl Fn(&Entry) -> bool) -> Vec<DutyId> {
+        let frees = |id: &DutyId| {
+            let entry = self.by_id.get(id)?.operation.command().frees()?;
+            is(entry).then_some(*id)
+        };
+        self.doubted.iter().filter_map(frees).collect()
     }
 
     /// It was answered by an error.
@@ -124,6 +144,7 @@ impl Duties {
         }
         self.by_id.retain(|_, duty| duty.until > now);
         self.retries.retain(|(_, id)| self.by_id.contains_key(id));
+        self.doubted.retain(|id| self.by_id.contains_key(id));
         let next = self.by_id.values().map(|duty| duty.until).min();
         self.next_expiry = next.map(|at| at.max(now.plus(EXPIRY)));
     }

@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     duty::DutyId,
+    rtt::RoundTrip,
     step::{ClientId, Tag},
 };
 use crate::{clock::Tick, node::Operation, owner::Entry, settings::Settings};
@@ -30,6 +31,7 @@ pub(super) struct InFlight {
     under_way: Vec<What>,
     /// When the node last said anything on this connection.
     heard_at: Tick,
+    round_trip: RoundTrip,
     /// It owes an answer since then, for longer than the node timeout. Set where time is looked at,
     /// never read off the clock: what has arrived by then was read before.
     stalled: Option<Tick>,
@@ -71,6 +73,7 @@ impl InFlight {
             waiting: VecDeque::new(),
             under_way: Vec::new(),
             heard_at: now,
+            round_trip: RoundTrip::default(),
             stalled: None,
         }
     }
@@ -136,6 +139,9 @@ impl InFlight {
         self.left = self.left.saturating_sub(1);
         self.ended(sent.what);
         self.heard_at = now;
+        if !sent.again {
+            self.round_trip.answered(sent.at, now);
+        }
         Some(sent)
     }
 
@@ -171,6 +177,11 @@ impl InFlight {
     /// Whether it was sent and is neither answered nor taken back: for what there is only one of.
     pub(super) fn is_under_way(&self, what: What) -> bool {
         self.under_way.contains(&what)
+    }
+
+    /// Within this nearly every answer comes; none before the first.
+    pub(super) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
+        self.round_trip.estimate(settings.node_timeout)
     }
 
     /// How many requests are unanswered.
@@ -237,9 +248,10 @@ impl InFlight {
 }
 
 impl Lost {
-    /// Whether something may be on its way that takes a lock.
-    pub(super) fn may_take(&self) -> bool {
-        self.sent.iter().any(Sent::takes)
+    /// For whom something may be on its way that takes a lock.
+    pub(super) fn may_take(&self) -> BTreeSet<Entry> {
+        let takes = |sent: &Sent| sent.operation.command().takes().cloned();
+        self.sent.iter().filter_map(takes).collect()
     }
 }
 
@@ -267,10 +279,9 @@ impl Sent {
         self.operation.command().takes().is_some()
     }
 
-    /// Whether it frees what one of these would have left on the node.
-    pub(super) fn frees_one_of(&self, entries: &BTreeSet<Entry>) -> bool {
-        let frees = self.operation.command().frees();
-        frees.is_some_and(|entry| entries.contains(entry))
+    /// Whether it frees what such an entry would have left on the node.
+    pub(super) fn frees(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
+        self.operation.command().frees().is_some_and(is)
     }
 }
 

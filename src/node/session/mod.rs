@@ -6,8 +6,7 @@
 //! - A node that leaves a request unanswered is stalled, and is asked for nothing.
 //! - A RELEASE is sent until it is answered, or until what it would free has expired.
 //!
-//! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
-//! state, and none names the session.
+//! This file routes what the engine asks and what the world says to the parts; none of them names it.
 
 mod doubtful;
 mod duty;
@@ -18,12 +17,13 @@ mod inflight;
 mod judge;
 mod link;
 mod requests;
+mod rtt;
 mod standing;
 mod step;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::{
     duty::DutyId,
@@ -136,6 +136,11 @@ impl Session {
         self.note.as_deref()
     }
 
+    /// Within this nearly every answer comes, by those that came on this connection.
+    pub(crate) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
+        self.requests.inflight.round_trip(settings)
+    }
+
     /// Whether the state may have changed since this was last asked.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
@@ -193,8 +198,7 @@ impl Session {
         self.requests.patience(release, settings)
     }
 
-    /// Why a request that is late was not answered; the number is that of a RELEASE, which is sent again
-    /// after an error.
+    /// Why a request that is late was not answered. A RELEASE is sent again after an error, which is named.
     pub(crate) fn why_late(&self, release: Option<DutyId>) -> Silence {
         let error = release.and_then(|id| self.requests.duties.error(id));
         error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
@@ -202,8 +206,8 @@ impl Session {
 
     /// When a node that does not vote is next dialled or met, if that is planned.
     pub(crate) fn next_try(&self) -> Option<Tick> {
-        let met = || self.is_met() && !self.is_stalled();
-        let handshake = self.handshakes.due().filter(|_| met());
+        let due = self.handshakes.due();
+        let handshake = due.filter(|_| self.is_met() && !self.is_stalled());
         self.link.dial_at().or(handshake)
     }
 
@@ -396,7 +400,6 @@ impl Session {
     }
 
     fn is_in_quarantine(&self) -> bool {
-        self.witness()
-            .is_some_and(|witness| !witness.record.votes())
+        self.witness().is_some_and(|read| !read.record.votes())
     }
 }

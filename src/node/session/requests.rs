@@ -130,6 +130,7 @@ impl Requests {
             // tried again, behind the next handshake.
             What::Kill(client) if matches!(answer, Ok(_) | Err(Fault::Withheld(_))) => {
                 self.doubtful.settle(client);
+                self.release_again(step);
             }
             What::Kill(_) | What::Load | What::Handshake => {}
         }
@@ -146,7 +147,11 @@ impl Requests {
     }
 
     fn released(&mut self, step: &mut Step<'_>, id: DutyId, sent: Sent, answer: Answer) {
+        let proves_nothing = sent.frees(|entry| self.doubtful.may_take(entry));
         match answer {
+            Ok(_) if proves_nothing && step.settings.rules.hold(Rule::ReleaseBehindKill) => {
+                self.duties.doubt(id);
+            }
             Ok(reply) => {
                 if let Some(tag) = self.duties.done(id) {
                     let answer = match reply.is_unadmitted() {
@@ -194,6 +199,17 @@ impl Requests {
                 self.send_release(step, id);
             }
         }
+        self.release_again(step);
+    }
+
+    /// Sends each RELEASE again whose answer proved nothing, and would now: the older connection is over.
+    fn release_again(&mut self, step: &mut Step<'_>) {
+        let Self {
+            duties, doubtful, ..
+        } = self;
+        for id in duties.doubted(|entry| !doubtful.may_take(entry)) {
+            self.send_release(step, id);
+        }
     }
 
     // ---- what is not answered ---------------------------------------------------------------
@@ -233,8 +249,9 @@ impl Requests {
     pub(super) fn lost(&mut self, step: &mut Step<'_>, why: &str, run: Option<&str>) {
         self.clean = false;
         let lost = self.inflight.lost();
-        if let (true, Some(run)) = (lost.may_take(), run) {
-            self.doubtful.add(self.client, run.to_owned());
+        let may_take = lost.may_take();
+        if let (false, Some(run)) = (may_take.is_empty(), run) {
+            self.doubtful.add(self.client, run.to_owned(), may_take);
         }
         for sent in lost.sent {
             match sent.what {
@@ -256,7 +273,7 @@ impl Requests {
                     never_taken.extend(sent.operation.command().takes().cloned());
                     self.tell(step, tag, Err(why.clone()));
                 }
-                What::Release(id) if sent.frees_one_of(&never_taken) => {
+                What::Release(id) if sent.frees(|entry| never_taken.contains(entry)) => {
                     if let Some(tag) = self.duties.done(id) {
                         self.tell(step, tag, Err(why.clone()));
                     }

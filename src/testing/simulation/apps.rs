@@ -332,11 +332,10 @@ impl World {
             5..=6 => {
                 let wait = Duration::from_millis(self.dice.range(20, 400));
                 let call = mutex.wait_timeout(wait).lock();
-                let bound = early + nanos(wait) + one;
                 (
                     "lock within",
                     Box::pin(async move { call.await.map(Some) }),
-                    Some(bound),
+                    Some(nanos(wait)),
                 )
             }
             // It may try once more where the nodes were met anew.

@@ -8,7 +8,7 @@ use super::{
     apps::Task,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, livelock, voting},
-    network::{Down, Voted},
+    network::{Answered, Down},
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
@@ -185,6 +185,7 @@ impl World {
                 busy = true;
             }
             busy |= self.carry_out(c);
+            self.flush_links(c);
             self.clients[c].core.left();
             busy |= self.poll_links(c)?;
             let client = &mut self.clients[c];
@@ -213,12 +214,12 @@ impl World {
                     self.clients[c].links[node] = Link::Dialing(id);
                 }
                 Effect::Close(node) => self.leave(c, node),
-                Effect::Send(node, batch, guard) => {
+                Effect::Send(node, operation, guard) => {
                     if let Link::Up(id) = self.clients[c].links[node] {
                         if self.plan.support {
-                            self.note_entries(c, &batch);
+                            self.note_entries(c, &operation);
                         }
-                        self.send(id, (batch, guard));
+                        self.send(id, (operation, guard));
                     }
                 }
                 Effect::Withdraw(node) => {
@@ -231,6 +232,14 @@ impl World {
             }
         }
         any
+    }
+
+    fn flush_links(&mut self, c: usize) {
+        for node in 0..self.clients[c].links.len() {
+            if let Link::Up(id) = self.clients[c].links[node] {
+                self.flush(id);
+            }
+        }
     }
 
     fn leave(&mut self, c: usize, node: usize) {
@@ -271,27 +280,29 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    Down::Answer(first) => {
+                    Down::Answers(first) => {
                         let answers = self.read_answers(c, node, id, first);
                         self.clients[c].core.answered(node, answers);
                     }
                 }
-                // What it says now may have to be obeyed before the next answer is read.
+                // What it says now may have to be obeyed before the next message is read.
                 self.carry_out(c);
             }
         }
         Ok(any)
     }
 
-    /// This answer, and what came behind it by now. After an error the connection may be closed.
-    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Voted) -> Vec<Answer> {
+    /// This message, and what came behind it by now. After an error the connection may be closed.
+    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Answered) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut next = Some(first);
-        while let Some((answer, vote)) = next {
-            self.note_answer(c, node, &answer, vote.as_deref());
-            let goes_on = answer.is_ok();
-            answers.push(answer);
-            next = goes_on.then(|| self.next_answer(id)).flatten();
+        while let Some(message) = next {
+            let goes_on = message.iter().all(|(answer, _)| answer.is_ok());
+            for (answer, asked) in message {
+                self.note_answer(c, node, &answer, &asked);
+                answers.push(answer);
+            }
+            next = goes_on.then(|| self.next_answers(id)).flatten();
         }
         answers
     }
@@ -367,13 +378,11 @@ impl World {
         }
     }
 
-    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, vote: Option<&Operation>) {
-        let (Ok(_), Some(operation)) = (answer, vote) else {
-            return;
-        };
+    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, asked: &Operation) {
         if let Command::Mutex(
             mutex::Command::Acquire { name, .. } | mutex::Command::Raise { name, .. },
-        ) = operation.command()
+        ) = asked.command()
+            && answer.is_ok()
         {
             let nodes = self.clients[c].links.len();
             let times = self.clients[c]

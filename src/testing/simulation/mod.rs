@@ -35,6 +35,10 @@ pub struct Stats {
     pub events: u64,
     /// Commands that servers obeyed or refused.
     pub commands: u64,
+    /// Scripts that obeyed several of them.
+    pub batches: u64,
+    /// Commands in these.
+    pub batched: u64,
     /// Faults.
     pub faults: u64,
     /// Restarts of servers.
@@ -94,6 +98,8 @@ impl Stats {
             schedules,
             events,
             commands,
+            batches,
+            batched,
             faults,
             restarts,
             granted,
@@ -123,6 +129,8 @@ impl Stats {
         self.schedules += schedules;
         self.events += events;
         self.commands += commands;
+        self.batches += batches;
+        self.batched += batched;
         self.faults += faults;
         self.restarts += restarts;
         self.granted += granted;

@@ -11,7 +11,7 @@ use super::{
 use crate::node::{
     Answer, Command, Fault, Guard, Operation, Reply,
     admission::{self, BootRecord},
-    mutex, server,
+    batch, mutex, server,
 };
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
@@ -22,6 +22,9 @@ const LATEST: u64 = 2000 * MS;
 /// An operation, and the guard of the node it goes to.
 type Request = (Arc<Operation>, Arc<Guard>);
 
+/// What one script call carries: one request, or a batch. It is lost, late and obeyed as a whole.
+type Message = Vec<Request>;
+
 /// One connection, or one in the making.
 pub(crate) struct Connection {
     pub(crate) client: usize,
@@ -30,12 +33,12 @@ pub(crate) struct Connection {
     pub(crate) server: usize,
     pub(crate) client_id: u64,
     /// To the server: when it arrives, and what.
-    up: VecDeque<(u64, Request)>,
+    up: VecDeque<(u64, Message)>,
     last_up: u64,
-    /// Not written yet: the socket takes no more.
+    /// Not written yet: it is in no message.
     unwritten: Vec<Request>,
     /// Arrived, and not obeyed yet.
-    arrived: VecDeque<Request>,
+    arrived: VecDeque<Message>,
     down: VecDeque<(u64, Down)>,
     last_down: u64,
     /// Nothing passes before.
@@ -54,13 +57,13 @@ pub(crate) struct Connection {
 pub(crate) enum Down {
     Connected(u64),
     Refused,
-    /// With what was asked, where it is a vote.
-    Answer(Voted),
+    /// To all of a message, with what was asked.
+    Answers(Answered),
     Closed,
 }
 
-/// An answer, with what was asked, where it is a vote.
-pub(crate) type Voted = (Answer, Option<Arc<Operation>>);
+/// Answers, each with what was asked.
+pub(crate) type Answered = Vec<(Answer, Arc<Operation>)>;
 
 impl World {
     fn delay(&mut self) -> u64 {
@@ -152,30 +155,40 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    /// The next that has arrived, if it is an answer.
-    pub(crate) fn next_answer(&mut self, id: usize) -> Option<Voted> {
-        if !matches!(
-            self.connections[id].down.front(),
-            Some((_, Down::Answer(..)))
-        ) {
+    /// The next that has arrived, if it is answers.
+    pub(crate) fn next_answers(&mut self, id: usize) -> Option<Answered> {
+        let next = self.connections[id].down.front();
+        if !matches!(next, Some((_, Down::Answers(_)))) {
             return None;
         }
         match self.next_down(id) {
-            Some(Down::Answer(voted)) => Some(voted),
+            Some(Down::Answers(answers)) => Some(answers),
             _ => None,
         }
     }
 
     pub(crate) fn send(&mut self, id: usize, request: Request) {
-        let connection = &mut self.connections[id];
-        if connection.clogged {
-            connection.unwritten.push(request);
-        } else {
-            self.transmit(id, request);
+        self.connections[id].unwritten.push(request);
+    }
+
+    /// All that waits leaves in as few messages as may be, if the socket takes it.
+    pub(crate) fn flush(&mut self, id: usize) {
+        while !self.connections[id].clogged {
+            let unwritten = &self.connections[id].unwritten;
+            let mut together = batch::first(unwritten.iter().map(|(o, g)| (&**o, &**g)));
+            if together == 0 {
+                return;
+            }
+            // Another node gets the same operations in other batches: it took what came before at another time.
+            if together > 1 && self.dice.percent(30) {
+                together = 1 + self.dice.index(together);
+            }
+            let message: Message = self.connections[id].unwritten.drain(..together).collect();
+            self.transmit(id, message);
         }
     }
 
-    fn transmit(&mut self, id: usize, request: Request) {
+    fn transmit(&mut self, id: usize, message: Message) {
         let delay = self.delay();
         let connection = &mut self.connections[id];
         if connection.cut {
@@ -183,7 +196,7 @@ impl World {
         }
         let at = (self.now + delay).max(connection.last_up);
         connection.last_up = at;
-        connection.up.push_back((at, request));
+        connection.up.push_back((at, message));
         let at = at.max(connection.up_frozen);
         self.at(at, What::Arrive(id));
     }
@@ -202,10 +215,10 @@ impl World {
             return Ok(());
         }
         while connection.up.front().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, request)) = connection.up.pop_front()
+            if let Some((_, message)) = connection.up.pop_front()
                 && connection.open
             {
-                connection.arrived.push_back(request);
+                connection.arrived.push_back(message);
             }
         }
         while server_is_free(&self.servers[self.connections[id].server]) && self.execute(id)? {}
@@ -243,37 +256,32 @@ impl World {
         Ok(())
     }
 
-    /// The server obeys the next command of this connection. Whether there was one.
+    /// The server obeys the next message of this connection, in one atomic step. Whether there was one.
     fn execute(&mut self, id: usize) -> Result<bool, super::invariants::Violation> {
-        let Some((operation, guard)) = self.connections[id].arrived.pop_front() else {
+        let Some(message) = self.connections[id].arrived.pop_front() else {
             return Ok(false);
         };
-        let command = operation.command();
         let s = self.connections[id].server;
-        let answer = self.obey(id, s, command, guard.as_str())?;
-        self.stats.commands += 1;
-        if self.tracing() {
-            let (client, incarnation) = (
-                self.connections[id].client,
-                self.connections[id].incarnation,
-            );
-            let time = self.servers[s].time(self.now);
-            self.trace(format!(
-                "  s{s} ({time}) c{client}.{incarnation}#{id}: {} -> {}",
-                brief(command),
-                brief_answer(&answer)
-            ));
+        self.stats.commands += message.len() as u64;
+        if message.len() > 1 {
+            self.stats.batches += 1;
+            self.stats.batched += message.len() as u64;
         }
-        let vote = matches!(
-            command,
-            Command::Mutex(mutex::Command::Acquire { .. })
-                | Command::Mutex(mutex::Command::Raise { .. })
-        );
-        self.answer(
-            id,
-            Down::Answer((answer, vote.then(|| Arc::clone(&operation)))),
-        );
-        let raised = matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
+        let refusal = self.refuses(s, message.first().map(|(first, _)| first.command()));
+        let (mut answers, mut raised) = (Vec::with_capacity(message.len()), false);
+        for (place, (operation, guard)) in message.iter().enumerate() {
+            let command = operation.command();
+            let answer = match &refusal {
+                Some(fault) => Err(fault.clone()),
+                None => self.obey(id, s, command, guard.as_str(), place)?,
+            };
+            if self.tracing() {
+                self.trace_answer(id, command, &answer, (place + 1, message.len()));
+            }
+            raised |= matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
+            answers.push((answer, Arc::clone(operation)));
+        }
+        self.answer(id, Down::Answers(answers));
         if raised && !self.calm && self.plan.cut_raises > 0 && self.connections[id].wanted {
             let often = self.plan.cut_raises;
             if self.dice.percent(often) {
@@ -283,18 +291,55 @@ impl World {
         Ok(true)
     }
 
+    fn trace_answer(
+        &mut self,
+        id: usize,
+        command: &Command,
+        answer: &Answer,
+        (place, of): (usize, usize),
+    ) {
+        let Connection {
+            client,
+            incarnation,
+            server: s,
+            ..
+        } = self.connections[id];
+        let time = self.servers[s].time(self.now);
+        let batch = match of {
+            1 => String::new(),
+            _ => format!(" [{place}/{of}]"),
+        };
+        self.trace(format!(
+            "  s{s} ({time}) c{client}.{incarnation}#{id}{batch}: {} -> {}",
+            brief(command),
+            brief_answer(answer)
+        ));
+    }
+
+    /// Why a script that begins with this command does not run at all.
+    fn refuses(&mut self, s: usize, first: Option<&Command>) -> Option<Fault> {
+        let errors = self.servers[s].errors;
+        if errors > 0 && self.dice.per_mille(errors) {
+            let text = "BUSY Redis is busy running a script.";
+            return Some(Fault::Error(text.into()));
+        }
+        let needs_scripts = match first? {
+            Command::Server(server::Command::Disconnect { .. } | server::Command::LoadScripts)
+            | Command::Admission(admission::Command::Handshake(_)) => false,
+            _ => true,
+        };
+        (needs_scripts && !self.servers[s].scripts).then_some(Fault::NoScript)
+    }
+
+    /// `place`: how many of its script were obeyed before.
     fn obey(
         &mut self,
         id: usize,
         s: usize,
         command: &Command,
         guard: &str,
+        place: usize,
     ) -> Result<Answer, super::invariants::Violation> {
-        let errors = self.servers[s].errors;
-        if errors > 0 && self.dice.per_mille(errors) {
-            let text = "BUSY Redis is busy running a script.";
-            return Ok(Err(Fault::Error(text.into())));
-        }
         match command {
             Command::Server(server::Command::Disconnect { client }) => {
                 return self
@@ -305,8 +350,6 @@ impl World {
                 self.servers[s].scripts = true;
                 return Ok(Ok(Reply::Server(server::Reply::Loaded)));
             }
-            Command::Admission(admission::Command::Handshake(_)) => {}
-            _ if !self.servers[s].scripts => return Ok(Err(Fault::NoScript)),
             _ => {}
         }
         let now = self.now;
@@ -317,7 +360,10 @@ impl World {
             Command::Admission(admission::Command::Handshake(_))
         )
         .then(|| server.store.record());
-        let answer = server.store.apply(command, guard, time);
+        let answer = match place {
+            0 => server.store.apply(command, guard, time),
+            _ => server.store.apply_next(command, guard, time),
+        };
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
@@ -469,9 +515,7 @@ impl World {
             return Ok(());
         }
         connection.clogged = false;
-        for batch in std::mem::take(&mut self.connections[id].unwritten) {
-            self.transmit(id, batch);
-        }
+        self.flush(id);
         self.arrive(id)?;
         self.at(self.now, What::Deliver(id));
         Ok(())

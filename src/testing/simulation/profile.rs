@@ -21,8 +21,12 @@ pub enum Profile {
     Wide,
     /// Five masters, and many answers take about as long as a client waits.
     Sluggish,
+    /// Clients with many tasks each: most of what they ask travels in batches.
+    Crowded,
     /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
     Lasting,
+    /// As lasting; connections break while requests travel, and what should clean up after them fails.
+    Doubtful,
     /// As lasting, and some servers stay full.
     Full,
     /// A fleet that nobody admitted: it waits for its quarantine.
@@ -95,12 +99,14 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
         Self::Sluggish,
+        Self::Crowded,
         Self::Lasting,
+        Self::Doubtful,
         Self::Full,
         Self::Fresh,
         Self::Reboot,
@@ -139,10 +145,10 @@ impl Profile {
 
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
-        use Profile::{Bootstrap, Huge, Minutes, OtherList, OtherMargin, Tiny};
+        use Profile::{Bootstrap, Crowded, Huge, Minutes, OtherList, OtherMargin, Tiny};
         matches!(
             self,
-            Bootstrap | Huge | Minutes | OtherList | OtherMargin | Tiny
+            Bootstrap | Crowded | Huge | Minutes | OtherList | OtherMargin | Tiny
         )
     }
 
@@ -494,7 +500,22 @@ impl Plan {
                 plan.tasks = 2;
                 plan
             }
+            Profile::Crowded => {
+                let mut plan = Self::stormy(dice, 3);
+                plan.clients.truncate(2);
+                plan.tasks = 8;
+                plan.names = 6;
+                plan.hold = 500;
+                plan.think = 3 * MS;
+                plan
+            }
             Profile::Lasting => Self::lasting(dice),
+            Profile::Doubtful => {
+                let mut plan = Self::lasting(dice).only(&[(8, Fault::Cut), (6, Fault::Errors)]);
+                plan.delay = dice.range(5, 20) * MS;
+                plan.fault_every = dice.range(10, 40) * MS;
+                plan
+            }
             Profile::Full => {
                 let mut plan = Self::lasting(dice).and(&[(12, Fault::OutOfMemory)]);
                 plan.stays_full = true;

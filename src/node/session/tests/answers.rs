@@ -163,3 +163,33 @@ fn a_damaged_counter_is_taken_from_no_reply() {
     let heard = world.heard.pop_front().unwrap();
     assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
 }
+
+#[test]
+fn answers_say_how_long_a_round_trip_takes_on_this_connection() {
+    let mut world = World::new();
+    let trip = |world: &World| world.session.round_trip(&world.settings);
+    world.dial(7);
+    assert_eq!(trip(&world), None);
+    // What was asked for leaves later: what it waited for that is none of the node's time.
+    world.pass(9 * MS);
+    world.left();
+    world.pass(8 * MS);
+    world.meet(RUN, 40_000);
+    assert_eq!(trip(&world), Some(24 * MS), "8 and four times 4");
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    assert_eq!(trip(&world), None, "the next may lead elsewhere");
+
+    // A RELEASE that is sent again behind the scripts is no sample.
+    let mut world = World::voting();
+    world.release(1);
+    world.pass(8 * MS);
+    world.answer(Err(Fault::NoScript));
+    let before = trip(&world);
+    assert_eq!(kinds(&world.sent()), ["release", "load", "release"]);
+    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    let loaded = trip(&world);
+    world.pass(100 * MS);
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    assert_eq!(trip(&world), loaded);
+    assert_ne!(before, None);
+}

@@ -47,6 +47,85 @@ fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_not() {
     assert_eq!(kinds(&world.sent()), ["handshake"], "forgotten");
 }
 
+/// One ACQUIRE travels on a connection that was lost; on the next one CLIENT KILL fails.
+fn kill_fails(rules: Rules) -> World {
+    let mut world = World::with(rules);
+    world.dial(7);
+    world.meet(RUN, 40_000);
+    assert_eq!(world.acquire(1), Ok(()));
+    let (operation, until) = (release_of(1), world.now.plus(Duration::from_secs(60)));
+    world.step(|session, step| session.release(step, &operation, until, Some(tag(1))));
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.told();
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake", "kill 7", "release"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.answer(FREED);
+    world
+}
+
+const FREED: Answer = Ok(Reply::Mutex(mutex::Reply::Released(true)));
+const NOT_OURS: Answer = Ok(Reply::Mutex(mutex::Reply::Released(false)));
+const KILLED: Answer = Ok(Reply::Server(server::Reply::Disconnected(true)));
+
+#[test]
+fn a_release_is_sent_again_behind_the_kill_that_was_repeated() {
+    let mut world = kill_fails(Rules::ALL);
+    assert!(
+        world.told().is_empty() && !world.session.is_idle(),
+        "it proves nothing"
+    );
+    // Nor when the connection was lost again before it was answered.
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.dial(9);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake", "kill 7", "release"]);
+    world.answer(Err(Fault::Error("BUSY".into())));
+    world.answer(NOT_OURS);
+    world.pass(Duration::from_secs(6));
+    assert_eq!(kinds(&world.sent()), ["handshake"]);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["kill 7"]);
+    world.answer(KILLED);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    assert!(world.told().is_empty());
+    world.answer(FREED);
+    assert_eq!(world.told(), [(1, FREED.map_err(|_| Silence::Stalled))]);
+    assert!(world.session.is_idle());
+}
+
+#[test]
+fn a_release_is_done_in_the_midst_of_doubts_about_others() {
+    let mut world = kill_fails(Rules::ALL);
+    assert_eq!(world.acquire(2), Ok(()));
+    world.release(2);
+    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(7))));
+    world.answer(FREED);
+    let told: Vec<u64> = world.told().into_iter().map(|(round, _)| round).collect();
+    assert_eq!(told, [2, 2]);
+}
+
+#[test]
+fn what_was_released_in_doubt_ends_with_the_doubt_or_with_its_own_time() {
+    // Another run: what the old connection carried is gone with its server.
+    let mut world = kill_fails(Rules::ALL);
+    world.pass(Duration::from_secs(6));
+    world.sent();
+    world.meet("bbbb/00000000/-1", 0);
+    assert_eq!(kinds(&world.sent()), ["release"]);
+    world.answer(NOT_OURS);
+    assert!(world.session.is_idle());
+
+    let mut world = kill_fails(Rules::ALL);
+    world.pass(Duration::from_secs(61));
+    assert!(world.session.is_idle(), "what it would free has expired");
+
+    let world = kill_fails(Rules::without(Rule::ReleaseBehindKill));
+    assert!(world.session.is_idle(), "it is believed");
+}
+
 #[test]
 fn in_another_run_the_old_id_is_a_strangers() {
     let mut world = World::voting();

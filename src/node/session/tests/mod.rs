@@ -42,6 +42,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(Rules::ALL)
+    }
+
+    fn with(rules: Rules) -> Self {
         let now = Tick::from_nanos(1_000_000_000);
         let settings = Arc::new(Settings {
             nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
@@ -51,7 +55,7 @@ impl World {
             terms: TERMS,
             label: Label::new("test").unwrap(),
             allow_eviction: false,
-            rules: Rules::ALL,
+            rules,
         });
         Self {
             now,

@@ -1,0 +1,197 @@
+//! A wait ends when its caller said, and what was heard by then decides.
+
+use super::*;
+use crate::{NodeState, Report, Silence, Vote};
+
+impl World {
+    fn lock_within(&mut self, ms: u64) -> Answered {
+        self.ask(|wish| wish.wait = Wait::For(Some(Duration::from_millis(ms))))
+    }
+}
+
+/// The refusal of one who waited.
+fn refusal(answer: &mut Answered) -> Report {
+    match answer.try_recv() {
+        Ok(Err(Error::Held(report))) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn no_quorum(answer: &mut Answered) -> Report {
+    match answer.try_recv() {
+        Ok(Err(Error::NoQuorum(report))) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unheard(report: &Report) -> Vec<usize> {
+    let nodes = report.nodes().iter().enumerate();
+    let silent = nodes.filter(|(_, node)| node.vote == Vote::None(Silence::WaitOver));
+    silent.map(|(node, _)| node).collect()
+}
+
+const GRANTED: mutex::Reply = mutex::Reply::Granted(7);
+const ALL_RELEASED: [(usize, char); 3] = [(0, 'R'), (1, 'R'), (2, 'R')];
+
+#[test]
+fn an_attempt_ends_with_the_wait_and_is_taken_back_everywhere() {
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    world.says(1, GRANTED);
+    world.at(49);
+    assert!(is_open(&mut answer));
+    world.at(50);
+    let report = no_quorum(&mut answer);
+    assert_eq!(unheard(&report), [0, 2], "{report}");
+    assert_eq!(world.sent(), ALL_RELEASED);
+    // The caller's impatience says nothing about the nodes.
+    let states = world.core.states(world.clock.now());
+    assert!(states.iter().all(|state| *state == NodeState::Voting));
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn the_wait_began_when_the_caller_asked_not_when_the_engine_heard_of_it() {
+    let mut world = World::new(3);
+    let asked_at = world.clock.now();
+    world.at(30);
+    let wait = Wait::For(Some(Duration::from_millis(50)));
+    let mut answer = world.ask(|wish| (wish.wait, wish.asked_at) = (wait, asked_at));
+    assert_eq!(world.sent().len(), 3);
+    world.at(49);
+    assert!(is_open(&mut answer));
+    world.at(50);
+    no_quorum(&mut answer);
+
+    let mut late = world.ask(|wish| (wish.wait, wish.asked_at) = (wait, asked_at));
+    assert_eq!(unheard(&no_quorum(&mut late)), [0, 1, 2]);
+    assert_eq!(world.sent(), ALL_RELEASED, "of the first: it asked nobody");
+}
+
+#[test]
+fn where_a_majority_has_answered_it_is_held() {
+    let mut world = World::new(5);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    world.says(0, GRANTED);
+    for node in [1, 2] {
+        world.core.answered(node, [Ok(held())]);
+    }
+    world.at(49);
+    assert!(is_open(&mut answer), "two more might grant");
+    world.at(50);
+    let report = refusal(&mut answer);
+    assert_eq!(report.holder(), Some("web-1:77"));
+    assert_eq!(unheard(&report), [3, 4]);
+}
+
+#[test]
+fn an_attempt_that_cannot_be_finished_leaves_the_last_ones_error() {
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(300);
+    world.sent();
+    for node in 0..3 {
+        world.core.answered(node, [Ok(held())]);
+    }
+    let mut now = 0;
+    while !world.sent().contains(&(0, 'A')) {
+        now += 1;
+        world.at(now);
+    }
+    world.at(299);
+    assert!(is_open(&mut answer));
+    world.at(300);
+    let report = refusal(&mut answer);
+    assert!(unheard(&report).is_empty(), "the first attempt's: {report}");
+}
+
+#[test]
+fn tokens_are_not_made_equal_after_the_end() {
+    // The third answer is waited for when the wait ends.
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    world.at(40);
+    world.says(0, GRANTED);
+    world.says(1, mutex::Reply::Granted(8));
+    world.at(50);
+    assert_eq!(unheard(&refusal(&mut answer)), [2]);
+    assert_eq!(world.sent(), ALL_RELEASED, "and no raise");
+
+    // The raise is under way.
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    for (node, token) in [(0, 7), (1, 8), (2, 9)] {
+        world.says(node, mutex::Reply::Granted(token));
+    }
+    assert_eq!(world.sent(), [(0, 'T')]);
+    world.at(49);
+    assert!(is_open(&mut answer));
+    world.at(50);
+    assert_eq!(unheard(&refusal(&mut answer)), [0]);
+    assert_eq!(world.sent(), ALL_RELEASED);
+}
+
+/// This process stood still, and the grants lay there when it went on: they are read before the clock is asked.
+#[test]
+fn what_is_won_at_the_very_end_is_granted() {
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    world.pause_until(80);
+    world.says(0, GRANTED);
+    world.says(2, GRANTED);
+    assert!(matches!(answer.try_recv(), Ok(Ok(Some(_)))));
+    world.at(80);
+}
+
+#[test]
+fn who_waits_for_nodes_to_be_met_is_told_in_time() {
+    let mut world = World::new(3);
+    let _other = world.inspect();
+    world.sent();
+    for node in 0..3 {
+        world.core.answered(node, Err(Fault::NotAdmitted));
+    }
+    world.sent();
+    let (mut later, mut sooner) = (world.lock_within(80), world.lock_within(50));
+    let mut tried = world.try_lock();
+    world.at(49);
+    assert!(is_open(&mut sooner));
+    world.at(50);
+    no_quorum(&mut sooner);
+    world.at(79);
+    assert!(is_open(&mut later));
+    world.at(80);
+    no_quorum(&mut later);
+    assert!(is_open(&mut tried), "one attempt has no end but the nodes'");
+    assert_eq!(world.sent(), []);
+    world.at(500);
+    no_quorum(&mut tried);
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn who_rested_and_waits_for_nodes_is_told_what_it_was_told() {
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(50);
+    world.sent();
+    for node in 0..3 {
+        world.core.answered(node, [Ok(held())]);
+    }
+    assert_eq!(world.sent(), ALL_RELEASED);
+    (0..3).for_each(|node| world.says(node, mutex::Reply::Released(false)));
+    let _other = world.inspect();
+    for node in 0..3 {
+        world.core.answered(node, Err(Fault::NotAdmitted));
+    }
+    world.at(49);
+    assert!(is_open(&mut answer));
+    assert_eq!(world.sent(), [], "it rested, and asked nobody since");
+    world.at(50);
+    refusal(&mut answer);
+    world.at(500);
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}

@@ -1,0 +1,109 @@
+//! How long a node takes to answer: a smoothed round trip and its variation (RFC 6298), in whole nanoseconds.
+
+use std::time::Duration;
+
+use crate::clock::Tick;
+
+/// No estimate is below this: less is noise of the scheduler.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// The estimate for one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    /// SRTT and RTTVAR, once there is a sample.
+    smoothed: Option<(u64, u64)>,
+    /// When the last sample was taken.
+    sampled_at: Tick,
+}
+
+impl RoundTrip {
+    /// A request that left at `sent` was answered. One sample is taken per round trip, however many requests
+    /// travel at a time: else a burst would outweigh all that was learnt before.
+    pub(super) fn answered(&mut self, sent: Tick, now: Tick) {
+        if sent < self.sampled_at {
+            return;
+        }
+        self.sampled_at = now;
+        let sample = now.nanos().saturating_sub(sent.nanos());
+        self.smoothed = Some(match self.smoothed {
+            None => (sample, sample / 2),
+            // Alpha is 1/8 and beta 1/4. The variation comes first: it is that from the old mean.
+            Some((srtt, rttvar)) => (
+                srtt - srtt / 8 + sample / 8,
+                rttvar - rttvar / 4 + srtt.abs_diff(sample) / 4,
+            ),
+        });
+    }
+
+    /// Within this nearly every answer comes: SRTT + 4 RTTVAR, between 1 ms and the node timeout.
+    pub(super) fn estimate(&self, node_timeout: Duration) -> Option<Duration> {
+        let (srtt, rttvar) = self.smoothed?;
+        let within = Duration::from_nanos(srtt.saturating_add(rttvar.saturating_mul(4)));
+        Some(within.max(LEAST).min(node_timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    /// One request after the other takes as long as this.
+    fn after(trips: impl IntoIterator<Item = Duration>) -> RoundTrip {
+        let (mut trip, mut now) = (RoundTrip::default(), Tick::from_nanos(7));
+        for took in trips {
+            let sent = now;
+            now = now.plus(took);
+            trip.answered(sent, now);
+        }
+        trip
+    }
+
+    fn estimate(trips: impl IntoIterator<Item = Duration>) -> Option<Duration> {
+        after(trips).estimate(NODE_TIMEOUT)
+    }
+
+    #[test]
+    fn it_is_that_of_the_rfc() {
+        assert_eq!(estimate([]), None);
+        // SRTT = R, RTTVAR = R / 2.
+        assert_eq!(estimate([us(8_000)]), Some(us(8_000 + 4 * 4_000)));
+        // RTTVAR = 3/4 · 4 + 1/4 · |8 − 16| = 5, SRTT = 7/8 · 8 + 1/8 · 16 = 9.
+        assert_eq!(
+            estimate([us(8_000), us(16_000)]),
+            Some(us(9_000 + 4 * 5_000))
+        );
+    }
+
+    #[test]
+    fn it_comes_near_to_what_is_steady_and_stays_within_its_bounds() {
+        let steady = estimate([us(20_000); 100]).unwrap();
+        assert!((us(19_990)..us(20_010)).contains(&steady), "{steady:?}");
+        assert_eq!(estimate([us(50); 100]), Some(us(1_000)));
+        assert_eq!(estimate([us(2_000_000)]), Some(NODE_TIMEOUT));
+        assert_eq!(
+            after([us(9)]).estimate(us(200)),
+            Some(us(200)),
+            "a timeout below 1 ms"
+        );
+        let endless = after([Duration::MAX, Duration::MAX]);
+        assert_eq!(endless.estimate(NODE_TIMEOUT), Some(NODE_TIMEOUT));
+    }
+
+    #[test]
+    fn one_of_many_that_travel_together_is_a_sample() {
+        let at = |us: u64| Tick::from_nanos(us * 1_000);
+        let mut trip = RoundTrip::default();
+        for answered in 8_000..9_000 {
+            trip.answered(at(0), at(answered));
+        }
+        assert_eq!(trip.estimate(NODE_TIMEOUT), Some(us(24_000)), "the first");
+        trip.answered(at(9_000), at(25_000));
+        assert_eq!(trip.estimate(NODE_TIMEOUT), Some(us(29_000)));
+    }
+}
