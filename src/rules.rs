@@ -26,8 +26,14 @@ pub enum Rule {
     NeverShorten,
     /// An extension never re-creates.
     NeverRecreate,
-    /// A node that may not vote obeys no extension: the guard in every script.
+    /// A node that may not vote obeys no extension and no repair: the guard in every script.
     Guard,
+    /// A lease is put back where it was lost.
+    Repair,
+    /// Only a lease that a majority has just extended is put back.
+    RepairAfterExtend,
+    /// What was evicted is not put back.
+    EvictionLasts,
     /// A memory does not vote before it was watched for a whole quarantine.
     Quarantine,
     /// Restart is told by run and record, not by "is it empty".
@@ -97,7 +103,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 40] = [
+    pub const EVERY: [Self; 43] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -106,6 +112,9 @@ impl Rule {
         Self::NeverShorten,
         Self::NeverRecreate,
         Self::Guard,
+        Self::Repair,
+        Self::RepairAfterExtend,
+        Self::EvictionLasts,
         Self::Quarantine,
         Self::RunAndRecord,
         Self::WitnessedByClients,

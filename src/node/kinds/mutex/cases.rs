@@ -130,7 +130,10 @@ pub(crate) fn inspect(n: &str) -> Command {
 }
 
 pub(crate) fn evict(n: &str) -> Command {
-    Command::Evict { name: name(n) }
+    Command::Evict {
+        name: name(n),
+        max_ttl: MAX_TTL,
+    }
 }
 
 /// It must answer.
