@@ -30,8 +30,6 @@ pub enum Rule {
     Guard,
     /// A lease is put back where it was lost.
     Repair,
-    /// Only a lease that a majority has just extended is put back.
-    RepairAfterExtend,
     /// What was evicted is not put back.
     EvictionLasts,
     /// A memory does not vote before it was watched for a whole quarantine.
@@ -103,7 +101,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 43] = [
+    pub const EVERY: [Self; 42] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -113,7 +111,6 @@ impl Rule {
         Self::NeverRecreate,
         Self::Guard,
         Self::Repair,
-        Self::RepairAfterExtend,
         Self::EvictionLasts,
         Self::Quarantine,
         Self::RunAndRecord,

@@ -264,7 +264,8 @@ mod tests {
         );
         let won = ballot(&[granted(7), None, granted(7), None, granted(7)]);
         assert_eq!(won.verdict(), Verdict::Won(7));
-        assert_eq!(won.holders().collect::<Vec<_>>(), [0, 2, 4]);
+        let granted: Vec<usize> = won.granted().map(|(node, _)| node).collect();
+        assert_eq!(granted, [0, 2, 4]);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Extension {
     ) {
         let is_lost = answer == Ok(Said::Lost);
         self.ballot.vote(node, answer);
-        if let (Some(Verdict::Extended), true, Some(holding)) = (self.counted, is_lost, holding) {
+        let counts = self.counted == Some(Verdict::Extended);
+        if let (true, true, Some(holding)) = (counts, is_lost, holding) {
             repair::send(net, self.lease, holding, [node].into_iter());
         }
     }

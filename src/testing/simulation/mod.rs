@@ -59,6 +59,8 @@ pub struct Stats {
     pub lost: u64,
     /// Raises that a node did.
     pub raises: u64,
+    /// Locks that were put back.
+    pub repaired: u64,
     /// Commands that the guard refused.
     pub not_admitted: u64,
     /// Connections ended by CLIENT KILL.
@@ -106,6 +108,7 @@ impl Stats {
             released,
             lost,
             raises,
+            repaired,
             not_admitted,
             kills,
             withdrawn,
@@ -135,6 +138,7 @@ impl Stats {
         self.released += released;
         self.lost += lost;
         self.raises += raises;
+        self.repaired += repaired;
         self.not_admitted += not_admitted;
         self.kills += kills;
         self.withdrawn += withdrawn;

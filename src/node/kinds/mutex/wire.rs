@@ -92,13 +92,7 @@ impl Command {
                 max_ttl,
             } => writer.call_guarded(
                 &REPAIR,
-                &[
-                    keys.lock(name),
-                    open,
-                    keys.evicted(name),
-                    current,
-                    previous,
-                ],
+                &[keys.lock(name), open, keys.evicted(name), current, previous],
                 &[
                     Number(ms(*max_ttl)),
                     counter(name),
