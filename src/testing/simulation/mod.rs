@@ -51,6 +51,8 @@ pub struct Stats {
     pub too_slow: u64,
     /// Calls whose future was dropped.
     pub cancelled: u64,
+    /// The most restarts of servers that one lease has outlived.
+    pub outlived: u64,
     /// Extensions by hand.
     pub extended: u64,
     /// Releases that were confirmed.
@@ -104,6 +106,7 @@ impl Stats {
             quarantined,
             too_slow,
             cancelled,
+            outlived,
             extended,
             released,
             lost,
@@ -134,6 +137,7 @@ impl Stats {
         self.quarantined += quarantined;
         self.too_slow += too_slow;
         self.cancelled += cancelled;
+        self.outlived = self.outlived.max(*outlived);
         self.extended += extended;
         self.released += released;
         self.lost += lost;
