@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::repair::Repairs;
+use super::lacks::Lacks;
 use crate::{
     FencingToken, LossReason,
     ballot::validity::notice,
@@ -24,7 +24,7 @@ pub(super) struct Holding {
     pub(super) asked: Vec<usize>,
     /// Where it was granted.
     pub(super) held_on: Vec<usize>,
-    pub(super) repairs: Repairs,
+    pub(super) lacks: Lacks,
     /// Its loss was logged.
     pub(super) told: bool,
 }
@@ -42,9 +42,9 @@ impl Holding {
             notice(wish.ttl),
             upkeep.valid_until(),
         );
-        let mut repairs = Repairs::new(token);
+        let mut lacks = Lacks::new(token);
         for (node, counter) in attempt.granted() {
-            repairs.granted(node, counter);
+            lacks.granted(node, counter);
         }
         Self {
             shared: Arc::new(shared),
@@ -54,7 +54,7 @@ impl Holding {
             entry: attempt.entry,
             lock_delay: wish.lock_delay,
             asked: attempt.asked,
-            repairs,
+            lacks,
             told: false,
         }
     }

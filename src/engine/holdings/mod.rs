@@ -2,6 +2,7 @@
 
 mod extension;
 mod holding;
+mod lacks;
 mod release;
 mod repair;
 
@@ -76,7 +77,7 @@ impl Holdings {
         let (Said::Granted(counter) | Said::Raised(counter)) = said else {
             return;
         };
-        holding.repairs.granted(node, *counter);
+        holding.lacks.granted(node, *counter);
         if !holding.held_on.contains(&node) {
             holding.held_on.push(node);
         }
