@@ -2,7 +2,9 @@
 
 mod extension;
 mod holding;
+mod lacks;
 mod release;
+mod repair;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -72,8 +74,11 @@ impl Holdings {
         let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
-        let granted = matches!(said, Said::Granted(_) | Said::Raised(_));
-        if granted && !holding.held_on.contains(&node) {
+        let (Said::Granted(counter) | Said::Raised(counter)) = said else {
+            return;
+        };
+        holding.lacks.granted(node, *counter);
+        if !holding.held_on.contains(&node) {
             holding.held_on.push(node);
         }
     }
@@ -127,8 +132,16 @@ impl Holdings {
         answer: Result<Said, Silence>,
     ) {
         if let Some(extension) = self.extensions.get_mut(&round) {
-            extension.heard(node, answer);
+            let holding = self.leases.get_mut(&extension.lease());
+            extension.heard(net, holding, node, answer);
             self.look_at_extension(net, round);
+        }
+    }
+
+    /// A node's answer to a repair.
+    pub(super) fn repair_heard(&mut self, round: RoundId, node: usize, said: Option<&Said>) {
+        if let Some(holding) = self.leases.get_mut(&lease_of(round)) {
+            repair::heard(holding, node, said);
         }
     }
 
@@ -247,20 +260,18 @@ impl Holdings {
     }
 
     fn look_at_extension(&mut self, net: &mut Net, round: RoundId) {
-        if !self
-            .extensions
-            .get(&round)
-            .is_some_and(Extension::is_decided)
-        {
-            return;
-        }
-        net.timers.cancel(Key::Round(Request::Extend.of(round)));
-        let Some(extension) = self.extensions.remove(&round) else {
+        let Some(extension) = self.extensions.get_mut(&round) else {
             return;
         };
         let (id, held) = (extension.lease(), self.leases.len());
-        extension.end(net, self.leases.get_mut(&id), held);
-        self.lease_due(net, id);
+        let decided = extension.decide(net, self.leases.get_mut(&id), held);
+        if extension.is_over() {
+            net.timers.cancel(Key::Round(Request::Extend.of(round)));
+            self.extensions.remove(&round);
+        }
+        if decided {
+            self.lease_due(net, id);
+        }
     }
 
     fn look_at_release(&mut self, net: &mut Net, round: RoundId) {

@@ -396,6 +396,7 @@ impl World {
                     .seen(s, name.as_str(), *counter, time, false)?;
                 self.checks.stood(s, entry.as_str(), *counter);
             }
+            (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
             _ => {}
         }
@@ -582,6 +583,15 @@ fn brief(command: &Command) -> String {
         }
         Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => {
             format!("EXTEND {name} {} {ttl:?}", short(entry.as_str()))
+        }
+        Command::Mutex(mutex::Command::Repair {
+            name,
+            entry,
+            ttl,
+            token,
+            ..
+        }) => {
+            format!("REPAIR {name} {} {ttl:?} {token}", short(entry.as_str()))
         }
         Command::Mutex(mutex::Command::Release { name, entry }) => {
             format!("RELEASE {name} {}", short(entry.as_str()))
