@@ -153,7 +153,7 @@ fn who_waits_for_nodes_to_be_met_is_told_in_time() {
     let _other = world.inspect();
     world.sent();
     for node in 0..3 {
-        world.core.answered(node, Err(Fault::NotAdmitted));
+        world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }
     world.sent();
     let (mut later, mut sooner) = (world.lock_within(80), world.lock_within(50));
@@ -185,7 +185,7 @@ fn who_rested_and_waits_for_nodes_is_told_what_it_was_told() {
     (0..3).for_each(|node| world.says(node, mutex::Reply::Released(false)));
     let _other = world.inspect();
     for node in 0..3 {
-        world.core.answered(node, Err(Fault::NotAdmitted));
+        world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }
     world.at(49);
     assert!(is_open(&mut answer));

@@ -101,11 +101,12 @@ impl Outbox {
     /// Takes back the operations of which no byte has left: the last ones. How many.
     pub(super) fn withdraw(&mut self) -> usize {
         let left = self.before + self.left as u64;
-        while let Some(call) = self.calls.pop_back_if(|call| call.from >= left) {
+        while let Some(call) = self.calls.back().filter(|call| call.from >= left) {
             self.called -= call.operations;
             let keep = call.from.saturating_sub(self.before);
             self.bytes
                 .truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+            self.calls.pop_back();
         }
         let unsent = self.queue.drain(self.called.min(self.queue.len())..);
         let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));

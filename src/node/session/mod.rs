@@ -6,7 +6,8 @@
 //! - A node that leaves a request unanswered is stalled, and is asked for nothing.
 //! - A RELEASE is sent until it is answered, or until what it would free has expired.
 //!
-//! This file routes what the engine asks and what the world says to the parts; none of them names it.
+//! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
+//! state, and none names the session. What the session tells of itself is in `told.rs`.
 
 mod doubtful;
 mod duty;
@@ -22,8 +23,9 @@ mod standing;
 mod step;
 #[cfg(test)]
 mod tests;
+mod told;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 pub(crate) use self::{
     duty::DutyId,
@@ -37,7 +39,7 @@ use self::{
     step::ClientId,
 };
 use super::{Answer, DialError, Disconnected, Fault, Operation, status::NodeState};
-use crate::{Silence, clock::Tick, rules::Rule, settings::Settings};
+use crate::{Silence, clock::Tick, rules::Rule};
 
 /// One node as this client knows it.
 pub(crate) struct Session {
@@ -120,119 +122,6 @@ impl Session {
         if self.is_in_quarantine() && !self.is_stalled() {
             self.meet(step);
         }
-    }
-
-    // ---- what it tells the engine -----------------------------------------------------------
-
-    /// What the node is now.
-    pub(crate) fn state(&self, now: Tick, fleet: &Fleet) -> NodeState {
-        match self.requests.inflight.stalled() {
-            Some(since) => NodeState::Stalled(now.since(since)),
-            None => self.link.state(now, self.handshakes.witness(), fleet),
-        }
-    }
-
-    pub(crate) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
-    }
-
-    /// Within this nearly every answer comes, by those that came on this connection.
-    pub(crate) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
-        self.requests.inflight.round_trip(settings)
-    }
-
-    /// Whether the state may have changed since this was last asked.
-    pub(crate) fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
-    }
-
-    /// What was last read on the living connection, where the record is of this fleet.
-    pub(crate) fn witness(&self) -> Option<&Witness> {
-        self.handshakes.witness().filter(|_| self.link.is_fit())
-    }
-
-    /// Whether the first handshake of this connection was answered.
-    pub(crate) fn is_met(&self) -> bool {
-        self.link.is_met()
-    }
-
-    /// Whether a handshake that was sent by `since` or later has been answered.
-    pub(crate) fn was_met_since(&self, since: Tick) -> bool {
-        self.handshakes.was_answered_since(since)
-    }
-
-    /// Whether the first try to reach the node is over, well or ill.
-    pub(crate) fn was_tried(&self) -> bool {
-        self.link.was_tried()
-    }
-
-    /// Why the node itself is not counted, whatever the others say.
-    pub(crate) fn refusal(&self) -> Option<&str> {
-        self.link.refusal()
-    }
-
-    /// Whether another address leads to the same server.
-    pub(crate) fn is_duplicate(&self) -> bool {
-        self.link.is_duplicate()
-    }
-
-    /// Whether no RELEASE is still to be confirmed.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.requests.duties.is_empty()
-    }
-
-    /// Whether a handshake is under way that brings a quarantine nearer to its end.
-    pub(crate) fn is_parting(&self) -> bool {
-        self.is_in_quarantine() && self.is_meeting() && !self.is_stalled()
-    }
-
-    /// How many requests are unanswered.
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn in_flight(&self) -> usize {
-        self.requests.inflight.len()
-    }
-
-    /// No request to this node counts as late before this. None if it is stalled, owes nothing, or this RELEASE
-    /// was not sent at once.
-    pub(crate) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
-        self.requests.patience(release, settings)
-    }
-
-    /// Why a request that is late was not answered. A RELEASE is sent again after an error, which is named.
-    pub(crate) fn why_late(&self, release: Option<DutyId>) -> Silence {
-        let error = release.and_then(|id| self.requests.duties.error(id));
-        error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
-    }
-
-    /// When a node that does not vote is next dialled or met, if that is planned.
-    pub(crate) fn next_try(&self) -> Option<Tick> {
-        let due = self.handshakes.due();
-        let handshake = due.filter(|_| self.is_met() && !self.is_stalled());
-        self.link.dial_at().or(handshake)
-    }
-
-    /// When [`tick`](Self::tick) has something to do.
-    pub(crate) fn next_tick(&self, settings: &Settings) -> Option<Tick> {
-        [
-            self.link.dial_at(),
-            self.requests.inflight.next_look(settings),
-            self.handshakes.due(),
-            self.requests.next_retry(),
-            self.requests.duties.next_expiry(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// How many requests were sent of which [`left`](Self::left) does not know.
-    pub(crate) fn unleft(&self) -> usize {
-        self.requests.inflight.unleft()
-    }
-
-    /// Whether something has left that is not answered yet.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.requests.inflight.is_awaited()
     }
 
     // ---- what the world says --------------------------------------------------------------

@@ -1,6 +1,6 @@
 //! The requests to one node: how each is sent, and what becomes of those that are answered, taken back
 //! or lost. What order and which doubts demand is kept here: an ACQUIRE is sent once, its RELEASE until
-//! it is answered, and never before an older connection is ended that may still carry the ACQUIRE.
+//! it is answered, and once more if an older connection that may still carry the ACQUIRE was not ended before.
 
 use std::{
     collections::{BTreeSet, VecDeque},

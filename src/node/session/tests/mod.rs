@@ -20,6 +20,7 @@ use crate::{
     },
     owner::{Chance, Entry, Label},
     rules::Rules,
+    settings::Settings,
 };
 
 const MS: Duration = Duration::from_millis(1);
