@@ -108,7 +108,8 @@ impl Quorum {
     /// Frees a name on every voting node. Returns whether it was held.
     ///
     /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
-    /// may believe that they hold the lock, and only the token tells them apart.
+    /// may believe that they hold the lock, and only the token tells them apart. For 2 `max_ttl` no lease of the
+    /// name is put back on a node that lost it.
     ///
     /// # Errors
     /// - `NoQuorum` when fewer than a majority confirmed it.

@@ -138,10 +138,10 @@ impl Plan {
         let mut plan = Self::scripted(dice, servers, 3);
         plan.slow = (0, 0);
         plan.renews = 100;
-        plan.hold = 100_000;
+        plan.hold = 200_000;
         // It votes again, everybody has met it, and the next two renewals have come.
         let each = plan.quarantine() / MS + 1_500;
-        let mut at = 500;
+        let mut at = 1_500;
         for s in 0..servers {
             let memory = [Memory::Empty, Memory::Kept][dice.index(2)];
             plan.then(at, Act::Restart(s, memory));
