@@ -2,7 +2,7 @@
 
 mod waiter;
 
-use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use self::waiter::{After, Waiter};
 use super::{
@@ -13,7 +13,7 @@ use super::{
     timers::Key,
     turns::Turns,
 };
-use crate::{Error, Silence, ballot::answers::Said, node::session::RoundId};
+use crate::{Error, Silence, ballot::answers::Said, ids::ById, node::session::RoundId};
 
 /// At most this many who stood in line begin to ask in one go.
 const TURNS_AT_ONCE: usize = 16;
@@ -22,10 +22,10 @@ const TURNS_AT_ONCE: usize = 16;
 #[derive(Default)]
 pub(super) struct Wishes {
     turns: Turns<Box<Waiter>>,
-    asking: HashMap<RoundId, Asking>,
-    resting: HashMap<WishId, Resting>,
+    asking: ById<RoundId, Asking>,
+    resting: ById<WishId, Resting>,
     /// The attempt of each wish that asks.
-    rounds: HashMap<WishId, RoundId>,
+    rounds: ById<WishId, RoundId>,
 }
 
 struct Asking {
@@ -180,6 +180,11 @@ impl Wishes {
             }
         }
         true
+    }
+
+    /// How many attempts are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.asking.len()
     }
 
     /// What is kept of wishes: those that ask or rest, and the lines.

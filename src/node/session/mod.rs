@@ -226,11 +226,6 @@ impl Session {
         self.requests.inflight.unleft()
     }
 
-    /// Whether something has left that is not answered yet.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.requests.inflight.is_awaited()
-    }
-
     // ---- what the world says --------------------------------------------------------------
 
     /// Time has come; what had arrived by `seen` was read.
