@@ -76,7 +76,7 @@ impl Quorum {
 
     /// The mutex with this name: 1 to 512 bytes of free text, checked when the mutex is locked.
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
-        Mutex::new(self.engine.clone(), name.into(), self.limits.max_ttl)
+        Mutex::new(self.engine.clone(), name.into().into(), self.limits.max_ttl)
     }
 
     /// What every node that votes says about a name: who holds it, for how long, the newest token;
@@ -96,7 +96,7 @@ impl Quorum {
     ) -> impl Future<Output = Result<Inspection, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
-            let name = Name::new(&name)?;
+            let name = Name::new(name)?;
             let span = logs::span!("inspect", name = name.as_str());
             engine
                 .call(|reply| Event::Inspect { name, reply })
@@ -124,7 +124,7 @@ impl Quorum {
     ) -> impl Future<Output = Result<bool, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
-            let name = Name::new(&name)?;
+            let name = Name::new(name)?;
             let span = logs::span!("evict", name = name.as_str());
             engine
                 .call(|reply| Event::Evict { name, reply })

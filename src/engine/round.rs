@@ -92,7 +92,7 @@ pub(super) fn release(
     nodes: impl IntoIterator<Item = usize>,
     until: Tick,
 ) -> Vec<(usize, DutyId)> {
-    let mut sent = Vec::new();
+    let mut sent = Vec::with_capacity(net.total());
     for node in nodes {
         let duty = net.session(node, |session, step| {
             session.release(step, operation, until, tag)

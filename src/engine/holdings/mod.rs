@@ -7,7 +7,7 @@ mod release;
 mod repair;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Weak},
 };
 
@@ -20,6 +20,7 @@ use super::{net::Net, round::Request, timers::Key, wishes::Grant};
 use crate::{
     Error, Lease, LossReason, Silence,
     ballot::answers::Said,
+    ids::ById,
     lease::{
         keeper::{Keeper, LeaseId},
         upkeep::Due,
@@ -34,8 +35,8 @@ pub(super) struct Holdings {
     /// What the leases are given: the way back into this engine.
     keeper: Weak<dyn Keeper>,
     leases: BTreeMap<LeaseId, Holding>,
-    extensions: HashMap<RoundId, Extension>,
-    releases: HashMap<RoundId, Release>,
+    extensions: ById<RoundId, Extension>,
+    releases: ById<RoundId, Release>,
 }
 
 impl Holdings {
@@ -43,8 +44,8 @@ impl Holdings {
         Self {
             keeper,
             leases: BTreeMap::new(),
-            extensions: HashMap::new(),
-            releases: HashMap::new(),
+            extensions: ById::default(),
+            releases: ById::default(),
         }
     }
 
@@ -231,11 +232,15 @@ impl Holdings {
         self.releases.clear();
     }
 
+    /// How many extensions and releases are under way that somebody waits for.
+    pub(super) fn under_way(&self) -> usize {
+        self.extensions.len() + self.releases.len()
+    }
+
     /// What is kept: leases, and rounds under way.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
-        let rounds = self.extensions.len() + self.releases.len();
-        [self.leases.len(), rounds]
+        [self.leases.len(), self.under_way()]
     }
 
     #[cfg(test)]

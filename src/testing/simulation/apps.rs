@@ -117,7 +117,7 @@ impl World {
         let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
         let max_ttl = self.terms_of(c).max_ttl;
         let mutexes = names
-            .map(|name| Mutex::new(engine.clone(), name, max_ttl))
+            .map(|name| Mutex::new(engine.clone(), name.into(), max_ttl))
             .collect();
         Task {
             mutexes,
@@ -407,7 +407,7 @@ impl World {
     fn evict(&mut self, c: usize, t: usize) {
         let name = format!("lock-{}", self.dice.index(self.plan.names));
         let engine = self.clients[c].engine.clone();
-        let Ok(checked) = Name::new(&name) else {
+        let Ok(checked) = Name::new(name.as_str()) else {
             return;
         };
         let answer = engine.call(|reply| Event::Evict {
