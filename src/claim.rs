@@ -71,6 +71,25 @@ impl Claim {
         }
     }
 
+    /// Puts it back for its holder where nobody else has it, and brings the counter up to the token.
+    pub(crate) fn repair(
+        &self,
+        entry: &Entry,
+        ttl: Duration,
+        token: u64,
+        max_ttl: Duration,
+    ) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Repair {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl,
+                token,
+                max_ttl,
+            }),
+        }
+    }
+
     /// Frees it where it is ours.
     pub(crate) fn release(&self, entry: &Entry) -> Arc<Operation> {
         match self {
@@ -88,8 +107,9 @@ pub(crate) fn inspect(name: Name) -> Arc<Operation> {
 }
 
 /// Frees what is held by this name, no matter who holds it.
-pub(crate) fn evict(name: Name) -> Arc<Operation> {
-    Operation::new(mutex::Command::Evict { name })
+/// `max_ttl`: the fleet's longest ttl.
+pub(crate) fn evict(name: Name, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(mutex::Command::Evict { name, max_ttl })
 }
 
 /// A node's answer to an operation of a claim.
@@ -111,6 +131,7 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
         mutex::Reply::Raised(counter) => Said::Raised(counter),
         mutex::Reply::Extended => Said::Extended,
         mutex::Reply::Lost => Said::Lost,
+        mutex::Reply::Repaired(stands) => Said::Repaired(stands),
         mutex::Reply::Released(freed) => Said::Released(freed),
         mutex::Reply::ReleasedUnadmitted
         | mutex::Reply::Inspected { .. }

@@ -45,6 +45,7 @@ mod engine;
 mod env;
 mod error;
 pub mod fence;
+mod ids;
 mod inspection;
 mod lease;
 mod logs;

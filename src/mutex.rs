@@ -41,7 +41,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 #[must_use = "a mutex does nothing until it is locked"]
 pub struct Mutex {
     engine: Engine,
-    name: String,
+    name: Arc<str>,
     max_ttl: Duration,
     ttl: Option<Duration>,
     lock_delay: Duration,
@@ -51,7 +51,7 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(engine: Engine, name: String, max_ttl: Duration) -> Self {
+    pub(crate) fn new(engine: Engine, name: Arc<str>, max_ttl: Duration) -> Self {
         Self {
             engine,
             name,
@@ -212,7 +212,7 @@ impl Mutex {
                 seen: mutex.seen,
                 reply,
             };
-            let span = logs::span!("acquire", name = mutex.name, wait_ms = wait_ms(wait));
+            let span = logs::span!("acquire", name = &*mutex.name, wait_ms = wait_ms(wait));
             mutex.engine.acquire(wish).instrument(span).await
         }
     }
@@ -227,7 +227,7 @@ impl Mutex {
     }
 
     fn check(&self) -> Result<(Name, Duration), Error> {
-        let name = Name::new(&self.name)?;
+        let name = Name::new(Arc::clone(&self.name))?;
         let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
         if ttl < SHORTEST_TTL {
             return Err(Error::Invalid(format!(

@@ -17,8 +17,8 @@ pub struct Name(Arc<str>);
 
 impl Name {
     /// Checks the length and keeps the name.
-    pub(crate) fn new(name: &str) -> Result<Self, Error> {
-        match name.len() {
+    pub(crate) fn new(name: impl AsRef<str> + Into<Arc<str>>) -> Result<Self, Error> {
+        match name.as_ref().len() {
             0 => Err(Error::Invalid(
                 "the name is empty: a lock needs a name of 1 to 512 bytes".into(),
             )),
@@ -71,8 +71,8 @@ mod tests {
     fn the_boundaries_are_1_and_512_bytes() {
         assert!(Name::new("").is_err());
         assert!(Name::new("a").is_ok());
-        assert!(Name::new(&"a".repeat(512)).is_ok());
-        let message = Name::new(&"a".repeat(513)).unwrap_err().to_string();
+        assert!(Name::new("a".repeat(512)).is_ok());
+        let message = Name::new("a".repeat(513)).unwrap_err().to_string();
         assert!(message.contains("513 bytes"), "{message}");
     }
 }

@@ -17,7 +17,9 @@ pub struct Entry(Arc<str>);
 impl Entry {
     /// Joins an owner and its label.
     pub(crate) fn new(owner: Uuid, label: &Label) -> Self {
-        Self(format!("{}@{}", owner.simple(), label.0).into())
+        let mut buffer = Uuid::encode_buffer();
+        let owner: &str = owner.simple().encode_lower(&mut buffer);
+        Self([owner, "@", &label.0].concat().into())
     }
 
     /// The text that stands on the node.

@@ -76,7 +76,7 @@ impl Quorum {
 
     /// The mutex with this name: 1 to 512 bytes of free text, checked when the mutex is locked.
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
-        Mutex::new(self.engine.clone(), name.into(), self.limits.max_ttl)
+        Mutex::new(self.engine.clone(), name.into().into(), self.limits.max_ttl)
     }
 
     /// What every node that votes says about a name: who holds it, for how long, the newest token;
@@ -96,7 +96,7 @@ impl Quorum {
     ) -> impl Future<Output = Result<Inspection, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
-            let name = Name::new(&name)?;
+            let name = Name::new(name)?;
             let span = logs::span!("inspect", name = name.as_str());
             engine
                 .call(|reply| Event::Inspect { name, reply })
@@ -108,7 +108,8 @@ impl Quorum {
     /// Frees a name on every voting node. Returns whether it was held.
     ///
     /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
-    /// may believe that they hold the lock, and only the token tells them apart.
+    /// may believe that they hold the lock, and only the token tells them apart. For 2 `max_ttl` no lease of the
+    /// name is put back on a node that lost it.
     ///
     /// # Errors
     /// - `NoQuorum` when fewer than a majority confirmed it.
@@ -123,7 +124,7 @@ impl Quorum {
     ) -> impl Future<Output = Result<bool, Error>> + Send + 'static + use<N> {
         let (engine, name) = (self.engine.clone(), name.into());
         async move {
-            let name = Name::new(&name)?;
+            let name = Name::new(name)?;
             let span = logs::span!("evict", name = name.as_str());
             engine
                 .call(|reply| Event::Evict { name, reply })

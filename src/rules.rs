@@ -26,8 +26,12 @@ pub enum Rule {
     NeverShorten,
     /// An extension never re-creates.
     NeverRecreate,
-    /// A node that may not vote obeys no extension: the guard in every script.
+    /// A node that may not vote obeys no extension and no repair: the guard in every script.
     Guard,
+    /// A lease is put back where it was lost.
+    Repair,
+    /// What was evicted is not put back.
+    EvictionLasts,
     /// A memory does not vote before it was watched for a whole quarantine.
     Quarantine,
     /// Restart is told by run and record, not by "is it empty".
@@ -100,7 +104,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 41] = [
+    pub const EVERY: [Self; 43] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -109,6 +113,8 @@ impl Rule {
         Self::NeverShorten,
         Self::NeverRecreate,
         Self::Guard,
+        Self::Repair,
+        Self::EvictionLasts,
         Self::Quarantine,
         Self::RunAndRecord,
         Self::WitnessedByClients,

@@ -17,7 +17,7 @@ use names::Names;
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "logs", "name", "owner", "report", "response", "rules",
+        "clock", "columns", "error", "ids", "logs", "name", "owner", "report", "response", "rules",
         "token",
     ],
     &["node", "settings"],

@@ -383,7 +383,8 @@ async fn a_user_that_may_lock_some_names_only() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let keys = "resetkeys ~quorate:boot ~quorate:open ~quorate:time ~quorate:c0 ~quorate:c1 \
-                    ~quorate:@mutex: ~quorate:@mutex:jobs-*";
+                    ~quorate:@mutex: ~quorate:@mutex:jobs-* \
+                    ~quorate:@mutex-evicted: ~quorate:@mutex-evicted:jobs-*";
         let keys: Vec<&str> = keys.split_whitespace().collect();
         let quorum = admitted(&[user(&server, "locker", &keys)]).await;
         let lease = quorum.mutex("jobs-1").lock().await.unwrap();

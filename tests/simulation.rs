@@ -18,6 +18,8 @@ mod left_over;
 mod out_of_bounds;
 #[path = "simulation/replay.rs"]
 mod replay;
+#[path = "simulation/rolling.rs"]
+mod rolling;
 
 /// Where the seeds of a run begin: fixed, or `QUORATE_SIM_SEED` (a number, or `random`).
 fn first_seed() -> u64 {

@@ -91,7 +91,7 @@ fn beside_the_floor(
 ) -> HashMap<usize, f64> {
     println!("\n{what}");
     println!(
-        " tasks | acquire p50 (p99), µs: floor     quorate  ratio | pairs/s: floor  quorate  ratio"
+        " tasks | acquire p50 (p99), µs: floor, quorate, ratio | pairs/s: floor, quorate, ratio"
     );
     let (urls, servers) = (urls.to_vec(), servers.to_vec());
     // As a task: what block_on polls is woken in another way.
@@ -145,7 +145,7 @@ fn show(names: Names, tasks: usize, floor: &[Round], ours: &[Round]) {
         _ => reaches(&shown, faster, 1.2),
     };
     println!(
-        " {tasks:5} | {:>32}  {:>13}  {latency} | {:7.0}  {:7.0}  {throughput}{}",
+        " {tasks:5} | {}  {}  {latency} | {:6.0}  {:6.0}  {throughput}{}",
         times(floor),
         times(ours),
         rate(floor),

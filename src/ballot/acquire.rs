@@ -167,10 +167,13 @@ impl Ballot {
         quarantine.or(held)
     }
 
-    /// The nodes that granted.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = usize> + '_ {
-        let granted = |h: &Heard<Said>| matches!(h, Heard::Said(Said::Granted(_)));
-        (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(granted))
+    /// The nodes that granted, and their counters.
+    pub(crate) fn granted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let heard = self.answers.iter().enumerate();
+        heard.filter_map(|(node, heard)| match heard {
+            Heard::Said(Said::Granted(counter)) => Some((node, *counter)),
+            _ => None,
+        })
     }
 
     pub(crate) fn answers(&self) -> &Answers<Said> {
@@ -261,7 +264,8 @@ mod tests {
         );
         let won = ballot(&[granted(7), None, granted(7), None, granted(7)]);
         assert_eq!(won.verdict(), Verdict::Won(7));
-        assert_eq!(won.holders().collect::<Vec<_>>(), [0, 2, 4]);
+        let granted: Vec<usize> = won.granted().map(|(node, _)| node).collect();
+        assert_eq!(granted, [0, 2, 4]);
     }
 
     #[test]

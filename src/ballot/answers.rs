@@ -24,6 +24,8 @@ pub(crate) enum Said {
     Extended,
     /// It is not ours: to a raise or an extension.
     Lost,
+    /// Whether it was put back.
+    Repaired(bool),
     /// Whether it was ours, and is free now.
     Released(bool),
     /// What is no answer to a claim.
@@ -45,8 +47,12 @@ impl Evidence for Said {
         match self {
             Self::Granted(counter) => Vote::Granted(FencingToken::from_counter(*counter)),
             Self::Held { remaining, .. } => Vote::Held(*remaining),
-            Self::Lost | Self::Released(false) => Vote::NotOurs,
-            Self::Raised(_) | Self::Extended | Self::Released(true) | Self::Else => Vote::Confirmed,
+            Self::Lost | Self::Repaired(false) | Self::Released(false) => Vote::NotOurs,
+            Self::Raised(_)
+            | Self::Extended
+            | Self::Repaired(true)
+            | Self::Released(true)
+            | Self::Else => Vote::Confirmed,
         }
     }
 

@@ -9,7 +9,7 @@ pub(crate) enum Verdict {
     Open,
     /// Q nodes extended. It counts only if the old validity still lasts when this is processed.
     Extended,
-    /// Too many nodes say the lock is not ours: no majority can extend it ever again.
+    /// Too many nodes say the lock is not ours: no majority can extend it, so nobody repairs it either.
     Evicted,
     /// Too few answered. The old validity stands.
     Failed,
@@ -30,7 +30,7 @@ impl Ballot {
         }
     }
 
-    /// The nodes that say the lock is not ours. What is gone there does not come back.
+    /// The nodes that say the lock is not ours.
     pub(crate) fn gone(&self) -> impl Iterator<Item = usize> + '_ {
         let lost = |h: &Heard<Said>| *h == Heard::Said(Said::Lost);
         (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(lost))

@@ -173,7 +173,7 @@ impl Attempt {
     pub(super) fn roll_back(&mut self, net: &mut Net) {
         if !self.rolled_back {
             self.rolled_back = true;
-            let granted = self.ballot.holders();
+            let granted = self.ballot.granted().map(|(node, _)| node);
             roll_back(
                 net,
                 &self.claim,
@@ -218,9 +218,9 @@ impl Attempt {
         self.ballot.largest_counter()
     }
 
-    /// The nodes that granted.
-    pub(super) fn granted(&self) -> Vec<usize> {
-        self.ballot.holders().collect()
+    /// The nodes that granted, and their counters.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.ballot.granted()
     }
 
     // ---- inside -----------------------------------------------------------------------------

@@ -150,6 +150,10 @@ impl Core {
                 let answer = answer.map(vote_of);
                 self.holdings.extension_heard(net, round, node, answer);
             }
+            Some(Request::Repair) => {
+                let said = answer.ok().map(vote_of);
+                self.holdings.repair_heard(round, node, said.as_ref());
+            }
             Some(Request::Release) => {
                 let answer = answer.map(vote_of);
                 self.holdings.release_heard(net, round, node, answer);
@@ -214,7 +218,8 @@ impl Core {
             Some(Request::Extend) => self.holdings.extension_due(net, round),
             Some(Request::Release) => self.holdings.release_due(net, round),
             Some(Request::Question) => self.questions.round_due(net, round),
-            Some(Request::Bootstrap) | None => {}
+            // Nothing waits for a repair.
+            Some(Request::Repair | Request::Bootstrap) | None => {}
         }
     }
 

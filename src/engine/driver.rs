@@ -160,8 +160,7 @@ impl Driver {
     }
 
     /// On a runtime with threads this task is woken by the first of many callers, and would write for each one
-    /// alone: four times the CPU. So it gives the others one turn, once per flush, and only while an answer is
-    /// awaited that takes longer than the turn.
+    /// alone: twice the CPU. So it gives the others one turn, once per flush.
     fn puts_off(&mut self, cx: &mut Context<'_>) -> bool {
         self.put_off = self.threads && !self.put_off && self.core.may_gather(WORTH_A_FLUSH);
         if self.put_off {

@@ -49,7 +49,7 @@ impl Questions {
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
-        let operation = claim::evict(name.clone());
+        let operation = claim::evict(name.clone(), net.fleet().max_ttl());
         let asks = Asks::ToFree(Answers::new(net.total()), reply);
         self.ask(net, Question { name, asks }, &operation);
     }

@@ -25,6 +25,8 @@ pub(super) enum Request {
     Raise,
     /// EXTEND of a lease.
     Extend,
+    /// REPAIR of a lease.
+    Repair,
     /// RELEASE that somebody waits for.
     Release,
     /// What an operator asks about a name.
@@ -34,10 +36,11 @@ pub(super) enum Request {
 }
 
 impl Request {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
+        Self::Repair,
         Self::Release,
         Self::Question,
         Self::Bootstrap,
@@ -89,7 +92,7 @@ pub(super) fn release(
     nodes: impl IntoIterator<Item = usize>,
     until: Tick,
 ) -> Vec<(usize, DutyId)> {
-    let mut sent = Vec::new();
+    let mut sent = Vec::with_capacity(net.total());
     for node in nodes {
         let duty = net.session(node, |session, step| {
             session.release(step, operation, until, tag)

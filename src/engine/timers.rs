@@ -1,12 +1,9 @@
 //! When to look at what again. At most one timer per key counts; superseded ones are ignored.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::event::WishId;
-use crate::{clock::Tick, lease::keeper::LeaseId, node::session::Tag};
+use crate::{clock::Tick, ids::ById, lease::keeper::LeaseId, node::session::Tag};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +18,7 @@ pub(crate) enum Key {
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Tick, Key)>>,
-    armed: HashMap<Key, Tick>,
+    armed: ById<Key, Tick>,
 }
 
 impl Timers {

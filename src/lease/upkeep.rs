@@ -53,7 +53,7 @@ impl Upkeep {
             valid_until: valid_until(t0, ttl),
             renewal,
             renewals: 0,
-            next_renewal: t0.plus(ttl / 3).minus(jitter),
+            next_renewal: renewal_at(t0, ttl, jitter),
             in_flight: 0,
             again_at: t0,
             counted_at: t0,
@@ -123,7 +123,7 @@ impl Upkeep {
     /// An extension that was sent at `t1` has now succeeded.
     pub(crate) fn extended(&mut self, t1: Tick, now: Tick, automatic: bool, jitter: Duration) {
         self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
-        self.next_renewal = self.next_renewal.max(t1.plus(self.ttl / 3).minus(jitter));
+        self.next_renewal = self.next_renewal.max(renewal_at(t1, self.ttl, jitter));
         (self.tried, self.failed) = (false, false);
         if automatic {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -167,6 +167,14 @@ impl Upkeep {
     }
 }
 
+/// When to renew what was asked for at `t1`: a third of the ttl later, less the jitter, in steps of a 600th of the
+/// ttl. So the renewals of many leases leave together: one alone costs the CPU time of a lock.
+fn renewal_at(t1: Tick, ttl: Duration, jitter: Duration) -> Tick {
+    let at = t1.plus(ttl / 3).minus(jitter);
+    let step = Tick::default().plus(ttl / 600).nanos().max(1);
+    Tick::from_nanos(at.nanos() - at.nanos() % step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +196,25 @@ mod tests {
         let h = hold(Renewal::auto());
         assert_eq!(h.due(at(999), at(0)), Due::Wait(at(1000)));
         assert_eq!(h.due(at(1000), at(0)), Due::Renew);
+    }
+
+    /// A step is 5 ms here.
+    #[test]
+    fn renewals_go_in_steps_and_never_late() {
+        let due = |t0: u64, jitter: u64| {
+            let jitter = Duration::from_millis(jitter);
+            Upkeep::new(TTL, at(t0), Renewal::auto(), jitter).due(at(t0), at(t0))
+        };
+        for (t0, jitter) in [(0, 0), (4, 0), (4, 4), (54, 50)] {
+            assert_eq!(due(t0, jitter), Due::Wait(at(1000)), "{t0}, {jitter}");
+        }
+        assert_eq!(due(5, 0), Due::Wait(at(1005)));
+        let mut h = hold(Renewal::auto());
+        h.renewal_sent(at(1000));
+        h.extended(at(1003), at(1010), true, Duration::ZERO);
+        assert_eq!(h.due(at(1010), at(0)), Due::Wait(at(2000)));
+        let tiny = Upkeep::new(Duration::ZERO, at(7), Renewal::auto(), Duration::ZERO);
+        assert_eq!(tiny.due(at(7), at(7)), Due::Lose(LossReason::Expired));
     }
 
     #[test]
@@ -294,7 +321,7 @@ mod tests {
             assert_eq!(h.valid_until(), at(first + 2968));
             h.extended(at(second), at(1951), true, Duration::ZERO);
             assert_eq!(h.valid_until(), at(1909 + 2968), "never less than it was");
-            assert_eq!(h.due(at(1951), at(0)), Due::Wait(at(2909)), "one is left");
+            assert_eq!(h.due(at(1951), at(0)), Due::Wait(at(2905)), "one is left");
             h.renewal_sent(at(2909));
             h.extended(at(2909), at(2920), true, Duration::ZERO);
             assert_eq!(h.due(at(3909), at(0)), Due::Wait(at(5727)), "none is left");

@@ -60,6 +60,8 @@ each_rule! {
     a_shorter_extension_takes_nothing_away: NeverShorten, Shortened, ["mutual exclusion"];
     what_is_gone_stays_gone: NeverRecreate, Lasting, ["no key left", "progress"];
     a_quarantined_node_extends_nothing: Guard, Split, ["mutual exclusion"];
+    what_was_lost_is_put_back: Repair, Rolling, ["a lease outlives restarts"];
+    what_was_evicted_is_not_put_back: EvictionLasts, Evicted, ["an eviction is noticed"];
     a_memory_is_watched_before_it_votes: Quarantine, Split, ["mutual exclusion", "token order"];
     an_old_snapshot_does_not_vote: RunAndRecord, Reboot, ["mutual exclusion", "token order"];
     a_stepped_clock_ends_no_quarantine: WitnessedByClients, Split, ["mutual exclusion"];

@@ -22,13 +22,15 @@ impl Fleet {
     }
 
     /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node
-    /// and remaining time. (Keys that stay forever, as token counters, are no lock.) Nodes which
+    /// and remaining time. (Keys that stay forever, as token counters, are no lock, and the mark of an eviction is
+    /// none either.) Nodes which
     /// are down are skipped; one that is stopped ends the test, for nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.iter().filter(|server| server.is_up()) {
             for (key, pttl) in server.keys() {
-                if pttl >= 0 && key.starts_with(prefix) {
+                let is_mark = key.contains(":@mutex-evicted:");
+                if pttl >= 0 && key.starts_with(prefix) && !is_mark {
                     found.push(format!("{server}: {key} for another {pttl} ms"));
                 }
             }

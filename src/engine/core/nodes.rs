@@ -44,15 +44,13 @@ impl Core {
         true
     }
 
-    /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and there is
-    /// an answer to wait for.
+    /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and somebody
+    /// waits for the answers to others. So a caller alone is not kept waiting.
     pub(crate) fn may_gather(&self, few: usize) -> bool {
-        let (mut waiting, mut awaited) = (0, false);
-        for session in self.net.sessions() {
-            waiting = session.unleft().max(waiting);
-            awaited |= session.is_awaited();
-        }
-        awaited && (1..few).contains(&waiting)
+        let waiting = self.net.sessions().iter().map(Session::unleft).max();
+        let waiting = waiting.unwrap_or(0);
+        let under_way = self.wishes.under_way() + self.holdings.under_way();
+        (1..few).contains(&waiting) && under_way > waiting
     }
 
     /// The connection took back this many operations; what it was not given yet is not among them.

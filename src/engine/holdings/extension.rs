@@ -1,6 +1,9 @@
 //! One EXTEND on all nodes.
 
-use super::holding::{Holding, jitter, reason_of};
+use super::{
+    holding::{Holding, jitter, reason_of},
+    repair,
+};
 use crate::{
     Error, LossReason, Lost, Silence,
     ballot::{
@@ -23,7 +26,10 @@ pub(super) struct Extension {
     lease: LeaseId,
     ballot: Ballot,
     sent_at: Tick,
+    is_renewal: bool,
     reply: Option<Responder<()>>,
+    /// What a majority said, once it is counted. Later answers only say where the lease is to be repaired.
+    counted: Option<Verdict>,
 }
 
 impl Extension {
@@ -36,12 +42,8 @@ impl Extension {
         let operation = holding.claim.extend(&holding.entry, holding.node_ttl());
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
-        for &node in &holding.gone {
-            ballot.vote(node, Ok(Said::Lost));
-        }
-        let nodes = (0..net.total()).filter(|node| !holding.gone.contains(node));
         let tag = Request::Extend.of(round);
-        for (node, silence) in round::ask(net, tag, &operation, nodes) {
+        for (node, silence) in round::ask(net, tag, &operation, 0..net.total()) {
             ballot.vote(node, Err(silence));
         }
         round::arm(net, tag);
@@ -49,7 +51,9 @@ impl Extension {
             lease,
             ballot,
             sent_at: net.now,
+            is_renewal: reply.is_none(),
             reply,
+            counted: None,
         };
         (round, extension)
     }
@@ -58,8 +62,19 @@ impl Extension {
         self.lease
     }
 
-    pub(super) fn heard(&mut self, node: usize, answer: Result<Said, Silence>) {
+    pub(super) fn heard(
+        &mut self,
+        net: &mut Net,
+        holding: Option<&mut Holding>,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) {
+        let is_lost = answer == Ok(Said::Lost);
         self.ballot.vote(node, answer);
+        let counts = self.counted == Some(Verdict::Extended);
+        if let (true, true, Some(holding)) = (counts, is_lost, holding) {
+            repair::send(net, self.lease, holding, [node].into_iter());
+        }
     }
 
     /// Answers are due.
@@ -71,25 +86,36 @@ impl Extension {
         }
     }
 
-    pub(super) fn is_decided(&self) -> bool {
-        self.ballot.verdict() != Verdict::Open
+    /// Whether nothing more follows from it.
+    pub(super) fn is_over(&self) -> bool {
+        let extended = self.counted == Some(Verdict::Extended);
+        self.counted.is_some() && !(extended && self.ballot.answers().waiting() > 0)
     }
 
-    /// Does with the lease what the nodes said, then tells the caller. `held`: how many leases there are.
-    pub(super) fn end(self, net: &mut Net, holding: Option<&mut Holding>, held: usize) {
+    /// Does with the lease what the nodes have said, once, and tells the caller. Whether that was now. `held`:
+    /// how many leases there are.
+    pub(super) fn decide(
+        &mut self,
+        net: &mut Net,
+        holding: Option<&mut Holding>,
+        held: usize,
+    ) -> bool {
+        let verdict = self.ballot.verdict();
+        if self.counted.is_some() || verdict == Verdict::Open {
+            return false;
+        }
+        self.counted = Some(verdict);
         let answer = match holding {
             Some(holding) => self.count(net, holding, held),
             None => Err(over(LossReason::Released)),
         };
-        if let Some(reply) = self.reply {
+        if let Some(reply) = self.reply.take() {
             let _ = reply.send(answer);
         }
+        true
     }
 
     fn count(&self, net: &mut Net, holding: &mut Holding, held: usize) -> Result<(), Error> {
-        holding.gone.extend(self.ballot.gone());
-        holding.gone.sort_unstable();
-        holding.gone.dedup();
         match self.ballot.verdict() {
             Verdict::Extended => self.extended(net, holding),
             Verdict::Evicted => {
@@ -102,7 +128,7 @@ impl Extension {
                 let answers = self.ballot.answers();
                 let report = answers.report(name.as_str(), net.needed, nodes, Some(again));
                 let error = Error::NoQuorum(report);
-                if self.is_renewal() {
+                if self.is_renewal {
                     // It is tried some 15 times before the lease is lost.
                     let first = holding.upkeep.renewal_failed(net.now);
                     let lease = (name, holding.shared.validity());
@@ -114,22 +140,19 @@ impl Extension {
         }
     }
 
-    fn is_renewal(&self) -> bool {
-        self.reply.is_none()
-    }
-
     fn extended(&self, net: &mut Net, holding: &mut Holding) -> Result<(), Error> {
         let jitter = jitter(net, holding.upkeep.ttl());
         let (now, shared) = (net.now, &holding.shared);
         // The old validity has to last still: a lease whose time is over stays lost.
         holding
             .upkeep
-            .extended(self.sent_at, now, self.is_renewal(), jitter);
+            .extended(self.sent_at, now, self.is_renewal, jitter);
         let in_time = net.holds(Rule::ExtendInTime);
-        match shared.prolong(holding.upkeep.valid_until(), in_time) {
-            true => Ok(()),
-            false => Err(over(reason_of(shared))),
+        if !shared.prolong(holding.upkeep.valid_until(), in_time) {
+            return Err(over(reason_of(shared)));
         }
+        repair::send(net, self.lease, holding, self.ballot.gone());
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::lacks::Lacks;
 use crate::{
     FencingToken, LossReason,
     ballot::validity::notice,
@@ -23,8 +24,7 @@ pub(super) struct Holding {
     pub(super) asked: Vec<usize>,
     /// Where it was granted.
     pub(super) held_on: Vec<usize>,
-    /// Where an extension found it gone: there it stays gone, as no extension re-creates.
-    pub(super) gone: Vec<usize>,
+    pub(super) lacks: Lacks,
     /// Its loss was logged.
     pub(super) told: bool,
 }
@@ -42,15 +42,19 @@ impl Holding {
             notice(wish.ttl),
             upkeep.valid_until(),
         );
+        let mut lacks = Lacks::new(token);
+        for (node, counter) in attempt.granted() {
+            lacks.granted(node, counter);
+        }
         Self {
             shared: Arc::new(shared),
             upkeep,
             claim: wish.claim.clone(),
-            held_on: attempt.granted(),
+            held_on: attempt.granted().map(|(node, _)| node).collect(),
             entry: attempt.entry,
             lock_delay: wish.lock_delay,
             asked: attempt.asked,
-            gone: Vec::new(),
+            lacks,
             told: false,
         }
     }

@@ -2,10 +2,12 @@
 
 mod extension;
 mod holding;
+mod lacks;
 mod release;
+mod repair;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Weak},
 };
 
@@ -18,6 +20,7 @@ use super::{net::Net, round::Request, timers::Key, wishes::Grant};
 use crate::{
     Error, Lease, LossReason, Silence,
     ballot::answers::Said,
+    ids::ById,
     lease::{
         keeper::{Keeper, LeaseId},
         upkeep::Due,
@@ -32,8 +35,8 @@ pub(super) struct Holdings {
     /// What the leases are given: the way back into this engine.
     keeper: Weak<dyn Keeper>,
     leases: BTreeMap<LeaseId, Holding>,
-    extensions: HashMap<RoundId, Extension>,
-    releases: HashMap<RoundId, Release>,
+    extensions: ById<RoundId, Extension>,
+    releases: ById<RoundId, Release>,
 }
 
 impl Holdings {
@@ -41,8 +44,8 @@ impl Holdings {
         Self {
             keeper,
             leases: BTreeMap::new(),
-            extensions: HashMap::new(),
-            releases: HashMap::new(),
+            extensions: ById::default(),
+            releases: ById::default(),
         }
     }
 
@@ -72,8 +75,11 @@ impl Holdings {
         let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
-        let granted = matches!(said, Said::Granted(_) | Said::Raised(_));
-        if granted && !holding.held_on.contains(&node) {
+        let (Said::Granted(counter) | Said::Raised(counter)) = said else {
+            return;
+        };
+        holding.lacks.granted(node, *counter);
+        if !holding.held_on.contains(&node) {
             holding.held_on.push(node);
         }
     }
@@ -127,8 +133,16 @@ impl Holdings {
         answer: Result<Said, Silence>,
     ) {
         if let Some(extension) = self.extensions.get_mut(&round) {
-            extension.heard(node, answer);
+            let holding = self.leases.get_mut(&extension.lease());
+            extension.heard(net, holding, node, answer);
             self.look_at_extension(net, round);
+        }
+    }
+
+    /// A node's answer to a repair.
+    pub(super) fn repair_heard(&mut self, round: RoundId, node: usize, said: Option<&Said>) {
+        if let Some(holding) = self.leases.get_mut(&lease_of(round)) {
+            repair::heard(holding, node, said);
         }
     }
 
@@ -218,11 +232,15 @@ impl Holdings {
         self.releases.clear();
     }
 
+    /// How many extensions and releases are under way that somebody waits for.
+    pub(super) fn under_way(&self) -> usize {
+        self.extensions.len() + self.releases.len()
+    }
+
     /// What is kept: leases, and rounds under way.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
-        let rounds = self.extensions.len() + self.releases.len();
-        [self.leases.len(), rounds]
+        [self.leases.len(), self.under_way()]
     }
 
     #[cfg(test)]
@@ -247,20 +265,18 @@ impl Holdings {
     }
 
     fn look_at_extension(&mut self, net: &mut Net, round: RoundId) {
-        if !self
-            .extensions
-            .get(&round)
-            .is_some_and(Extension::is_decided)
-        {
-            return;
-        }
-        net.timers.cancel(Key::Round(Request::Extend.of(round)));
-        let Some(extension) = self.extensions.remove(&round) else {
+        let Some(extension) = self.extensions.get_mut(&round) else {
             return;
         };
         let (id, held) = (extension.lease(), self.leases.len());
-        extension.end(net, self.leases.get_mut(&id), held);
-        self.lease_due(net, id);
+        let decided = extension.decide(net, self.leases.get_mut(&id), held);
+        if extension.is_over() {
+            net.timers.cancel(Key::Round(Request::Extend.of(round)));
+            self.extensions.remove(&round);
+        }
+        if decided {
+            self.lease_due(net, id);
+        }
     }
 
     fn look_at_release(&mut self, net: &mut Net, round: RoundId) {

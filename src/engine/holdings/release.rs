@@ -11,13 +11,14 @@ use crate::{
         net::Net,
         round::{self, Request},
     },
+    name::Name,
     node::session::{DutyId, RoundId},
     response::Responder,
 };
 
 /// A release under way.
 pub(super) struct Release {
-    name: String,
+    name: Name,
     /// Where it was asked for, and what is owed there.
     owed: Vec<(usize, DutyId)>,
     ballot: Ballot,
@@ -47,7 +48,7 @@ impl Release {
         }
         round::arm(net, Request::Release.of(round));
         let release = Self {
-            name: holding.shared.name.as_str().to_owned(),
+            name: holding.shared.name.clone(),
             owed,
             ballot,
             reply,
@@ -86,7 +87,7 @@ impl Release {
             Verdict::NoQuorum => {
                 let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
                 let answers = self.ballot.answers();
-                let report = answers.report(self.name, net.needed, nodes, Some(again));
+                let report = answers.report(self.name.as_str(), net.needed, nodes, Some(again));
                 Err(Error::NoQuorum(report))
             }
         };

@@ -5,6 +5,7 @@ mod bootstrap;
 mod deadlines;
 mod end;
 mod leases;
+mod repairs;
 mod waits;
 mod wishes;
 
@@ -197,7 +198,8 @@ impl World {
         effects.filter_map(greeted).collect()
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, S for a survey.
+    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, P for REPAIR, S for a
+    /// survey.
     fn sent(&mut self) -> Vec<(usize, char)> {
         let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
         self.core.left();
@@ -209,6 +211,7 @@ impl World {
                     Command::Mutex(mutex::Command::Raise { .. }) => Some((node, 'T')),
                     Command::Mutex(mutex::Command::Release { .. }) => Some((node, 'R')),
                     Command::Mutex(mutex::Command::Extend { .. }) => Some((node, 'E')),
+                    Command::Mutex(mutex::Command::Repair { .. }) => Some((node, 'P')),
                     Command::Admission(admission::Command::Survey) => Some((node, 'S')),
                     _ => None,
                 },

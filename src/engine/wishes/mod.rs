@@ -2,7 +2,7 @@
 
 mod waiter;
 
-use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use self::waiter::{After, Waiter};
 use super::{
@@ -13,7 +13,9 @@ use super::{
     timers::Key,
     turns::Turns,
 };
-use crate::{Error, Silence, ballot::answers::Said, clock::Tick, node::session::RoundId};
+use crate::{
+    Error, Silence, ballot::answers::Said, clock::Tick, ids::ById, node::session::RoundId,
+};
 
 /// At most this many who stood in line begin to ask in one go.
 const TURNS_AT_ONCE: usize = 16;
@@ -22,10 +24,10 @@ const TURNS_AT_ONCE: usize = 16;
 #[derive(Default)]
 pub(super) struct Wishes {
     turns: Turns<Box<Waiter>>,
-    asking: HashMap<RoundId, Asking>,
-    resting: HashMap<WishId, Box<Waiter>>,
+    asking: ById<RoundId, Asking>,
+    resting: ById<WishId, Box<Waiter>>,
     /// The attempt of each wish that asks.
-    rounds: HashMap<WishId, RoundId>,
+    rounds: ById<WishId, RoundId>,
 }
 
 struct Asking {
@@ -168,6 +170,11 @@ impl Wishes {
     /// When the caller of a wish that rests has to be told.
     pub(super) fn end_of(&self, id: WishId) -> Option<Tick> {
         self.resting.get(&id)?.wish.end()
+    }
+
+    /// How many attempts are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.asking.len()
     }
 
     /// What is kept of wishes: those that ask or rest, and the lines.

@@ -78,11 +78,19 @@ impl Command {
     }
 
     /// The entry that it may leave on the node. It is sent once only, and what it leaves is taken back by
-    /// the command that [`frees`](Self::frees) the same entry. No two commands take for one entry.
+    /// the command that [`frees`](Self::frees) the same entry.
     pub(crate) fn takes(&self) -> Option<&Entry> {
         match self {
             Self::Admission(_) | Self::Server(_) => None,
             Self::Mutex(command) => command.takes(),
+        }
+    }
+
+    /// The entry, where it is the first command that takes for it: if it never left, nothing stands there.
+    pub(crate) fn begins(&self) -> Option<&Entry> {
+        match self {
+            Self::Admission(_) | Self::Server(_) => None,
+            Self::Mutex(command) => command.begins(),
         }
     }
 
@@ -94,7 +102,7 @@ impl Command {
         }
     }
 
-    /// Whether it prolongs what is held, and does nothing else.
+    /// Whether it prolongs what is held on a majority, and takes nothing anew.
     pub(crate) fn extends(&self) -> bool {
         match self {
             Self::Admission(_) | Self::Server(_) => false,

@@ -35,6 +35,7 @@ mod tests {
     #[test]
     fn the_guard_comes_first_but_where_a_node_that_may_not_vote_is_asked() {
         let guards = [
+            "local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3]) if seen[1] ~= ARGV[#ARGV] then",
             "if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then",
             "local seen = redis.call('MGET', KEYS[2], KEYS[3]) if seen[1] ~= ARGV[#ARGV] then",
             "local seen = redis.call('MGET', KEYS[2], KEYS[1]) if seen[1] ~= ARGV[#ARGV] then",

@@ -46,7 +46,7 @@ mod tests {
         let name = Name::new("a").unwrap();
         let entry = Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap());
         let (ttl, max_ttl) = (Duration::from_secs(1), Duration::from_secs(30));
-        let commands: [Command; 7] = [
+        let commands: [Command; 8] = [
             mutex::Command::Acquire {
                 name: name.clone(),
                 entry: entry.clone(),
@@ -68,13 +68,21 @@ mod tests {
                 ttl,
             }
             .into(),
+            mutex::Command::Repair {
+                name: name.clone(),
+                entry: entry.clone(),
+                ttl,
+                token: 7,
+                max_ttl,
+            }
+            .into(),
             mutex::Command::Release {
                 name: name.clone(),
                 entry,
             }
             .into(),
             mutex::Command::Inspect { name: name.clone() }.into(),
-            mutex::Command::Evict { name }.into(),
+            mutex::Command::Evict { name, max_ttl }.into(),
             admission::Command::Survey.into(),
         ];
         for command in &commands {

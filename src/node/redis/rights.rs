@@ -26,7 +26,7 @@ pub(super) struct Right {
     /// As people know it.
     name: &'static str,
     /// The words of its try. `KEY` is the key that nobody uses, `OPEN`, `TIME`, `C0` and `C1` are four
-    /// of the five others, `KEYS` is all.
+    /// of the six others, `KEYS` is all.
     words: &'static str,
     /// What becomes of a node without it. None: no lock can be taken, kept and freed there for long.
     without: Option<&'static str>,
@@ -57,7 +57,7 @@ pub(super) static SELECT: Right = needed("SELECT", "");
 /// any answer but a missing right will do.
 pub(super) static TRIED: &[Right] = &[
     needed("SCRIPT LOAD", "SCRIPT LOAD return"),
-    needed("EVAL", "EVAL return 6 KEYS"),
+    needed("EVAL", "EVAL return 7 KEYS"),
     needed(
         "EVALSHA",
         "EVALSHA 63143b6f8007b98c53ca2149822777b3566f9241 0",
@@ -99,7 +99,7 @@ pub(super) static TRIED: &[Right] = &[
 impl Right {
     /// What is sent to try it.
     pub(super) fn words<'a>(&'static self, keys: &'a Keys) -> Vec<&'a [u8]> {
-        let [_, _, open, time, c0, c1] = keys.all();
+        let [_, _, open, time, c0, c1, _] = keys.all();
         let mut words = Vec::new();
         for word in self.words.split(' ') {
             match word {

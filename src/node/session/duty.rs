@@ -1,13 +1,9 @@
 //! Releases that the node has not confirmed yet. Each ends when what it would free has expired.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::step::Tag;
-use crate::{clock::Tick, node::Operation, owner::Entry};
+use crate::{clock::Tick, ids::ById, node::Operation, owner::Entry};
 
 /// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -15,12 +11,12 @@ const RETRY: Duration = Duration::from_millis(200);
 const EXPIRY: Duration = Duration::from_millis(50);
 
 /// One release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DutyId(u64);
 
 #[derive(Default)]
 pub(super) struct Duties {
-    by_id: BTreeMap<DutyId, Duty>,
+    by_id: ById<DutyId, Duty>,
     retries: BTreeSet<(Tick, DutyId)>,
     /// Answered, while an older connection might still bring what they free.
     doubted: BTreeSet<DutyId>,
@@ -157,7 +153,9 @@ impl Duties {
 
     /// All of them, oldest first.
     pub(super) fn unanswered(&self) -> Vec<DutyId> {
-        self.by_id.keys().copied().collect()
+        let mut ids: Vec<_> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     pub(super) fn next_retry(&self) -> Option<Tick> {

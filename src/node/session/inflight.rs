@@ -128,11 +128,6 @@ impl InFlight {
         self.sent.len().saturating_sub(self.left)
     }
 
-    /// Whether something has left that is not answered yet.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.left > 0
-    }
-
     /// The node answered the oldest.
     pub(super) fn answered(&mut self, now: Tick) -> Option<Sent> {
         let sent = self.sent.pop_front()?;

@@ -263,14 +263,14 @@ impl Requests {
         self.take_back(step, lost.waiting, &Silence::Unreachable(why.to_owned()));
     }
 
-    /// These never left. What would have freed one of them has nothing to free: for one entry there is one that
-    /// takes. A kind whose requests take for an entry again and again has to count here what did leave.
+    /// These never left. What would have freed the first of an entry has nothing to free. (A REPAIR that never
+    /// left says nothing: its ACQUIRE did.)
     fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
         let mut never_taken = BTreeSet::new();
         for sent in taken {
             match sent.what {
                 What::Vote(tag) => {
-                    never_taken.extend(sent.operation.command().takes().cloned());
+                    never_taken.extend(sent.operation.command().begins().cloned());
                     self.tell(step, tag, Err(why.clone()));
                 }
                 What::Release(id) if sent.frees(|entry| never_taken.contains(entry)) => {

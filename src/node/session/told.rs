@@ -111,9 +111,4 @@ impl Session {
     pub(crate) fn unleft(&self) -> usize {
         self.requests.inflight.unleft()
     }
-
-    /// Whether something has left that is not answered yet.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.requests.inflight.is_awaited()
-    }
 }

@@ -7,6 +7,9 @@ use crate::name::Name;
 /// an `@`, so the keys of two deployments differ even where one's prefix begins with the other's.
 const MUTEX: &[u8] = b"@mutex:";
 
+/// Stands before a name in the mark that an eviction leaves.
+const EVICTED: &[u8] = b"@mutex-evicted:";
+
 /// The keys of a deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
@@ -17,6 +20,8 @@ pub(crate) struct Keys {
     previous: Vec<u8>,
     /// All of a lock's key but its name.
     lock: Vec<u8>,
+    /// All of an eviction's mark but its name.
+    evicted: Vec<u8>,
 }
 
 impl Keys {
@@ -29,6 +34,7 @@ impl Keys {
             current: key(b"c0"),
             previous: key(b"c1"),
             lock: key(MUTEX),
+            evicted: key(EVICTED),
         }
     }
 
@@ -62,13 +68,18 @@ impl Keys {
         Arg::Named(&self.lock, name)
     }
 
+    /// Stands there for a while after the lock of this name was evicted.
+    pub(crate) fn evicted<'a>(&'a self, name: &'a Name) -> Arg<'a> {
+        Arg::Named(&self.evicted, name)
+    }
+
     /// A key that nobody uses: that of the lock with the empty name, which no client can take.
     pub(crate) fn nobodys(&self) -> &[u8] {
         &self.lock
     }
 
     /// One of each sort.
-    pub(crate) fn all(&self) -> [&[u8]; 6] {
+    pub(crate) fn all(&self) -> [&[u8]; 7] {
         [
             self.nobodys(),
             &self.boot,
@@ -76,6 +87,7 @@ impl Keys {
             &self.time,
             &self.current,
             &self.previous,
+            &self.evicted,
         ]
     }
 

@@ -9,8 +9,11 @@ use std::{
 };
 
 use super::{
-    invariants::{Held, Operation, Violation, answers, progress, refusals, updates::Read},
+    invariants::{
+        Held, Operation, Violation, answers, endurance, progress, refusals, updates::Read,
+    },
     profile::{Fault, MS, Start, US},
+    script::Act,
     world::{What, World},
 };
 use crate::{
@@ -114,7 +117,7 @@ impl World {
         let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
         let max_ttl = self.terms_of(c).max_ttl;
         let mutexes = names
-            .map(|name| Mutex::new(engine.clone(), name, max_ttl))
+            .map(|name| Mutex::new(engine.clone(), name.into(), max_ttl))
             .collect();
         Task {
             mutexes,
@@ -404,7 +407,7 @@ impl World {
     fn evict(&mut self, c: usize, t: usize) {
         let name = format!("lock-{}", self.dice.index(self.plan.names));
         let engine = self.clients[c].engine.clone();
-        let Ok(checked) = Name::new(&name) else {
+        let Ok(checked) = Name::new(name.as_str()) else {
             return;
         };
         let answer = engine.call(|reply| Event::Evict {
@@ -462,6 +465,7 @@ impl World {
         if over {
             self.stats.lost += 1;
         }
+        self.endured(id, over)?;
         self.checks.give_up(id);
         match self.dice.below(10) {
             0..=5 => {
@@ -484,6 +488,22 @@ impl World {
                 self.rest(c, t);
             }
         }
+        Ok(())
+    }
+
+    /// The holder gives a lease up, which is `over` or not.
+    fn endured(&mut self, id: u64, over: bool) -> Held {
+        let lease = self.checks.leases.iter().find(|lease| lease.id == id);
+        let (Some(age), Some(lease)) = (self.plan.endures, lease) else {
+            return Ok(());
+        };
+        let is_restart = |(at, act): &(u64, Act)| matches!(act, Act::Restart(..)).then_some(*at);
+        let all: Vec<u64> = self.plan.script.iter().filter_map(is_restart).collect();
+        let restarts = endurance::restarts(&lease.op, self.now, &all, age);
+        if over {
+            return endurance::check(&lease.op, self.now, restarts);
+        }
+        self.stats.outlived = self.stats.outlived.max(restarts.unwrap_or(0));
         Ok(())
     }
 
@@ -628,7 +648,10 @@ impl World {
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
                 // Others wait for it, and nobody waits for ever.
                 let hold = if self.calm { hold.min(50 * MS) } else { hold };
-                let until = self.now + hold;
+                let until = match self.plan.endures {
+                    Some(_) => (self.now + hold).min(self.plan.active.max(self.now)),
+                    None => self.now + hold,
+                };
                 let name = op.name;
                 let read = self.checks.updates.read(&name, lease.token());
                 self.stats.fenced_off += u64::from(read.fenced.is_none());

@@ -8,7 +8,7 @@ use super::{
     apps::Task,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, livelock, voting},
-    network::{Answers, Down},
+    network::{Answered, Down},
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
@@ -292,18 +292,19 @@ impl World {
         Ok(any)
     }
 
-    /// These answers, and what came behind them by now. After an error the connection may be closed.
-    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Answers) -> Vec<Answer> {
-        let (mut read, mut next) = (Vec::new(), Some(first));
-        while let Some(answers) = next {
-            let goes_on = answers.iter().all(|(answer, _)| answer.is_ok());
-            for (answer, asked) in answers {
+    /// This message, and what came behind it by now. After an error the connection may be closed.
+    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Answered) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let mut next = Some(first);
+        while let Some(message) = next {
+            let goes_on = message.iter().all(|(answer, _)| answer.is_ok());
+            for (answer, asked) in message {
                 self.note_answer(c, node, &answer, &asked);
-                read.push(answer);
+                answers.push(answer);
             }
             next = goes_on.then(|| self.next_answers(id)).flatten();
         }
-        read
+        answers
     }
 
     pub(crate) fn dial_times_out(&mut self, id: usize) -> Held {

@@ -55,6 +55,8 @@ pub struct Stats {
     pub too_slow: u64,
     /// Calls whose future was dropped.
     pub cancelled: u64,
+    /// The most restarts of servers that one lease has outlived.
+    pub outlived: u64,
     /// Extensions by hand.
     pub extended: u64,
     /// Releases that were confirmed.
@@ -63,6 +65,8 @@ pub struct Stats {
     pub lost: u64,
     /// Raises that a node did.
     pub raises: u64,
+    /// Locks that were put back.
+    pub repaired: u64,
     /// Commands that the guard refused.
     pub not_admitted: u64,
     /// Connections ended by CLIENT KILL.
@@ -108,10 +112,12 @@ impl Stats {
             quarantined,
             too_slow,
             cancelled,
+            outlived,
             extended,
             released,
             lost,
             raises,
+            repaired,
             not_admitted,
             kills,
             withdrawn,
@@ -139,10 +145,12 @@ impl Stats {
         self.quarantined += quarantined;
         self.too_slow += too_slow;
         self.cancelled += cancelled;
+        self.outlived = self.outlived.max(*outlived);
         self.extended += extended;
         self.released += released;
         self.lost += lost;
         self.raises += raises;
+        self.repaired += repaired;
         self.not_admitted += not_admitted;
         self.kills += kills;
         self.withdrawn += withdrawn;

@@ -57,12 +57,13 @@ pub(crate) struct Connection {
 pub(crate) enum Down {
     Connected(u64),
     Refused,
-    Answers(Answers),
+    /// To all of a message, with what was asked.
+    Answers(Answered),
     Closed,
 }
 
-/// To all of a message, each with what was asked.
-pub(crate) type Answers = Vec<(Answer, Arc<Operation>)>;
+/// Answers, each with what was asked.
+pub(crate) type Answered = Vec<(Answer, Arc<Operation>)>;
 
 impl World {
     fn delay(&mut self) -> u64 {
@@ -154,12 +155,10 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    /// The next that has arrived, if it is an answer.
-    pub(crate) fn next_answers(&mut self, id: usize) -> Option<Answers> {
-        if !matches!(
-            self.connections[id].down.front(),
-            Some((_, Down::Answers(_)))
-        ) {
+    /// The next that has arrived, if it is answers.
+    pub(crate) fn next_answers(&mut self, id: usize) -> Option<Answered> {
+        let next = self.connections[id].down.front();
+        if !matches!(next, Some((_, Down::Answers(_)))) {
             return None;
         }
         match self.next_down(id) {
@@ -324,12 +323,12 @@ impl World {
             let text = "BUSY Redis is busy running a script.";
             return Some(Fault::Error(text.into()));
         }
-        let needs_none = matches!(
-            first?,
+        let needs_scripts = match first? {
             Command::Server(server::Command::Disconnect { .. } | server::Command::LoadScripts)
-                | Command::Admission(admission::Command::Handshake(_))
-        );
-        (!needs_none && !self.servers[s].scripts).then_some(Fault::NoScript)
+            | Command::Admission(admission::Command::Handshake(_)) => false,
+            _ => true,
+        };
+        (needs_scripts && !self.servers[s].scripts).then_some(Fault::NoScript)
     }
 
     /// `place`: how many of its script were obeyed before.
@@ -397,6 +396,7 @@ impl World {
                     .seen(s, name.as_str(), *counter, time, false)?;
                 self.checks.stood(s, entry.as_str(), *counter);
             }
+            (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
             _ => {}
         }
@@ -583,6 +583,15 @@ fn brief(command: &Command) -> String {
         }
         Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => {
             format!("EXTEND {name} {} {ttl:?}", short(entry.as_str()))
+        }
+        Command::Mutex(mutex::Command::Repair {
+            name,
+            entry,
+            ttl,
+            token,
+            ..
+        }) => {
+            format!("REPAIR {name} {} {ttl:?} {token}", short(entry.as_str()))
         }
         Command::Mutex(mutex::Command::Release { name, entry }) => {
             format!("RELEASE {name} {}", short(entry.as_str()))

@@ -91,6 +91,10 @@ pub enum Profile {
     OutOfBounds,
     /// Operators free names under their holders.
     Operator,
+    /// The same where answers take long, and masters are often out of reach.
+    Evicted,
+    /// Masters restart one after the other, each once the earlier votes, and leases are held all the time.
+    Rolling,
     /// Operators raise counters under a holder.
     Bumped,
     /// A second, shorter EXTEND comes from each holder: what the library itself never sends.
@@ -99,7 +103,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -136,6 +140,8 @@ impl Profile {
         Self::Evicting,
         Self::OutOfBounds,
         Self::Operator,
+        Self::Evicted,
+        Self::Rolling,
         Self::Bumped,
         Self::Shortened,
     ];
@@ -324,6 +330,8 @@ pub(crate) struct Plan {
     pub(crate) operators: bool,
     /// How many of a hundred calls.
     pub(crate) bootstraps: u64,
+    /// A lease is lost only if a master restarted so shortly before or after its grant, ns.
+    pub(crate) endures: Option<u64>,
     /// Nothing expires within the schedule: no key may be left by then.
     pub(crate) lasting: bool,
     /// Some servers stay full to the end.
@@ -405,6 +413,7 @@ impl Plan {
             abandons: true,
             operators: false,
             bootstraps: 0,
+            endures: None,
             lasting: false,
             stays_full: false,
             exclusion: true,
@@ -679,6 +688,23 @@ impl Plan {
                 plan.hold = 3000;
                 plan
             }
+            Profile::Evicted => {
+                let mut plan = Self::base(dice, 3).only(&[
+                    (10, Fault::Partition),
+                    (2, Fault::Cut),
+                    (1, Fault::SetWall),
+                ]);
+                plan.operators = true;
+                plan.exclusion = false;
+                plan.names = 1;
+                plan.renews = 100;
+                plan.hold = 5000;
+                plan.delay = 15 * MS;
+                plan.slow = (100, 80 * MS);
+                plan.node_timeout = Duration::from_millis(120);
+                plan
+            }
+            Profile::Rolling => Self::rolling(dice),
             Profile::Bumped => {
                 let mut plan = Self::base(dice, 3).and(&[(60, Fault::Bump)]);
                 plan.fault_every = 6 * MS;

@@ -26,7 +26,7 @@ use crate::{
             self,
             cases::{
                 DAY, MAX_TTL, about, acquire, counter, evict, extend, inspect, name, raise,
-                release, remaining, secs,
+                release, remaining, repair, secs,
             },
         },
     },

@@ -21,6 +21,8 @@ const MINUTE_US: u64 = 60_000_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     locks: BTreeMap<Name, Lock>,
+    /// Names that were evicted, and the last ms of TIME in which none of their leases is repaired.
+    evicted: BTreeMap<Name, u64>,
     counters: Counters,
 }
 
@@ -55,6 +57,16 @@ impl Memory {
                 self.raise(name, entry, (*token).min(cap), at)
             }
             Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
+            Command::Repair {
+                name,
+                entry,
+                ttl,
+                token,
+                max_ttl,
+            } => {
+                let cap = ahead(at, *max_ttl).saturating_add(MINUTE_US);
+                self.repair(name, entry, *ttl, (*token, cap), at)
+            }
             Command::Release { name, entry } => self.release(name, entry, at),
             Command::Inspect { name } => Ok(Reply::Inspected {
                 holder: self
@@ -62,7 +74,7 @@ impl Memory {
                     .map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(at.time)))),
                 counter: self.counters.read(name, at),
             }),
-            Command::Evict { name } => self.evict(name, at),
+            Command::Evict { name, max_ttl } => self.evict(name, *max_ttl, at),
         }
     }
 
@@ -169,6 +181,43 @@ impl Memory {
         Ok(Reply::Extended)
     }
 
+    /// `cap`: where the counter may be brought at most.
+    fn repair(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        (token, cap): (u64, u64),
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let evicted = self.evicted.get(name);
+        let evicted = evicted.is_some_and(|until| at.time / 1000 <= *until);
+        let ours = self.is_held_by(name, entry, at.time);
+        let left = match self.live(name, at.time) {
+            _ if evicted => return Ok(Reply::Repaired(false)),
+            Some(_) if !ours => return Ok(Reply::Repaired(false)),
+            Some(lock) => lock.left(at.time),
+            None => Duration::ZERO,
+        };
+        let counter = self.counters.read(name, at);
+        let raised = larger(counter, token, at.rules);
+        if raised != counter {
+            if token > cap {
+                return Err(Fault::Error(
+                    "AHEAD the token is further ahead than a counter may be".into(),
+                ));
+            }
+            at.may_write()?;
+            self.counters.write(name, raised, at);
+        } else if ours {
+            at.may_delete()?; // PEXPIRE too is allowed to a full server
+        } else {
+            at.may_write()?;
+        }
+        self.hold(name, entry, ttl.max(left), at.time);
+        Ok(Reply::Repaired(true))
+    }
+
     fn release(&mut self, name: &Name, entry: &Entry, at: Moment) -> Result<Reply, Fault> {
         if !at.rules.hold(Rule::DeleteFirst) {
             at.may_write()?;
@@ -184,11 +233,13 @@ impl Memory {
         }
     }
 
-    fn evict(&mut self, name: &Name, at: Moment) -> Result<Reply, Fault> {
+    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Reply, Fault> {
+        at.may_delete()?;
         let held = self.live(name, at.time).is_some();
-        if held {
-            at.may_delete()?;
-            self.locks.remove(name);
+        self.locks.remove(name);
+        if at.rules.hold(Rule::EvictionLasts) {
+            let until = (at.time / 1000).saturating_add(ms(max_ttl * 2));
+            self.evicted.insert(name.clone(), until);
         }
         Ok(Reply::Evicted(held))
     }

@@ -24,6 +24,8 @@ end
 
 -- By operation: the field of its counter. By field: the counter as it stands; or why it cannot be read.
 local field, counter = {}, {}
+-- What was read from c1.
+local missing, older = {}, {}
 local now, cap, begun
 if admitted and string.find(ARGV[2], '[AT]') then
   local time = redis.call('TIME')
@@ -38,7 +40,7 @@ if admitted and string.find(ARGV[2], '[AT]') then
       fields[#fields + 1] = name
     end
   end
-  local read, missing = pcall('HMGET', c0, unpack(fields)), {}
+  local read = pcall('HMGET', c0, unpack(fields))
   begun = read[1] and tonumber(read[1])
   for i = 2, #fields do
     local name, c = fields[i], read.err and read or read[i]
@@ -49,7 +51,7 @@ if admitted and string.find(ARGV[2], '[AT]') then
   end
   -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
   if #missing > 0 then
-    local older = pcall('HMGET', c1, unpack(missing))
+    older = pcall('HMGET', c1, unpack(missing))
     for i = 1, #missing do
       counter[missing[i]] = older.err and older or older[i]
     end
@@ -74,6 +76,11 @@ end
 -- Counters older than 7 days become the previous ones (see ACQUIRE). Returns why not, where that fails.
 local function rotate()
   local why = begun and (failed(pcall('UNLINK', c1)) or failed(pcall('RENAME', c0, c1)))
+  for i = 1, begun and #missing or 0 do
+    if counter[missing[i]] == older[i] then
+      counter[missing[i]] = false
+    end
+  end
   begun = now
   return why or failed(pcall('HSET', c0, '_', string.format('%-65.0f', now)))
 end

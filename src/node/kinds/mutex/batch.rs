@@ -58,7 +58,7 @@ impl Command {
             Self::Release { name, entry } => {
                 (b'R', name, entry, [None; 2], None, Reply::Released(true))
             }
-            Self::Inspect { .. } | Self::Evict { .. } => return None,
+            Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
         };
         Some(Rider {
             letter,

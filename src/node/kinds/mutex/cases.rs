@@ -5,6 +5,7 @@
 
 mod counters;
 mod locks;
+mod repairs;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,8 +23,11 @@ use crate::{
 };
 use counters::*;
 use locks::*;
+use repairs::*;
 
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
+/// The greatest token.
+const MAX_TOKEN: u64 = (1 << 53) - 1;
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) const CASES: &[Case] = &[
@@ -47,6 +51,23 @@ pub(crate) const CASES: &[Case] = &[
     case!(
         "`break`: the lock is freed no matter who holds it, and its counter stays.",
         an_eviction_frees_and_forgets_no_counter
+    ),
+    case!(
+        "§3 REPAIR: where nobody else holds it; it only prolongs, and only raises the counter.",
+        a_repair_puts_back_what_nobody_else_holds
+    ),
+    case!(
+        "§3 REPAIR: a counter that may not reach the token leaves no lock behind.",
+        a_repair_far_ahead_is_refused
+    ),
+    case!(
+        "§3 REPAIR: a counter among the previous ones counts.",
+        a_repair_finds_the_previous_counters,
+        Counters
+    ),
+    case!(
+        "§3 EVICT, §10 `EvictionLasts`: what was evicted is not put back for 2 max_ttl.",
+        what_was_evicted_is_not_put_back
     ),
     case!(
         "§3, §10 `ProposalCapped`: p far ahead is cut to TIME + max_ttl, never ignored.",
@@ -118,6 +139,16 @@ pub(crate) fn extend(n: &str, owner: u128, ttl: Duration) -> Command {
     }
 }
 
+pub(crate) fn repair(n: &str, owner: u128, ttl: Duration, token: u64) -> Command {
+    Command::Repair {
+        name: name(n),
+        entry: entry(owner),
+        ttl,
+        token,
+        max_ttl: MAX_TTL,
+    }
+}
+
 pub(crate) fn release(n: &str, owner: u128) -> Command {
     Command::Release {
         name: name(n),
@@ -130,7 +161,10 @@ pub(crate) fn inspect(n: &str) -> Command {
 }
 
 pub(crate) fn evict(n: &str) -> Command {
-    Command::Evict { name: name(n) }
+    Command::Evict {
+        name: name(n),
+        max_ttl: MAX_TTL,
+    }
 }
 
 /// It must answer.
@@ -177,13 +211,16 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     let owner = u128::from(chance.up_to(3));
     let ttl = secs(chance.one(&[5, 10, 15, 20]));
     let floor = chance.floor();
-    match chance.up_to(58) {
+    match chance.up_to(70) {
         0..20 => acquire(n, owner, ttl, floor),
         20..30 => raise(n, owner, floor + chance.up_to(3)),
         30..40 => extend(n, owner, ttl),
         40..50 => release(n, owner),
         50..56 => inspect(n),
-        _ => evict(n),
+        56..66 => repair(n, owner, ttl, floor + chance.up_to(3)),
+        66 => repair(n, owner, ttl, MAX_TOKEN),
+        // Nothing is put back there any more, so others are left alone.
+        _ => evict(chance.one(&["b", "_"])),
     }
 }
 

@@ -45,6 +45,20 @@ pub enum Command {
         /// From now, lock-delay included.
         ttl: Duration,
     },
+    /// Puts the lock back for a holder whom a majority still has, where nobody else holds it; brings the
+    /// counter up to the token.
+    Repair {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// From now, lock-delay included.
+        ttl: Duration,
+        /// The holder's.
+        token: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+    },
     /// Frees the lock, if it is ours. A node that may not vote obeys it too, and says so.
     Release {
         /// The lock.
@@ -57,10 +71,12 @@ pub enum Command {
         /// The lock.
         name: Name,
     },
-    /// Frees the lock, no matter who holds it.
+    /// Frees the lock, no matter who holds it. For a while nobody's is put back.
     Evict {
         /// The lock.
         name: Name,
+        /// The fleet's: no lease is longer.
+        max_ttl: Duration,
     },
 }
 
@@ -84,6 +100,8 @@ pub enum Reply {
     Extended,
     /// The lock is not ours: to a raise or an extension.
     Lost,
+    /// To a repair: whether it stands there now. If not, somebody else holds it, or it was evicted.
+    Repaired(bool),
     /// To a release: whether it was ours.
     Released(bool),
     /// To a release: it stands there no more, but this memory is not admitted: what it says of the lock
@@ -110,6 +128,13 @@ impl Command {
 
     pub(crate) fn takes(&self) -> Option<&Entry> {
         match self {
+            Self::Acquire { entry, .. } | Self::Repair { entry, .. } => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn begins(&self) -> Option<&Entry> {
+        match self {
             Self::Acquire { entry, .. } => Some(entry),
             _ => None,
         }
@@ -123,7 +148,7 @@ impl Command {
     }
 
     pub(crate) fn extends(&self) -> bool {
-        matches!(self, Self::Extend { .. })
+        matches!(self, Self::Extend { .. } | Self::Repair { .. })
     }
 }
 

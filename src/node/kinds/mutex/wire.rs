@@ -20,13 +20,14 @@ use crate::{
 static ACQUIRE: Script = Script::new(include_str!("acquire.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
+static REPAIR: Script = Script::new(include_str!("repair.lua"));
 static RELEASE: Script = Script::new(include_str!("release.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[
-    &ACQUIRE, &RAISE, &EXTEND, &RELEASE, &INSPECT, &EVICT, &BATCH,
+    &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &INSPECT, &EVICT, &BATCH,
 ];
 
 impl Command {
@@ -35,6 +36,7 @@ impl Command {
             Self::Acquire { .. } => "ACQUIRE",
             Self::Raise { .. } => "RAISE",
             Self::Extend { .. } => "EXTEND",
+            Self::Repair { .. } => "REPAIR",
             Self::Release { .. } => "RELEASE",
             Self::Inspect { .. } => "INSPECT",
             Self::Evict { .. } => "EVICT",
@@ -82,6 +84,23 @@ impl Command {
                 &[keys.lock(name), open],
                 &[Text(entry.as_str()), Number(ms(*ttl))],
             ),
+            Self::Repair {
+                name,
+                entry,
+                ttl,
+                token,
+                max_ttl,
+            } => writer.call_guarded(
+                &REPAIR,
+                &[keys.lock(name), open, keys.evicted(name), current, previous],
+                &[
+                    Number(ms(*max_ttl)),
+                    counter(name),
+                    Text(entry.as_str()),
+                    Number(ms(*ttl)),
+                    Number(*token),
+                ],
+            ),
             Self::Release { name, entry } => {
                 writer.call_guarded(&RELEASE, &[keys.lock(name), open], &[Text(entry.as_str())])
             }
@@ -90,7 +109,11 @@ impl Command {
                 &[keys.lock(name), open, current, previous],
                 &[counter(name)],
             ),
-            Self::Evict { name } => writer.call_guarded(&EVICT, &[keys.lock(name), open], &[]),
+            Self::Evict { name, max_ttl } => writer.call_guarded(
+                &EVICT,
+                &[keys.lock(name), open, keys.evicted(name)],
+                &[Number(ms(*max_ttl))],
+            ),
         }
     }
 
@@ -114,6 +137,7 @@ impl Command {
                 true => Reply::Extended,
                 false => Reply::Lost,
             },
+            Self::Repair { .. } => Reply::Repaired(yes(frame)?),
             Self::Release { .. } => match integer(frame)? {
                 -1 => Reply::ReleasedUnadmitted,
                 _ => Reply::Released(yes(frame)?),

@@ -57,7 +57,8 @@ fn a_try_names_the_keys_of_its_prefix() {
     let eval = TRIED.iter().find(|right| right.name == "EVAL").unwrap();
     let words = eval.words(&keys);
     let words: Vec<_> = words.into_iter().map(String::from_utf8_lossy).collect();
-    let text = "EVAL return 6 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1";
+    let text = "EVAL return 7 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1 \
+                jobs:@mutex-evicted:";
     assert_eq!(words.join(" "), text);
 }
 

@@ -148,3 +148,23 @@ fn sixty_four_operations_are_one_step() {
         assert_eq!(real.text(&["DBSIZE"]), "4", "boot, open, time and c0");
     });
 }
+
+/// §3: the same ACQUIRE has the same token in any batch.
+#[test]
+fn each_operation_keeps_its_own_p() {
+    let acquires: Vec<Command> = (1..=5)
+        .map(|p| acquire(&p.to_string(), 1, secs(10), p * 100).into())
+        .collect();
+    on_servers(|real| {
+        for cut in [5, 2, 1] {
+            let mut answers = Vec::new();
+            for batch in acquires.chunks(cut) {
+                answers.extend(real.together(batch));
+            }
+            let wanted: Vec<_> = (1..=5).map(|p| granted(p * 100)).collect();
+            assert_eq!(answers, wanted, "{cut} at a time");
+            real.text(&["DEL", "quorate:c0"]);
+            (1..=5).for_each(|p| drop(real.say(release(&p.to_string(), 1))));
+        }
+    });
+}

@@ -5,6 +5,7 @@ mod backlog;
 mod connections;
 mod handshakes;
 mod parting;
+mod repairs;
 mod stalls;
 
 use std::{collections::VecDeque, time::Duration};
@@ -183,6 +184,18 @@ impl World {
         self.step(|session, step| session.ask(step, tag(round), &operation))
     }
 
+    fn repair(&mut self, round: u64) -> Result<(), Silence> {
+        let command = Command::Mutex(mutex::Command::Repair {
+            name: name(),
+            entry: entry(round),
+            ttl: Duration::from_secs(10),
+            token: 7,
+            max_ttl: TERMS.max_ttl,
+        });
+        let operation = Operation::new(command);
+        self.step(|session, step| session.ask(step, tag(round), &operation))
+    }
+
     fn left(&mut self) {
         let now = self.now;
         self.step(|session, _| session.left(now));
@@ -243,6 +256,7 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     let kind = |command: &Command| match command {
         Command::Admission(admission::Command::Handshake(_)) => "handshake",
         Command::Mutex(mutex::Command::Acquire { .. }) => "acquire",
+        Command::Mutex(mutex::Command::Repair { .. }) => "repair",
         Command::Mutex(mutex::Command::Release { .. }) => "release",
         Command::Server(server::Command::Disconnect { client: 7 }) => "kill 7",
         Command::Server(server::Command::LoadScripts) => "load",

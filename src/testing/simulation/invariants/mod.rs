@@ -4,6 +4,7 @@
 pub(crate) mod answers;
 pub(crate) mod bounded;
 pub(crate) mod counters;
+pub(crate) mod endurance;
 pub(crate) mod eviction;
 pub(crate) mod exclusion;
 pub(crate) mod finality;

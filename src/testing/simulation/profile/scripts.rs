@@ -133,6 +133,26 @@ impl Plan {
         plan
     }
 
+    pub(super) fn rolling(dice: &mut Dice) -> Self {
+        let servers = [3, 5][dice.index(2)];
+        let mut plan = Self::scripted(dice, servers, 3);
+        plan.slow = (0, 0);
+        plan.renews = 100;
+        plan.hold = 200_000;
+        // It votes again, everybody has met it, and the next two renewals have come.
+        let each = plan.quarantine() / MS + 1_500;
+        let mut at = 1_500;
+        for s in 0..servers {
+            let memory = [Memory::Empty, Memory::Kept][dice.index(2)];
+            plan.then(at, Act::Restart(s, memory));
+            at += each;
+        }
+        plan.endures = Some(500 * MS);
+        plan.watch = Watch::All;
+        plan.active = at * MS;
+        plan
+    }
+
     pub(super) fn early(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.terms.max_ttl = Duration::from_millis(400);

@@ -18,6 +18,13 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
         trial.say(extend("a", 1, secs(20))).await,
         node::Reply::Mutex(mutex::Reply::Extended)
     );
+    assert_eq!(trial.error(repair("c", 1, secs(10), 9)).await, "OOM");
+    assert_eq!(trial.error(repair("a", 1, secs(10), 9)).await, "OOM");
+    assert_eq!(
+        trial.say(repair("a", 1, secs(20), 5)).await,
+        node::Reply::Mutex(mutex::Reply::Repaired(true)),
+        "nothing to write"
+    );
     assert_eq!(
         trial.say(inspect("c")).await,
         node::Reply::Mutex(mutex::Reply::Inspected {
@@ -33,6 +40,15 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
     assert_eq!(
         trial.say(evict("b")).await,
         node::Reply::Mutex(mutex::Reply::Evicted(true))
+    );
+    assert_eq!(
+        trial.say(evict("c")).await,
+        node::Reply::Mutex(mutex::Reply::Evicted(false))
+    );
+    assert_eq!(
+        trial.say(repair("c", 1, secs(10), 5)).await,
+        node::Reply::Mutex(mutex::Reply::Repaired(false)),
+        "it was evicted"
     );
     let (record, open) = trial.record(&hello()).await;
     assert!(open, "nothing to write");

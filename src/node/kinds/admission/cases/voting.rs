@@ -8,6 +8,8 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
         acquire("b", 1, secs(10), 0),
         raise("a", 1, 50),
         extend("a", 1, secs(20)),
+        repair("a", 1, secs(20), 50),
+        repair("b", 1, secs(20), 50),
         inspect("a"),
         evict("a"),
     ]

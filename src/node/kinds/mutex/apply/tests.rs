@@ -45,6 +45,23 @@ fn extend(owner: u128, ttl: u64) -> Command {
     }
 }
 
+fn repair(owner: u128, ttl: u64, token: u64) -> Command {
+    Command::Repair {
+        name: name(),
+        entry: entry(owner),
+        ttl: ms(ttl),
+        token,
+        max_ttl: MAX_TTL,
+    }
+}
+
+fn evict() -> Command {
+    Command::Evict {
+        name: name(),
+        max_ttl: MAX_TTL,
+    }
+}
+
 /// A node with these rules.
 struct Node {
     memory: Memory,
@@ -145,6 +162,30 @@ fn a_raise_is_capped_a_minute_further() {
 }
 
 #[test]
+fn a_repair_goes_as_far_as_a_raise_and_no_further() {
+    let cap = T + 90_000_000;
+    let node = &mut Node::new(Rules::ALL);
+    assert_eq!(node.ask(&repair(1, 10, cap), T), Reply::Repaired(true));
+    assert_eq!(node.counter(T), cap);
+    let at = node.moment(T);
+    let beyond = node.memory.apply(&repair(1, 10, cap + 1), at);
+    assert!(matches!(beyond, Err(Fault::Error(_))), "{beyond:?}");
+    assert_eq!(node.counter(T), cap);
+    // What stands there already is far enough.
+    node.memory.counters_mut().set(&name(), cap + 5);
+    assert_eq!(node.ask(&repair(1, 10, cap + 5), T), Reply::Repaired(true));
+}
+
+#[test]
+fn an_eviction_lasts_to_the_end_of_two_max_ttl() {
+    let node = &mut Node::new(Rules::ALL);
+    node.ask(&evict(), T);
+    let last = T + 60_000_499;
+    assert_eq!(node.ask(&repair(1, 10, 7), last), Reply::Repaired(false));
+    assert_eq!(node.ask(&repair(1, 10, 7), last + 1), Reply::Repaired(true));
+}
+
+#[test]
 fn counters_rotate_after_a_week_to_the_microsecond() {
     for (age, rotated) in [(WEEK_US, false), (WEEK_US + 1, true)] {
         let node = &mut Node::new(Rules::ALL);
@@ -186,6 +227,13 @@ mod without {
         assert_eq!(node.ask(&extend(1, 10), T), Reply::Extended);
         assert_eq!(node.memory.locks(T).count(), 1);
         assert_eq!(node.ask(&extend(2, 10), T), Reply::Lost);
+    }
+
+    #[test]
+    fn eviction_lasts() {
+        let node = &mut node(Rule::EvictionLasts);
+        node.ask(&evict(), T);
+        assert_eq!(node.ask(&repair(1, 10, 7), T), Reply::Repaired(true));
     }
 
     #[test]

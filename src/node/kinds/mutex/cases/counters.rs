@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// The greatest token.
-const MAX_TOKEN: u64 = (1 << 53) - 1;
-
 pub(super) async fn a_raise_needs_the_lock_and_never_lowers(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, raise("a", 1, 5)).await, Reply::Lost);
     say(trial, acquire("a", 1, secs(10), 10)).await;

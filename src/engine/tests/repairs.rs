@@ -1,0 +1,163 @@
+//! Leases that are put back where they were lost.
+
+use super::*;
+
+const ALL: [(usize, char); 3] = [(0, 'E'), (1, 'E'), (2, 'E')];
+
+fn extended(world: &mut World, nodes: &[usize]) {
+    for &node in nodes {
+        world.says(node, mutex::Reply::Extended);
+    }
+}
+
+#[test]
+fn a_node_that_lost_it_is_repaired_once_a_majority_has_extended() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut extension = world.extend(id);
+    assert_eq!(world.sent(), ALL);
+    world.says(0, mutex::Reply::Lost);
+    extended(&mut world, &[1]);
+    assert_eq!(world.sent(), [], "no majority yet");
+    extended(&mut world, &[2]);
+    assert!(matches!(extension.try_recv(), Ok(Ok(()))));
+    assert_eq!(world.sent(), [(0, 'P')]);
+
+    // Asked again while the repair is under way: that comes second there, and says how it went.
+    let _second = world.extend(id);
+    assert_eq!(world.sent(), ALL);
+    world.says(0, mutex::Reply::Repaired(true));
+    extended(&mut world, &[0, 1, 2]);
+    assert_eq!(world.sent(), []);
+    assert!(lease.is_valid());
+}
+
+#[test]
+fn who_says_it_after_the_majority_is_repaired_too() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let mut extension = world.extend(id);
+    world.sent();
+    extended(&mut world, &[0, 1]);
+    assert!(matches!(extension.try_recv(), Ok(Ok(()))));
+    assert_eq!(world.sent(), []);
+    world.says(2, mutex::Reply::Lost);
+    assert_eq!(world.sent(), [(2, 'P')]);
+    assert!(lease.is_valid());
+}
+
+#[test]
+fn without_a_majority_nobody_is_repaired() {
+    for verdict in [mutex::Reply::Lost, mutex::Reply::Extended] {
+        let mut world = World::new(3);
+        let (lease, id) = world.lease();
+        let mut extension = world.extend(id);
+        assert_eq!(world.sent(), ALL);
+        let is_evicted = verdict == mutex::Reply::Lost;
+        world.says(0, mutex::Reply::Lost);
+        world.says(1, verdict);
+        // The third stays silent.
+        world.at(600);
+        let answer = extension.try_recv();
+        match is_evicted {
+            true => assert!(matches!(answer, Ok(Err(Error::Lost(_)))), "{answer:?}"),
+            false => assert!(matches!(answer, Ok(Err(Error::NoQuorum(_)))), "{answer:?}"),
+        }
+        assert_eq!(world.sent(), []);
+        drop(lease);
+    }
+}
+
+/// It may have arrived, or may still: the next EXTEND says so.
+#[test]
+fn a_repair_is_no_vote_and_is_tried_again_after_the_next_majority() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let _first = world.extend(id);
+    world.says(0, mutex::Reply::Lost);
+    extended(&mut world, &[1, 2]);
+    world.sent();
+    let mut second = world.extend(id);
+    assert_eq!(world.sent(), ALL);
+    world.says(0, mutex::Reply::Repaired(true));
+    world.says(1, mutex::Reply::Extended);
+    assert!(is_open(&mut second), "one has extended, one was repaired");
+    world.says(0, mutex::Reply::Lost);
+    world.says(2, mutex::Reply::Extended);
+    assert!(matches!(second.try_recv(), Ok(Ok(()))));
+    assert_eq!(world.sent(), [(0, 'P')], "lost again");
+    world.says(0, mutex::Reply::Repaired(false));
+    assert_eq!(world.sent(), [], "another holds it there");
+    let _third = world.extend(id);
+    world.says(0, mutex::Reply::Lost);
+    world.sent();
+    extended(&mut world, &[1, 2]);
+    assert_eq!(world.sent(), [(0, 'P')]);
+    drop(lease);
+}
+
+#[test]
+fn a_grant_with_a_smaller_token_is_brought_up() {
+    let mut world = World::new(3);
+    let mut answer = world.try_lock();
+    world.sent();
+    for (node, counter) in [(0, 7), (2, 7), (1, 6)] {
+        world.says(node, mutex::Reply::Granted(counter));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let id = world.core.first_lease().unwrap();
+    for sent in [&[(1, 'P')][..], &[]] {
+        let _extension = world.extend(id);
+        assert_eq!(world.sent(), ALL);
+        extended(&mut world, &[0, 1, 2]);
+        assert_eq!(world.sent(), sent);
+        if !sent.is_empty() {
+            world.says(1, mutex::Reply::Repaired(true));
+        }
+    }
+    drop(lease);
+}
+
+/// The connection has the REPAIR before the RELEASE.
+#[test]
+fn a_release_follows_every_repair_that_was_sent() {
+    let mut world = World::new(5);
+    world.core.disconnected(4, &Disconnected("reset".into()));
+    let mut answer = world.try_lock();
+    for node in 0..4 {
+        world.says(node, mutex::Reply::Granted(7));
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    let id = world.core.first_lease().unwrap();
+    world.core.connected(4, 8, None);
+    world.meet(4);
+    world.sent();
+    let _extension = world.extend(id);
+    world.sent();
+    extended(&mut world, &[0, 1, 2]);
+    world.says(4, mutex::Reply::Lost);
+    assert_eq!(world.sent(), [(4, 'P')]);
+    let _released = world.release(id);
+    let everywhere = [(0, 'R'), (1, 'R'), (2, 'R'), (3, 'R'), (4, 'R')];
+    let mut sent = world.sent();
+    sent.sort_unstable();
+    assert_eq!(sent, everywhere);
+    // Its extension's last answer comes when nobody holds it any more.
+    world.says(3, mutex::Reply::Lost);
+    world.says(4, mutex::Reply::Repaired(true));
+    assert_eq!(world.sent(), []);
+    drop(lease);
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_repaired() {
+    let mut world = World::new(3);
+    let (lease, id) = world.lease();
+    let _extension = world.extend(id);
+    world.sent();
+    extended(&mut world, &[0, 1]);
+    world.pause_until(20_000);
+    world.says(2, mutex::Reply::Lost);
+    assert!(!lease.is_valid());
+    assert!(world.sent().iter().all(|(_, what)| *what != 'P'));
+}

@@ -1,0 +1,110 @@
+//! A lease that is put back.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::*;
+
+pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<'_>) {
+    // All digits, and none below.
+    const TOKEN: u64 = 1_760_000_000_123_457;
+    let repaired = Reply::Repaired(true);
+    assert_eq!(say(trial, repair("a", 1, secs(10), TOKEN)).await, repaired);
+    assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
+    assert_eq!(counter(trial, "a").await, TOKEN);
+
+    let anothers = say(trial, repair("a", 2, secs(20), TOKEN + 9)).await;
+    assert_eq!(anothers, Reply::Repaired(false));
+    let (left, c, who) = held(say(trial, acquire("a", 2, secs(10), 0)).await);
+    assert_eq!((c, who), (TOKEN, Some(entry(1).text())));
+    assert!(about(left, secs(10)), "{left:?}");
+
+    assert_eq!(say(trial, repair("a", 1, secs(5), TOKEN)).await, repaired);
+    assert!(
+        about(remaining(trial, "a").await.unwrap(), secs(10)),
+        "shortened"
+    );
+    assert_eq!(say(trial, repair("a", 1, secs(20), 9)).await, repaired);
+    assert!(about(remaining(trial, "a").await.unwrap(), secs(20)));
+    assert_eq!(counter(trial, "a").await, TOKEN, "never lowered");
+    assert_eq!(
+        say(trial, repair("a", 1, secs(20), TOKEN + 1)).await,
+        repaired
+    );
+    assert_eq!(counter(trial, "a").await, TOKEN + 1);
+
+    // It is a lock as any other.
+    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Reply::Extended);
+    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(true));
+    let next = say(trial, acquire("a", 3, secs(10), 0)).await;
+    assert_eq!(next, Reply::Granted(TOKEN + 2));
+
+    say(trial, acquire("b", 1, Duration::from_millis(20), 9)).await;
+    sleep(Duration::from_millis(40)).await;
+    let expired = say(trial, repair("b", 1, secs(10), 10)).await;
+    assert_eq!(expired, repaired);
+    assert_eq!(counter(trial, "b").await, 10, "9 is less than 10");
+}
+
+pub(super) async fn a_repair_far_ahead_is_refused(trial: &mut Trial<'_>) {
+    let ahead = 60_000_000 + 20_000_000;
+    let below = trial.wall_us() + ahead - 1_000_000;
+    let repaired = say(trial, repair("a", 1, secs(10), below)).await;
+    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(counter(trial, "a").await, below);
+    for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN] {
+        for n in ["a", "b"] {
+            let command = repair(n, 1, secs(20), token);
+            assert_eq!(trial.error(command).await, "AHEAD");
+        }
+    }
+    assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
+    assert_eq!(remaining(trial, "b").await, None, "written all the same");
+    assert_eq!(
+        (counter(trial, "a").await, counter(trial, "b").await),
+        (below, 0)
+    );
+}
+
+pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) {
+    for n in ["a", "b"] {
+        say(trial, acquire(n, 1, secs(10), 50)).await;
+        say(trial, release(n, 1)).await;
+    }
+    trial.change(Change::Age(DAY * 8)).await;
+    say(trial, acquire("z", 1, secs(10), 0)).await;
+    for (n, token, stands) in [("a", 40, 50), ("b", 60, 60), ("c", 70, 70)] {
+        let repaired = say(trial, repair(n, 2, secs(10), token)).await;
+        assert_eq!(repaired, Reply::Repaired(true));
+        assert_eq!(counter(trial, n).await, stands, "{n}");
+        say(trial, release(n, 2)).await;
+        let next = say(trial, acquire(n, 3, secs(10), 0)).await;
+        assert_eq!(next, Reply::Granted(stands + 1), "{n}");
+    }
+}
+
+pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
+    say(trial, acquire("a", 1, secs(10), 5)).await;
+    // Where it does not stand, the eviction counts as well.
+    for (n, held) in [("a", true), ("b", false)] {
+        assert_eq!(say(trial, evict(n)).await, Reply::Evicted(held));
+        let repaired = say(trial, repair(n, 1, secs(10), 9)).await;
+        assert_eq!(repaired, Reply::Repaired(false), "{n}");
+        assert_eq!(remaining(trial, n).await, None, "{n}");
+    }
+    assert_eq!(counter(trial, "a").await, 5);
+    let next = say(trial, acquire("a", 2, secs(10), 0)).await;
+    assert_eq!(next, Reply::Granted(6), "free for others at once");
+    let other = say(trial, repair("c", 1, secs(10), 9)).await;
+    assert_eq!(other, Reply::Repaired(true), "another name");
+
+    let short = Command::Evict {
+        name: name("d"),
+        max_ttl: Duration::from_millis(20),
+    };
+    say(trial, short).await;
+    sleep(Duration::from_millis(60)).await;
+    let later = say(trial, repair("d", 1, secs(10), 9)).await;
+    assert_eq!(later, Reply::Repaired(true));
+}

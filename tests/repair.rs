@@ -1,0 +1,159 @@
+//! Leases that heal: what a master lost is put back while the lease is held (protocol §3, client step 9).
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use quorate::{Lease, LossReason, NodeState, Quorum};
+use support::{Fleet, Kind, Server};
+use tokio::time::{sleep, timeout};
+
+const PREFIX: &str = "quorate";
+const LOCK: &str = "quorate:@mutex:a";
+/// A quarantine of 2.12 s.
+const MAX_TTL: Duration = Duration::from_secs(2);
+const MARGIN: Duration = Duration::from_millis(100);
+/// For what comes soon, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+async fn connect(fleet: &Fleet) -> Quorum {
+    let quorum = Quorum::builder()
+        .nodes(fleet.urls())
+        .max_ttl(MAX_TTL)
+        .restart_margin(MARGIN)
+        .node_timeout(ms(400))
+        .connect()
+        .await
+        .unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    quorum
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it does not come: {what}");
+        sleep(ms(5)).await;
+    }
+}
+
+fn text(server: &Server, words: &[&str]) -> Option<String> {
+    redis::from_redis_value(server.cmd(words)).unwrap()
+}
+
+fn holder(server: &Server) -> Option<String> {
+    text(server, &["GET", LOCK])
+}
+
+/// Tries to take the lock all the time, until the end: how often.
+fn contend(quorum: &Quorum, is_over: &Arc<AtomicBool>) -> tokio::task::JoinHandle<usize> {
+    let (mutex, is_over) = (quorum.mutex("a"), Arc::clone(is_over));
+    tokio::spawn(async move {
+        let refused = AtomicUsize::new(0);
+        while !is_over.load(SeqCst) {
+            match mutex.try_lock().await {
+                Ok(Some(lease)) => panic!("{lease:?} while another holds it"),
+                Ok(None) | Err(_) => refused.fetch_add(1, SeqCst),
+            };
+            sleep(ms(20)).await;
+        }
+        refused.into_inner()
+    })
+}
+
+/// Every master restarts without its memory, one after the other, each once the earlier votes and has the lease.
+async fn outlives_every_restart(kind: Kind) {
+    let fleet = Fleet::start(3, kind);
+    let (ours, other) = (connect(&fleet).await, connect(&fleet).await);
+    let lease: Lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
+    let (token, entry) = (lease.token(), holder(&fleet[0]).unwrap());
+    let is_over = Arc::default();
+    let contender = contend(&other, &is_over);
+    let restarts = async {
+        for (n, server) in fleet.iter().enumerate() {
+            server.restart_empty();
+            until("its quarantine", || {
+                matches!(ours.nodes()[n].state, NodeState::Quarantined(_))
+            })
+            .await;
+            until("its vote", || ours.nodes()[n].state == NodeState::Voting).await;
+            until("the repair", || holder(server).as_ref() == Some(&entry)).await;
+            let counter = text(server, &["HGET", "quorate:c0", "@mutex:a"]).unwrap();
+            assert!(counter.parse::<u64>().unwrap() >= token.as_u64());
+        }
+    };
+    lease
+        .guard(restarts)
+        .await
+        .expect("it is held all the time");
+    is_over.store(true, SeqCst);
+    assert!(contender.await.unwrap() > 20, "nobody else gets it");
+
+    assert_eq!(lease.token(), token);
+    for server in fleet.iter() {
+        assert_eq!(holder(server).as_ref(), Some(&entry));
+    }
+    lease.release().await.unwrap();
+    assert_eq!(fleet.leftover_locks_after(PATIENCE, PREFIX), [""; 0]);
+    let next = other.mutex("a").lock().await.unwrap();
+    assert!(next.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_outlives_every_redis_that_it_began_with() {
+    outlives_every_restart(Kind::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_outlives_every_valkey_that_it_began_with() {
+    outlives_every_restart(Kind::Valkey).await;
+}
+
+/// The repaired one is as good as any other: the two that had it from the beginning may die.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_deleted_on_one_master_comes_back() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let ours = connect(&fleet).await;
+    let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
+    let entry = holder(&fleet[0]);
+    until("the grant of all", || holder(&fleet[2]) == entry).await;
+    fleet[0].cmd(&["DEL", LOCK]);
+    until("the repair", || holder(&fleet[0]) == entry).await;
+    fleet[1].kill9();
+    sleep(MAX_TTL).await;
+    assert!(lease.is_valid(), "renewed on the other two");
+    lease.extend().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_evicted_stays_so() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let ours = connect(&fleet).await;
+        let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
+        // It comes back there, were it not for the eviction.
+        fleet[0].cmd(&["DEL", LOCK]);
+        assert!(ours.evict("a").await.unwrap());
+        let told = timeout(PATIENCE, lease.lost()).await.expect("it is lost");
+        assert_eq!(told, LossReason::Evicted, "{kind:?}");
+        for server in fleet.iter() {
+            assert_eq!(holder(server), None);
+        }
+        // Others are not kept from the name.
+        assert!(ours.mutex("a").try_lock().await.unwrap().is_some());
+        drop(lease);
+    }
+}
