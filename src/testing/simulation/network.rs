@@ -323,12 +323,12 @@ impl World {
             let text = "BUSY Redis is busy running a script.";
             return Some(Fault::Error(text.into()));
         }
-        let needs_scripts = match first? {
+        let needs_none = matches!(
+            first?,
             Command::Server(server::Command::Disconnect { .. } | server::Command::LoadScripts)
-            | Command::Admission(admission::Command::Handshake(_)) => false,
-            _ => true,
-        };
-        (needs_scripts && !self.servers[s].scripts).then_some(Fault::NoScript)
+                | Command::Admission(admission::Command::Handshake(_))
+        );
+        (!needs_none && !self.servers[s].scripts).then_some(Fault::NoScript)
     }
 
     /// `place`: how many of its script were obeyed before.
