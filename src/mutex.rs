@@ -73,8 +73,9 @@ impl Mutex {
 
     /// How long [`lock`](Self::lock) waits, counted from its first poll. Default: without a limit.
     ///
-    /// It is answered at the end of this time by what the nodes had said until then. A wait that is shorter than a
-    /// round trip to a majority cannot be won; [`try_lock`](Self::try_lock) makes one attempt, however long it takes.
+    /// It is answered at the end of this time by what the nodes had said until then, so a wait that is shorter than a
+    /// round trip to a majority cannot be won. Zero is one attempt, for as long as that takes, as
+    /// [`try_lock`](Self::try_lock) makes.
     pub fn wait_timeout(mut self, d: Duration) -> Self {
         self.wait_timeout = Some(d);
         self

@@ -22,16 +22,17 @@ pub struct Given {
 pub enum Names {
     /// A new one for every pair.
     New,
+    /// One for each task.
     One,
 }
 
 impl Names {
-    fn give(self) -> Given {
+    fn give(self, task: usize) -> Given {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Relaxed);
         let name = match self {
             Self::New => format!("bench:{number:010}"),
-            Self::One => "bench:one".into(),
+            Self::One => format!("bench:task:{task}"),
         };
         let owner = format!("{number:032x}");
         Given { name, owner }
@@ -70,7 +71,7 @@ pub async fn round(
     pairs: usize,
     servers: &[u32],
 ) -> Round {
-    let given = (0..tasks).map(|_| (0..pairs).map(|_| names.give()).collect::<Vec<_>>());
+    let given = (0..tasks).map(|task| (0..pairs).map(|_| names.give(task)).collect::<Vec<_>>());
     let given: Vec<_> = given.collect();
     let before = Cost::now(servers);
     let start = Instant::now();

@@ -43,10 +43,11 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 const MANY: usize = 64;
 
 /// Names, tasks, and the pairs of each in one round.
-const ROWS: [(Names, usize, usize); 5] = [
+const ROWS: [(Names, usize, usize); 6] = [
     (Names::One, 1, 2500),
     (Names::New, 1, 2500),
     (Names::New, 8, 1000),
+    (Names::One, MANY, 250),
     (Names::New, MANY, 250),
     (Names::New, 512, 40),
 ];
@@ -71,7 +72,10 @@ fn main() {
         let ratio = two[tasks] / one[tasks];
         println!(
             "{tasks:5} tasks: {}",
-            reaches(&format!("{ratio:.2}"), ratio, 0.8)
+            match *tasks {
+                MANY => reaches(&format!("{ratio:.2}"), ratio, 0.85),
+                _ => format!("{ratio:.2}"),
+            }
         );
     }
     drop(multi);
@@ -133,16 +137,17 @@ fn show(names: Names, tasks: usize, floor: &[Round], ours: &[Round]) {
     };
     let ratio = micros(ours, |r| r.p50) / micros(floor, |r| r.p50);
     let shown = format!("{ratio:5.2}");
-    // With many tasks the wait in line is what takes the time: the rate says it.
     let latency = match tasks {
-        1 => within(&shown, ratio, 1.2),
+        1 => within(&shown, ratio, 1.25),
+        8 => within(&shown, ratio, 1.4),
+        MANY => within(&shown, ratio, 1.1),
         _ => shown,
     };
     let faster = rate(ours) / rate(floor);
     let shown = format!("{faster:5.2}");
     let throughput = match tasks {
-        1 => shown,
-        _ => reaches(&shown, faster, 1.2),
+        MANY => reaches(&shown, faster, 1.2),
+        _ => shown,
     };
     println!(
         " {tasks:5} | {}  {}  {latency} | {:6.0}  {:6.0}  {throughput}{}",
@@ -152,7 +157,7 @@ fn show(names: Names, tasks: usize, floor: &[Round], ours: &[Round]) {
         rate(ours),
         match names {
             Names::New => "",
-            Names::One => "  one name",
+            Names::One => "  one name a task",
         }
     );
 }
@@ -161,9 +166,10 @@ fn show(names: Names, tasks: usize, floor: &[Round], ours: &[Round]) {
 fn show_cost(floor: &PerPair, ours: &PerPair) {
     // µs per pair are CPU-s per million, and 1/100 of that per 10,000.
     let cpu = |cpu: Duration| cpu.as_secs_f64() * 1e4;
-    let row = |what: &str, floor: f64, ours: f64, digits: usize, target: f64| {
+    let row = |what: &str, floor: f64, ours: f64, digits: usize, target: Option<f64>| {
         let ratio = ours / floor;
-        let ratio = within(&format!("{ratio:.2}"), ratio, target);
+        let shown = format!("{ratio:.2}");
+        let ratio = target.map_or(shown.clone(), |target| within(&shown, ratio, target));
         println!("       | {what}: floor {floor:.digits$}  quorate {ours:.digits$}  ratio {ratio}");
     };
     row(
@@ -171,20 +177,20 @@ fn show_cost(floor: &PerPair, ours: &PerPair) {
         cpu(floor.client),
         cpu(ours.client),
         3,
-        1.0,
+        None,
     );
     row(
         "servers' CPU-s per 10k pairs",
         cpu(floor.servers),
         cpu(ours.servers),
         3,
-        1.0,
+        Some(1.1),
     );
     row(
         "allocations per pair",
         floor.allocations,
         ours.allocations,
         1,
-        0.5,
+        None,
     );
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 use quorate::Quorum;
 
-use crate::{cost::Cost, show::within};
+use crate::cost::Cost;
 
 const LEASES: usize = 10_000;
 /// They are renewed every 10 s.
@@ -27,9 +27,8 @@ pub async fn renewals(quorum: &Quorum, servers: &[u32]) {
         share(cost.servers / servers.len() as u32),
     );
     println!(
-        "\n{LEASES} leases of {TTL:?}, renewed every 10 s: client {} of a core, each server {}",
-        within(&format!("{client:.2} %"), client, 0.5),
-        within(&format!("{server:.2} %"), server, 0.5),
+        "\n{LEASES} leases of {TTL:?}, renewed every 10 s: client {client:.2} % of a core, each server \
+         {server:.2} %"
     );
     stream::iter(leases)
         .for_each_concurrent(64, async |lease| lease.release().await.unwrap())

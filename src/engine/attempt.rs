@@ -78,7 +78,7 @@ impl Attempt {
         let voting = |state: &NodeState| *state == NodeState::Voting;
         // Where no majority can be asked nobody is: nothing has to be taken back then.
         let enough = net.states().filter(voting).count() >= net.needed;
-        let end = wish.end();
+        let end = wish.attempt_end();
         let too_late = end.is_some_and(|end| end <= net.now);
         for (node, state) in net.states().enumerate() {
             match state.silence() {

@@ -71,7 +71,7 @@ impl Event {
     /// When its caller has to be told, if the caller has said so.
     pub(super) fn end(&self) -> Option<Tick> {
         match self {
-            Self::Acquire(wish) => wish.end(),
+            Self::Acquire(wish) => wish.attempt_end(),
             _ => None,
         }
     }
@@ -113,6 +113,11 @@ impl Wish {
     /// When the caller has to be told. None for a single attempt, and for a wait without a limit.
     pub(super) fn end(&self) -> Option<Tick> {
         self.wait.end(self.asked_at)
+    }
+
+    /// When an attempt is cut short. A wait of no length is one attempt, for as long as that takes.
+    pub(super) fn attempt_end(&self) -> Option<Tick> {
+        self.end().filter(|end| *end > self.asked_at)
     }
 
     /// For how long nodes are to hold it.

@@ -195,3 +195,22 @@ fn who_rested_and_waits_for_nodes_is_told_what_it_was_told() {
     world.at(500);
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
+
+/// As with `flock --wait 0`: it does not wait for the lock, but it waits for the nodes.
+#[test]
+fn a_wait_of_no_length_is_one_attempt() {
+    let mut world = World::new(3);
+    let mut answer = world.lock_within(0);
+    assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
+    world.at(400);
+    assert!(is_open(&mut answer));
+    world.says(0, GRANTED);
+    world.says(1, GRANTED);
+    assert!(matches!(answer.try_recv(), Ok(Ok(Some(_)))));
+    world.sent();
+    let mut answer = world.lock_within(0);
+    for node in [2, 0, 1] {
+        world.core.answered(node, [Ok(held())]);
+    }
+    refusal(&mut answer);
+}
