@@ -101,14 +101,14 @@ impl Mutex {
     /// - `Held` when `wait_timeout` is over; it says by whom.
     /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after `wait_timeout`
     ///   (without one: `max_ttl`) when a majority was there before. Also when `wait_timeout` was over before a
-    ///   majority had answered the first attempt; later attempts leave the error of the one before.
+    ///   majority had answered the first attempt; if a later attempt is cut short, you get the error of the one before it.
     /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
     /// - `TooSlow` when the nodes granted it too late to be of use.
     /// - `Invalid` for a bad name or setting.
     /// - `System` when the operating system has no random bits.
     /// - `Closed`.
     ///
-    /// `wait_timeout` ends on time: an attempt under way is cut short then, and taken back in the background. The
+    /// `wait_timeout`, unless it is zero, ends on time: an attempt under way is cut short then, and taken back in the background. The
     /// other bounds may be exceeded by a node timeout, or two where tokens had to be raised. A loop that tries again
     /// waits for [`retry_after`](Error::retry_after) first.
     ///

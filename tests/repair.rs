@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 const PREFIX: &str = "quorate";
 const LOCK: &str = "quorate:@mutex:a";
+const EVICTED: &str = "quorate:@mutex-evicted:a";
 /// A quarantine of 2.12 s.
 const MAX_TTL: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(100);
@@ -144,8 +145,16 @@ async fn what_was_evicted_stays_so() {
         let fleet = Fleet::start(3, kind);
         let ours = connect(&fleet).await;
         let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
-        // It comes back there, were it not for the eviction.
+        // As an EVICT leaves it that has reached this master only, but for the time.
+        fleet[0].cmd(&["SET", EVICTED, "", "PX", "1500"]);
         fleet[0].cmd(&["DEL", LOCK]);
+        sleep(ms(1000)).await;
+        assert_eq!(holder(&fleet[0]), None, "renewed, and not put back");
+        assert!(lease.is_valid());
+        until("the repair, once it is over", || {
+            holder(&fleet[0]).is_some()
+        })
+        .await;
         assert!(ours.evict("a").await.unwrap());
         let told = timeout(PATIENCE, lease.lost()).await.expect("it is lost");
         assert_eq!(told, LossReason::Evicted, "{kind:?}");

@@ -400,6 +400,19 @@ async fn a_user_that_may_lock_some_names_only() {
         assert_eq!(before.len(), 1, "{} ever", connections());
         let error = quorum.mutex("other").try_lock().await.unwrap_err();
         assert!(error.to_string().contains("NOPERM"), "{error}");
+        // In one batch with others it is refused with them, once. From then on everything goes alone.
+        for patience in [true, false] {
+            let names = ["other", "jobs-2", "jobs-3", "jobs-4"];
+            let asked = names.map(|name| quorum.mutex(name).try_lock());
+            let got = futures::future::join_all(asked).await;
+            assert!(got[0].is_err());
+            let got = got
+                .into_iter()
+                .skip(1)
+                .filter(|got| matches!(got, Ok(Some(_))));
+            let got = got.count();
+            assert!(got == 3 || patience, "{got} of 3");
+        }
         assert_eq!(clients(), before, "the same connection");
         assert!(quorum.nodes().iter().all(votes));
         lease.extend().await.unwrap();

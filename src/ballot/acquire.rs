@@ -103,6 +103,11 @@ impl Ballot {
         (t, behind)
     }
 
+    /// Whether the raise round has begun.
+    pub(crate) fn is_raised(&self) -> bool {
+        self.raised_to.is_some()
+    }
+
     /// The greatest counter in any reply: the next proposal has to be beyond it.
     pub(crate) fn largest_counter(&self) -> u64 {
         self.largest_counter

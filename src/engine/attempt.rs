@@ -223,6 +223,12 @@ impl Attempt {
         self.ballot.granted()
     }
 
+    /// The nodes that were asked to raise their counters, or to grant, and have not answered.
+    pub(super) fn raising(&self) -> impl Iterator<Item = usize> + '_ {
+        let raises = self.ballot.is_raised();
+        self.ballot.answers().outstanding().filter(move |_| raises)
+    }
+
     // ---- inside -----------------------------------------------------------------------------
 
     fn outstanding(&self) -> impl Iterator<Item = super::net::Outstanding> + '_ {

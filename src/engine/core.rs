@@ -26,7 +26,10 @@ use crate::{
     claim::vote_of,
     clock::{Clock, Tick},
     lease::keeper::Keeper,
-    node::session::{Heard, RoundId, Tag},
+    node::{
+        Answer,
+        session::{Heard, RoundId, Tag},
+    },
     owner::Chance,
     settings::Settings,
 };
@@ -46,6 +49,8 @@ pub(crate) struct Core {
     shutdown: Shutdown,
     early: Early,
     status: Arc<Status>,
+    /// Kept for its room: what was read of a node at a time.
+    read: Vec<Answer>,
     /// The runtime is gone.
     ended: bool,
 }
@@ -68,6 +73,7 @@ impl Core {
             shutdown: Shutdown::default(),
             early: Early::new(),
             status,
+            read: Vec::new(),
             ended: false,
         }
     }

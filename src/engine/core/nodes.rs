@@ -27,21 +27,22 @@ impl Core {
         node: usize,
         answers: impl IntoIterator<Item = Answer>,
     ) -> bool {
-        let mut answers = answers.into_iter();
-        let Some(first) = answers.next() else {
-            return false;
-        };
-        self.net.look_at_the_clock();
-        self.net.session(node, |session, step| {
-            session.answered(step, first);
-            for answer in answers {
-                session.answered(step, answer);
-            }
-        });
-        // What follows is judged by a clock that is read after the last of them.
-        self.net.look_at_the_clock();
-        self.settle();
-        true
+        let mut read = std::mem::take(&mut self.read);
+        read.extend(answers);
+        let any = !read.is_empty();
+        if any {
+            // After the last of them was read: this process may have stood still between two. A vote is judged by a
+            // clock that is not too early, and a memory is watched since its record was read, never since before.
+            self.net.look_at_the_clock();
+            self.net.session(node, |session, step| {
+                for answer in read.drain(..) {
+                    session.answered(step, answer);
+                }
+            });
+            self.settle();
+        }
+        self.read = read;
+        any
     }
 
     /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and somebody

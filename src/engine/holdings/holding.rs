@@ -46,6 +46,10 @@ impl Holding {
         for (node, counter) in attempt.granted() {
             lacks.granted(node, counter);
         }
+        // Its counter may be too small, until a late answer says that it is not.
+        for node in attempt.raising() {
+            lacks.granted(node, 0);
+        }
         Self {
             shared: Arc::new(shared),
             upkeep,

@@ -1,4 +1,4 @@
-//! Leases: from the grant to the end (protocol §3, client steps 6 to 8).
+//! Leases: from the grant to the end (protocol §3, client steps 6 to 9).
 
 mod extension;
 mod holding;
@@ -232,7 +232,7 @@ impl Holdings {
         self.releases.clear();
     }
 
-    /// How many extensions and releases are under way that somebody waits for.
+    /// How many extensions and releases are under way.
     pub(super) fn under_way(&self) -> usize {
         self.extensions.len() + self.releases.len()
     }

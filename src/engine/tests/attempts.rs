@@ -234,6 +234,41 @@ fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
     }
 }
 
+/// A process may stand still between two answers that it reads together. A memory is watched since its record was read,
+/// never since before: it may have been emptied meanwhile, and would vote too early.
+#[test]
+fn a_memory_is_not_watched_from_before_its_record_was_read() {
+    let mut world = World::new(1);
+    let _asked = [world.try_lock(), world.try_lock()];
+    let refusal = || Err(crate::node::Fault::NotAdmitted);
+    world.core.answered(0, [refusal()]);
+    world.sent();
+    // In flight: the second ACQUIRE, and a handshake.
+    let (clock, met) = (Arc::clone(&world.clock), world.met(0));
+    let stopped = clock.now().plus(Duration::from_secs(20));
+    let read = [refusal(), Ok(met)].into_iter().enumerate();
+    let read = read.map(|(place, answer)| {
+        if place == 1 {
+            clock.set(stopped, 0);
+        }
+        answer
+    });
+    world.core.answered(0, read);
+    world.sent();
+    let _asked = world.try_lock();
+    world.core.answered(0, [refusal()]);
+    let last = std::iter::from_fn(|| world.core.next_effect()).last();
+    let Some(Effect::Send(_, operation, _)) = last else {
+        panic!("{last:?}");
+    };
+    match operation.command() {
+        Command::Admission(admission::Command::Handshake(hello)) => {
+            assert_eq!(hello.witnessed, world.witnessed[0]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What waits for company is not alone, and not enough yet.
 #[test]
 fn requests_are_gathered_only_while_somebody_waits_for_others() {

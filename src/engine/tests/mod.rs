@@ -117,6 +117,12 @@ impl World {
     }
 
     fn meet(&mut self, node: usize) {
+        let met = self.met(node);
+        self.core.answered(node, [Ok(met)]);
+    }
+
+    /// What the handshake of this node is answered.
+    fn met(&self, node: usize) -> Said {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
             run: run.clone(),
@@ -140,12 +146,7 @@ impl World {
             open: record.votes(),
             stored: Stored::Record(record),
         };
-        self.core.answered(
-            node,
-            [Ok(Said::Admission(admission::Reply::Met(Box::new(
-                meeting,
-            ))))],
-        );
+        Said::Admission(admission::Reply::Met(Box::new(meeting)))
     }
 
     fn try_lock(&mut self) -> Answered {

@@ -79,26 +79,27 @@ impl<S> RedisConnection<S> {
 
     /// Makes answers of this frame, if it completes any; an error: nobody asked for it.
     fn take(&mut self, frame: OwnedFrame) -> Result<(), OwnedFrame> {
-        let Some(asked) = self.outbox.asked(self.replies.len()) else {
-            return Err(frame);
-        };
-        match asked {
-            Asked::Alone(_, wanted) if self.replies.len() + 1 < wanted => {
+        match self.outbox.asked(self.replies.len()) {
+            None => return Err(frame),
+            Some(Asked::Alone(_, wanted)) if self.replies.len() + 1 < wanted => {
                 self.replies.push(frame);
                 return Ok(());
             }
-            Asked::Alone(operation, 1) => {
+            Some(Asked::Alone(operation, 1)) => {
                 let answer =
                     decode::answer(operation.command(), slice::from_ref(&frame), &self.secret);
                 self.answers.push_back(answer);
             }
-            Asked::Alone(operation, _) => {
+            Some(Asked::Alone(operation, _)) => {
                 let mut replies = mem::take(&mut self.replies);
                 replies.push(frame);
                 let answer = decode::answer(operation.command(), &replies, &self.secret);
                 self.answers.push_back(answer);
             }
-            Asked::Together(count) => {
+            Some(Asked::Together(count)) => {
+                if decode::forbids_a_key(&frame) {
+                    self.outbox.send_alone();
+                }
                 let commands = self.outbox.operations().map(Operation::command);
                 let answers = &mut self.answers;
                 decode::answers(

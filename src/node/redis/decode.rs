@@ -59,6 +59,11 @@ pub(super) fn answers<'c>(
     }
 }
 
+/// Whether the server's ACL does not permit the user a key of what was asked.
+pub(super) fn forbids_a_key(reply: &OwnedFrame) -> bool {
+    error(reply).is_some_and(|text| matches!(rights::denial(&text), Some(Denial::Key)))
+}
+
 /// The words of an error reply, as they came: who passes them on cuts them.
 pub(super) fn error(frame: &OwnedFrame) -> Option<Cow<'_, str>> {
     match frame {

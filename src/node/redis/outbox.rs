@@ -29,6 +29,8 @@ pub(super) struct Outbox {
     left: usize,
     /// How many bytes came before these.
     before: u64,
+    /// Every operation goes alone from now on.
+    alone: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Outbox {
             bytes: Vec::new(),
             left: 0,
             before: 0,
+            alone: false,
         }
     }
 
@@ -111,6 +114,12 @@ impl Outbox {
         let unsent = self.queue.drain(self.called.min(self.queue.len())..);
         let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));
         unsent.filter(operation).count()
+    }
+
+    /// Makes no more batches: the server's ACL permits this user some names only, and refuses a call for one
+    /// that it forbids, whatever else is in it.
+    pub(super) fn send_alone(&mut self) {
+        self.alone = true;
     }
 
     // ---- what is answered -------------------------------------------------------------------
@@ -164,6 +173,11 @@ impl Outbox {
                 .clone()
                 .map(|(operation, guard)| (operation, &**guard)),
         );
+        let together = if self.alone {
+            together.min(1)
+        } else {
+            together
+        };
         let operations = together.max(1);
         let mut waiting = waiting.take(together);
         match (waiting.next(), self.queue.get(self.called)) {

@@ -1,5 +1,5 @@
 //! Older connections to a node that may still carry what takes a lock. Each is ended on the server by
-//! CLIENT KILL before anything is released, or a late ACQUIRE would come after its RELEASE.
+//! CLIENT KILL before anything is released, or a late ACQUIRE or REPAIR would come after its RELEASE.
 
 use std::collections::BTreeSet;
 

@@ -182,7 +182,7 @@ impl Requests {
     }
 
     /// A handshake said that the server is in this run: ends older connections that may still carry an
-    /// ACQUIRE; then, if it is the first of this connection, frees what is to be freed.
+    /// ACQUIRE or a REPAIR; then, if it is the first of this connection, frees what is to be freed.
     pub(super) fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
         if step.settings.rules.hold(Rule::KillSameRunOnly) {
             self.doubtful.keep_run(run);

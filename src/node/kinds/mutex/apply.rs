@@ -238,7 +238,9 @@ impl Memory {
         let held = self.live(name, at.time).is_some();
         self.locks.remove(name);
         if at.rules.hold(Rule::EvictionLasts) {
-            let until = (at.time / 1000).saturating_add(ms(max_ttl * 2));
+            let now = at.time / 1000;
+            self.evicted.retain(|_, until| now <= *until);
+            let until = now.saturating_add(ms(max_ttl * 2));
             self.evicted.insert(name.clone(), until);
         }
         Ok(Reply::Evicted(held))

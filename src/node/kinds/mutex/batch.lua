@@ -164,12 +164,14 @@ for i = 1, n do
       answer = set and set.err
       if not set then
         answer = refused(key, c, exhausted)
-      elseif not answer and not (begun and now - begun <= 604800000000) then
-        answer = rotate()
+      elseif not answer then
+        lock[key] = entry
+        if not (begun and now - begun <= 604800000000) then
+          answer = rotate()
+        end
       end
       if not answer then
         answer, right = token, token == floor
-        lock[key] = entry
         minted[#minted + 1] = i
         -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
         counter[field[i]] = right and p or string.format('%.0f', token)
