@@ -74,6 +74,30 @@ async fn an_error_is_one_for_all() {
     );
 }
 
+/// A server checks all keys of a call before it runs any of it.
+#[tokio::test]
+async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
+    let (mut c, mut server) = fake(4096);
+    let calls = async |c: &mut RedisConnection<DuplexStream>, server: &mut DuplexStream| {
+        send(c, &four());
+        flushed(c).await;
+        let mut bytes = vec![0; 4096];
+        let read = server.read(&mut bytes).await.unwrap();
+        String::from_utf8_lossy(&bytes[..read])
+            .matches("EVALSHA")
+            .count()
+    };
+    assert_eq!(calls(&mut c, &mut server).await, 1);
+    let denied = b"-NOPERM No permissions to access a key\r\n";
+    server.write_all(denied).await.unwrap();
+    for _ in 0..4 {
+        assert!(matches!(answer(&mut c).await, Ok(Err(Fault::Error(_)))));
+    }
+    assert_eq!(calls(&mut c, &mut server).await, 4);
+    server.write_all(b":5\r\n:6\r\n:1\r\n:1\r\n").await.unwrap();
+    assert_eq!(answer(&mut c).await, Ok(said(mutex::Reply::Granted(5))));
+}
+
 #[tokio::test]
 async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
     for reply in [":3\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "+OK\r\n", "_\r\n"] {
