@@ -233,7 +233,7 @@ stop_load() {
 }
 
 begin() {
-  plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"${does[$scenario]}\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find]"
+  plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"${does[$scenario]}\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find],\"disturbs\":$disturbs"
   until_true bootstrap || die "not all masters answer: $(cat "$history/bootstrap.log")"
   run_load
   rest 2
@@ -265,7 +265,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' load=() loads=() strays=() not_run='' killed=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null load=() loads=() strays=() not_run='' killed=''
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"

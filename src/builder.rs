@@ -235,10 +235,12 @@ impl Builder {
         let nodes = self.nodes.iter().map(|node| node.as_ref().unwrap().id());
         let label = self.draft.check().unwrap();
         let connect_timeout = self.draft.connect_timeout;
-        let settings = self
-            .draft
-            .clone()
-            .settle(label, nodes.collect(), "list".into());
+        let settings = self.draft.clone().settle(
+            label,
+            nodes.collect(),
+            "list".into(),
+            "quorate:wake:test".into(),
+        );
         format!("{settings:?} connect_timeout: {connect_timeout:?}")
     }
 }

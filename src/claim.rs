@@ -10,6 +10,8 @@ use crate::{
     owner::Entry,
 };
 
+pub(crate) use mutex::Place;
+
 /// Something that can be held.
 #[derive(Clone, Debug)]
 pub(crate) enum Claim {
@@ -48,12 +50,44 @@ impl Claim {
         }
     }
 
-    /// Raises the counter to the token where it is ours.
-    pub(crate) fn raise(&self, entry: &Entry, token: u64, max_ttl: Duration) -> Arc<Operation> {
+    /// Takes it where it is free and nobody stands before us, or takes or keeps this place in line.
+    pub(crate) fn join(&self, place: Place, ask: Ask) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Join {
+                name: name.clone(),
+                place,
+                ttl: ask.ttl,
+                floor: ask.floor,
+                max_ttl: ask.max_ttl,
+            }),
+        }
+    }
+
+    /// Gives back a grant, and keeps the place in line. `floor`: as in [`release`](Self::release).
+    pub(crate) fn give_way(&self, place: Place, floor: u64, max_ttl: Duration) -> Arc<Operation> {
+        match self {
+            Self::Mutex(name) => Operation::new(mutex::Command::Yield {
+                name: name.clone(),
+                place,
+                floor,
+                max_ttl,
+            }),
+        }
+    }
+
+    /// Raises the counter to the token where it is ours. `seq`: by which request it came to us, or 0.
+    pub(crate) fn raise(
+        &self,
+        entry: &Entry,
+        seq: u64,
+        token: u64,
+        max_ttl: Duration,
+    ) -> Arc<Operation> {
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Raise {
                 name: name.clone(),
                 entry: entry.clone(),
+                seq,
                 token,
                 max_ttl,
             }),
@@ -90,12 +124,14 @@ impl Claim {
         }
     }
 
-    /// Frees it where it is ours.
-    pub(crate) fn release(&self, entry: &Entry) -> Arc<Operation> {
+    /// Frees it where it is ours, and leaves its line. `floor`: p, where the counter should be for who gets it next.
+    pub(crate) fn release(&self, entry: &Entry, floor: u64, max_ttl: Duration) -> Arc<Operation> {
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Release {
                 name: name.clone(),
                 entry: entry.clone(),
+                floor,
+                max_ttl,
             }),
         }
     }
@@ -123,11 +159,27 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
             remaining,
             counter,
             holder,
+            ticket,
         } => Said::Held {
             remaining,
             counter,
             holder,
+            ticket,
         },
+        mutex::Reply::Taken { counter, seq } => Said::Taken { counter, seq },
+        mutex::Reply::InLine {
+            counter,
+            rank,
+            ahead,
+        } => Said::InLine {
+            counter,
+            rank,
+            remaining: ahead.remaining,
+            holder: ahead.holder,
+            ticket: ahead.ticket,
+            is_reserved: ahead.is_reserved,
+        },
+        mutex::Reply::Yielded => Said::Yielded,
         mutex::Reply::Raised(counter) => Said::Raised(counter),
         mutex::Reply::Extended => Said::Extended,
         mutex::Reply::Lost => Said::Lost,
@@ -146,12 +198,26 @@ pub(crate) struct Seen {
     pub(crate) holder: Option<(String, Option<Duration>)>,
     /// The newest token that was given out there; 0 if none.
     pub(crate) counter: u64,
+    /// Those who wait, in order, as far as they are told: entry, and for how long they have waited.
+    pub(crate) line: Vec<(String, Duration)>,
+    /// How many wait.
+    pub(crate) waiting: u64,
 }
 
 /// A node's answer to [`inspect`].
 pub(crate) fn seen(reply: Reply) -> Option<Seen> {
     match reply {
-        Reply::Mutex(mutex::Reply::Inspected { holder, counter }) => Some(Seen { holder, counter }),
+        Reply::Mutex(mutex::Reply::Inspected {
+            holder,
+            counter,
+            line,
+            waiting,
+        }) => Some(Seen {
+            holder,
+            counter,
+            line,
+            waiting,
+        }),
         _ => None,
     }
 }

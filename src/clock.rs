@@ -7,22 +7,26 @@
 
 use std::{
     fmt,
+    num::NonZeroU64,
     pin::Pin,
     task::{Context, Poll},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// An instant on one clock, in nanoseconds since some start of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(crate) struct Tick(u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tick(
+    /// One more than the nanoseconds: so an `Option` of it, of which every waiter keeps dozens, takes no more room.
+    NonZeroU64,
+);
 
 impl Tick {
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     pub(crate) const fn nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     pub(crate) fn plus(self, d: Duration) -> Self {
@@ -30,18 +34,24 @@ impl Tick {
     }
 
     pub(crate) fn minus(self, d: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(d)))
+        Self::from_nanos(self.nanos().saturating_sub(nanos(d)))
     }
 
     /// How long after `earlier` this is; zero if it is not after it.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+impl Default for Tick {
+    fn default() -> Self {
+        Self::from_nanos(0)
     }
 }
 
 impl fmt::Debug for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", Duration::from_nanos(self.0))
+        write!(f, "{:?}", Duration::from_nanos(self.nanos()))
     }
 }
 
@@ -290,7 +300,7 @@ impl ManualClock {
 #[cfg(any(test, feature = "test-util"))]
 impl Clock for ManualClock {
     fn now(&self) -> Tick {
-        Tick(self.now.load(std::sync::atomic::Ordering::SeqCst))
+        Tick::from_nanos(self.now.load(std::sync::atomic::Ordering::SeqCst))
     }
 
     fn wall_us(&self) -> u64 {
@@ -307,7 +317,7 @@ mod tests {
         let t = Tick::from_nanos(5);
         assert_eq!(t.minus(Duration::from_secs(1)), Tick::default());
         assert_eq!(t.since(t.plus(Duration::from_nanos(1))), Duration::ZERO);
-        assert_eq!(t.plus(Duration::MAX).nanos(), u64::MAX);
+        assert_eq!(t.plus(Duration::MAX), Tick::from_nanos(u64::MAX));
     }
 
     #[tokio::test]

@@ -1,4 +1,7 @@
-//! Who holds a name, as every node sees it: what [`Quorum::inspect`](crate::Quorum::inspect) answers.
+//! Who holds a name and who waits for it, as every node sees it: what [`Quorum::inspect`](crate::Quorum::inspect)
+//! answers.
+
+mod line;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -9,8 +12,10 @@ use crate::{
     owner::owner_of,
 };
 
-/// Who holds a name, as every node sees it. `Display` is what an operator reads: who holds it, and a line for
-/// each node.
+pub use line::Waiter;
+
+/// Who holds a name and who waits for it, as every node sees it. `Display` is what an operator reads: who holds it, a
+/// row for each node, and a row for each of the first 20 who wait.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -83,9 +88,15 @@ impl fmt::Display for Inspection {
                 "{name:?} is held by nobody: on {some} of {total} nodes there is an entry, {needed} are needed"
             ),
         }?;
+        match self.waiting() {
+            0 => {}
+            1 => f.write_str("; 1 waits in line")?,
+            more => write!(f, "; {more} wait in line")?,
+        }
         let rows: Vec<Vec<String>> = self.nodes.iter().map(NodeInspection::row).collect();
-        let head = ["NODE", "HOLDER", "REMAINING", "TOKEN", "STATE"];
-        write!(f, "\n\n{}", table(&head, &rows))
+        let head = ["NODE", "HOLDER", "REMAINING", "TOKEN", "WAITING", "STATE"];
+        write!(f, "\n\n{}", table(&head, &rows))?;
+        self.print_line(f)
     }
 }
 
@@ -99,6 +110,10 @@ pub struct NodeInspection {
     pub holder: Option<Holder>,
     /// The newest token that was given out there.
     pub token: Option<FencingToken>,
+    /// The first of those who wait in line there, in that order: up to 100.
+    pub line: Vec<Waiter>,
+    /// How many wait in line there.
+    pub waiting: u64,
     /// Why the node did not answer.
     pub silence: Option<Silence>,
 }
@@ -118,6 +133,7 @@ impl NodeInspection {
             or_dash(holder.map(|holder| holder.label.clone())),
             or_dash(remaining),
             or_dash(self.token.map(|token| token.to_string())),
+            or_dash(self.length()),
             silence.unwrap_or_else(|| "voting".to_owned()),
         ]
     }
@@ -166,6 +182,8 @@ mod tests {
                 remaining: Some(Duration::from_millis(8_250)),
             }),
             token: Some(FencingToken::from_counter(42)),
+            line: Vec::new(),
+            waiting: 0,
             silence: None,
         }
     }
@@ -209,12 +227,12 @@ mod tests {
             seen.to_string(),
             r#""a \"b\"" is held on 3 of 5 nodes by web-3:77, for 8.2 s more unless it is renewed
 
-NODE            HOLDER    REMAINING  TOKEN  STATE
-h:1             web-3:77  8.2 s      42     voting
-10.0.0.12:6379  web-3:77  no end     42     voting
-h:3             -         -          -      stalled: an earlier request is unanswered
-h:4             -         -          -      voting
-h:5             web-3:77  8.2 s      42     voting"#
+NODE            HOLDER    REMAINING  TOKEN  WAITING  STATE
+h:1             web-3:77  8.2 s      42     0        voting
+10.0.0.12:6379  web-3:77  no end     42     0        voting
+h:3             -         -          -      -        stalled: an earlier request is unanswered
+h:4             -         -          -      0        voting
+h:5             web-3:77  8.2 s      42     0        voting"#
         );
     }
 

@@ -20,7 +20,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Everything that waits may be dropped at any time: nothing stays behind on the nodes for longer than one ttl.
+//! Everything that waits may be dropped at any time: no lock stays behind on the nodes for longer than one ttl.
 //! Background work runs on the runtime that connected. What remains of a lock when a program ends, in whatever way,
 //! is in [`docs::shutdown`].
 
@@ -48,12 +48,14 @@ pub mod fence;
 mod ids;
 mod inspection;
 mod lease;
+mod line;
 mod logs;
 mod mutex;
 mod name;
 mod node;
 mod owner;
 mod quorum;
+mod reentrant;
 mod report;
 mod response;
 mod rules;
@@ -66,7 +68,7 @@ mod token;
 pub use builder::Builder;
 pub use engine::NodeChanges;
 pub use error::{Error, LossReason, Lost};
-pub use inspection::{Holder, Inspection, NodeInspection};
+pub use inspection::{Holder, Inspection, NodeInspection, Waiter};
 pub use lease::{Lease, LeaseWatch, Renewal};
 pub use mutex::Mutex;
 pub use node::memory::server::MemoryNode;
@@ -74,6 +76,7 @@ pub use node::redis::IntoNode;
 pub use node::status::{Health, NodeState, NodeStatus};
 pub use quorum::Quorum;
 pub use redis;
+pub use reentrant::{Owner, ReentrantMutex};
 pub use report::{NodeReport, Report, Silence, Vote};
 pub use token::{FencingToken, NotAToken};
 
@@ -82,8 +85,8 @@ pub use token::{FencingToken, NotAToken};
 pub use crate::{
     name::Name,
     node::{
-        Answer, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Node, Operation,
-        Reply, kinds,
+        Answer, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Incoming, Node,
+        Operation, Push, Reply, Says, kinds,
     },
     owner::Entry,
 };

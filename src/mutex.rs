@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tracing::Instrument;
 
 use crate::{
@@ -26,6 +27,9 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// clocks slew by at most 0.5 % and nodes' clocks are not stepped, and that every lease's
 /// [token](Lease::token) is greater than all before. It does not promise that a holder which was
 /// paused past its validity stops writing: let the store check the token.
+///
+/// It does not know who asks: a second [`lock`](Self::lock) waits until the first lease has ended, also in the same
+/// task. A [`ReentrantMutex`](crate::ReentrantMutex) lets its holder in again.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -71,7 +75,7 @@ impl Mutex {
         self
     }
 
-    /// How long [`lock`](Self::lock) waits, counted from its first poll. Default: without a limit.
+    /// How long [`lock`](Self::lock) waits, in line too, counted from its first poll. Default: without a limit.
     ///
     /// It is answered at the end of this time by what the nodes had said until then, so a wait that is shorter than a
     /// round trip to a majority cannot be won. Zero is one attempt, for as long as that takes, as
@@ -95,7 +99,31 @@ impl Mutex {
         self
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock, in line: who asks first is served first.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// let quorum = quorate::Quorum::in_memory(3);
+    /// let mutex = quorum.mutex("nightly");
+    /// let first = mutex.lock().await?;
+    /// let second = tokio::spawn(mutex.lock()); // stands in line
+    /// first.release().await?; // hands over
+    /// let second = second.await.expect("it does not panic")?;
+    /// # drop(second); Ok(()) }
+    /// ```
+    ///
+    /// - **Order.** Who calls it after another was registered on a majority of nodes comes after it, in whatever
+    ///   process. Of two who call it at about the same time, either may be first.
+    /// - **Cost.** A lock that is free, and for which nobody waits, takes one round trip. Else it takes one more to
+    ///   stand in line, and the release in front of it is told to it by the nodes. While it waits it asks every
+    ///   node every third of `max_ttl`, and as the first in line at first every 250 ms (a quarter of max(1 s, 20 round
+    ///   trips)).
+    /// - **Bounds.** A waiter in front that crashed costs nothing. One whose machine vanished costs max(1 s, 20
+    ///   round trips) and its lock-delay, and at most its ttl. A holder that died costs its ttl and its lock-delay.
+    /// - A lease that came through the line is worth that first term until a majority has confirmed the whole ttl,
+    ///   one round trip later. With [`Renewal::off`] this returns only then.
+    ///
+    /// [guarantees](crate::docs::guarantees) says what else does something to the order, and what is not promised.
     ///
     /// # Errors
     /// - `Held` when `wait_timeout` is over; it says by whom.
@@ -113,16 +141,21 @@ impl Mutex {
     /// waits for [`retry_after`](Error::retry_after) first.
     ///
     /// # Cancel safety
-    /// May be dropped at any time: what nodes granted is taken back in the background, for at most
-    /// one ttl.
+    /// May be dropped at any time. Its place in line is given up, and what nodes granted is taken back, in the
+    /// background, for at most one ttl (`max_ttl` for a place in line): the next in line gets it. Calling it again takes a new place, at the end.
+    /// So in a `select!` in a loop, keep the future instead of making a new one each time.
     pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
         let lease = self.acquire(Wait::For(self.wait_timeout));
         // A wait ends with a lease or with an error.
-        async move { lease.await?.ok_or(Error::Closed) }
+        lease.map(|lease| lease?.ok_or(Error::Closed))
     }
 
-    /// Takes the lock if it is free: one attempt. `None` when a majority answered and it cannot be
-    /// won.
+    /// Takes the lock if it is free and nobody waits for it: one attempt. `None` when a majority answered and it
+    /// cannot be won.
+    ///
+    /// It never overtakes somebody who lives and waits in line, and takes no place there itself. A line in which
+    /// nobody lives does not hold it up. (A waiter whose machine vanished counts as living until its turn has come
+    /// and gone.)
     ///
     /// # Errors
     /// - `NoQuorum` or `Quarantined` when it could not be decided: [`retry_after`](Error::retry_after) says how
@@ -194,6 +227,16 @@ impl Mutex {
         }
     }
 
+    /// What it locks, and on which nodes: those of its quorum.
+    pub(crate) fn place(&self) -> (&Engine, &Arc<str>) {
+        (&self.engine, &self.name)
+    }
+
+    /// How long [`lock`](Self::lock) waits, if that has an end.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.wait_timeout
+    }
+
     fn acquire(
         &self,
         wait: Wait,
@@ -259,7 +302,8 @@ fn wait_ms(wait: Wait) -> Option<u64> {
     }
 }
 
-async fn run<F, W, T>(lease: Lease, work: F) -> Result<T, Error>
+/// Runs the work under the lease, and waits for the release.
+pub(crate) async fn run<F, W, T>(lease: Lease, work: F) -> Result<T, Error>
 where
     F: FnOnce(LeaseWatch) -> W,
     W: Future<Output = T>,

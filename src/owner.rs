@@ -22,6 +22,11 @@ impl Entry {
         Self([owner, "@", &label.0].concat().into())
     }
 
+    /// An entry that was read; none if the text does not have the form of one.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        is_entry(text).then(|| Self(text.into()))
+    }
+
     /// The text that stands on the node.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -21,6 +21,14 @@ impl<T> Response<T> {
         let (responder, receiver) = oneshot::channel();
         (responder, Self(receiver))
     }
+
+    /// An answer that is known already.
+    pub(crate) fn ready(answer: Result<T, Error>) -> Self {
+        let (responder, response) = Self::channel();
+        // The receiver is here: it cannot be refused.
+        let _ = responder.send(answer);
+        response
+    }
 }
 
 impl<T> Future for Response<T> {

@@ -99,12 +99,26 @@ pub enum Rule {
     BootstrapUnused,
     /// `open` carries the id of its node's record.
     OwnGuard,
+    /// A hand-over counts from the sending of the request that it answers, not from its receipt.
+    PushFromItsRequest,
+    /// What was given back is over: a later word about that grant is no vote.
+    YieldedIsOver,
+    /// Who holds some nodes gives all of them back to one who stands before it.
+    YieldAll,
+    /// Who waits asks again and again.
+    JoinAgain,
+    /// A release tells every node that may know its owner, also those that never granted.
+    LeaveEverywhere,
+    /// The next in line is told for how long the head may take.
+    NextIsTold,
+    /// Who waits and reaches no majority leaves the line of the nodes that it does reach.
+    StandAside,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 43] = [
+    pub const EVERY: [Self; 50] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -148,6 +162,13 @@ impl Rule {
         Self::LoneVoterLowers,
         Self::BootstrapUnused,
         Self::OwnGuard,
+        Self::PushFromItsRequest,
+        Self::YieldedIsOver,
+        Self::YieldAll,
+        Self::JoinAgain,
+        Self::LeaveEverywhere,
+        Self::NextIsTold,
+        Self::StandAside,
     ];
 }
 

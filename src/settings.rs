@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     /// What this client asks of the fleet: `max_ttl` and the restart margin.
     pub(crate) terms: Terms,
     pub(crate) label: Label,
+    /// Where who waits hears that it is its turn. Nobody else has it.
+    pub(crate) channel: Arc<str>,
     pub(crate) allow_eviction: bool,
     pub(crate) rules: Rules,
 }
@@ -101,7 +103,14 @@ impl Draft {
     }
 
     /// The settings with these nodes. `list` is the word for the list of them, unless the fleet has a name.
-    pub(crate) fn settle(self, label: Label, nodes: Vec<Arc<str>>, list: String) -> Settings {
+    /// `channel`: where who waits hears that it is its turn.
+    pub(crate) fn settle(
+        self,
+        label: Label,
+        nodes: Vec<Arc<str>>,
+        list: String,
+        channel: String,
+    ) -> Settings {
         Settings {
             nodes,
             terms: self.terms(),
@@ -109,6 +118,7 @@ impl Draft {
             prefix: self.prefix,
             node_timeout: self.node_timeout,
             label,
+            channel: channel.into(),
             allow_eviction: self.allow_eviction,
             rules: self.rules,
         }

@@ -13,6 +13,7 @@ use crate::{
         Node,
         admission::record::list_word,
         redis::{Keys, RedisNode, Target},
+        wire::keys,
     },
     owner::{Chance, Label},
     quorum::Limits,
@@ -130,7 +131,10 @@ fn run(
     };
     let (connect_timeout, shutdown_timeout) = (draft.connect_timeout, draft.shutdown_timeout);
     let ids = nodes.iter().map(|node| node.id().into()).collect();
-    let settings = draft.settle(label, ids, list);
+    // Without random bits nobody hears anything, and who waits asks from time to time.
+    let bits = Chance::System.bits();
+    let channel = bits.map_or_else(|_| String::new(), |bits| keys::channel(&draft.prefix, bits));
+    let settings = draft.settle(label, ids, list, channel);
     let limits = Limits {
         fleet: settings.list.as_str().into(),
         max_ttl: settings.terms.max_ttl,
@@ -139,12 +143,13 @@ fn run(
     };
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));
+    let channel = Arc::clone(&settings.channel);
     let core = engine.core(Arc::new(settings), Chance::System);
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         match alarm(embedded) {
             Ok(alarm) => {
                 let flavor = runtime.runtime_flavor();
-                let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
+                let driver = Driver::new(core, events, nodes, channel, alarm, clock, flavor);
                 drop(runtime.spawn(Task::new(driver, engine.remains())));
             }
             Err(error) => {

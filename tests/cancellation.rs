@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use quorate::{
     Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
-    MemoryNode, Mutex, NodeChanges, NodeState, Quorum, Renewal, Report,
+    MemoryNode, Mutex, NodeChanges, NodeState, Owner, Quorum, ReentrantMutex, Renewal, Report,
 };
 use support::{Fleet, Kind, Proxy, Server};
 use tokio::task::JoinSet;
@@ -59,6 +59,8 @@ enum Op {
     Lock,
     /// Of a name that another client holds.
     LockContended,
+    /// Of a name that another client frees while it waits in line.
+    LockHandedOver,
     TryLock,
     Extend,
     Release,
@@ -180,7 +182,7 @@ impl Bench {
             } else {
                 held.push(None);
             }
-            if op == Op::LockContended {
+            if matches!(op, Op::LockContended | Op::LockHandedOver) {
                 theirs.push(self.other.mutex(&name).ttl(TTL).lock().await.unwrap());
             }
         }
@@ -191,6 +193,15 @@ impl Bench {
         for ((i, when), lease) in MOMENTS.into_iter().enumerate().zip(held) {
             let mutex = self.mutex(&format!("{cell} {i}"));
             all.spawn(operate(mutex, lease, op, when));
+        }
+        if op == Op::LockHandedOver {
+            // Each is freed about when its waiter goes, so the hand-over and the going meet.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for (i, lease) in theirs.drain(..).enumerate() {
+                assert!(lease.is_valid(), "{cell} {i}");
+                drop(lease);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
         while let Some(done) = all.join_next().await {
             // That a majority is not there in time is no news here, and on a busy machine no fault.
@@ -239,6 +250,13 @@ async fn operate(mutex: Mutex, lease: Option<Lease>, op: Op, when: When) -> Resu
                 Some(Ok(lease)) => panic!("it is held by another: {lease:?}"),
                 Some(Err(Error::Held(_) | Error::NoQuorum(_))) | None => {}
                 Some(Err(error)) => panic!("{error}"),
+            }
+        }
+        Op::LockHandedOver => {
+            let mutex = mutex.wait_timeout(Duration::from_secs(2));
+            match dropped(mutex.lock(), when).await {
+                Some(Err(Error::Held(_))) | None => {}
+                Some(granted) => drop(granted?),
             }
         }
         Op::TryLock => drop(dropped(mutex.try_lock(), when).await.transpose()?),
@@ -317,6 +335,11 @@ async fn matrix(kind: Kind, ops: &[Op]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lock_dropped_anywhere_leaves_nothing() {
     matrix(Kind::Redis, &[Op::Lock, Op::LockContended]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_in_line_dropped_anywhere_leaves_nothing() {
+    matrix(Kind::Valkey, &[Op::LockHandedOver]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -445,9 +468,10 @@ async fn background_work_ends_with_the_ttl() {
     eventually("no task is left", || tasks.num_alive_tasks() == before).await;
 }
 
-/// A caller that stopped waiting asks no more: the servers hear nothing but our handshakes.
+/// A caller that stopped waiting asks no more, and stands in no line: the servers hear nothing but our handshakes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_dropped_asks_no_more() {
+    const WAITERS: i64 = 10;
     let bench = Bench::start(Kind::Redis).await;
     let lease = bench
         .other
@@ -457,28 +481,28 @@ async fn a_waiter_that_was_dropped_asks_no_more() {
         .lock()
         .await
         .unwrap();
+    let ask = |words: &[&str]| bench.fleet[2].cmd(words);
     let heard = || {
-        let server = &bench.fleet[2];
-        let stats = server.cmd(&["INFO", "commandstats"]);
-        let stats: String = redis::FromRedisValue::from_redis_value(stats).unwrap();
+        let stats: String =
+            redis::FromRedisValue::from_redis_value(ask(&["INFO", "commandstats"])).unwrap();
         let line = stats
             .lines()
             .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         line.and_then(|line| line.split(',').next()?.parse::<i64>().ok())
             .unwrap_or(0)
     };
-    let before = heard();
+    let in_line = || {
+        let count = ask(&["ZCARD", "quorate:@mutex-line:a"]);
+        redis::FromRedisValue::from_redis_value(count).unwrap_or(0)
+    };
     let mut all = JoinSet::new();
-    for _ in 0..10 {
-        let lock = bench.mutex("a").lock();
-        all.spawn(dropped(lock, When::After(TTL / 40)));
+    for _ in 0..WAITERS {
+        all.spawn(bench.mutex("a").lock());
     }
-    while let Some(waited) = all.join_next().await {
-        assert!(waited.unwrap().is_none());
-    }
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    eventually("they wait in line", || in_line() == WAITERS).await;
+    all.shutdown().await;
+    eventually("they have left it", || in_line() == 0).await;
     let after = heard();
-    assert!(after - before >= 20, "they did ask: {before}, {after}");
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(heard() - after <= 3, "they ask still: {after}, {}", heard());
     assert!(lease.is_valid());
@@ -645,6 +669,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     quorum: &Quorum,
     builder: Builder,
     mutex: &Mutex,
+    reentrant: (&ReentrantMutex, &Owner),
     lease: Lease,
     watch: LeaseWatch,
     mut changes: NodeChanges,
@@ -656,6 +681,8 @@ fn futures_are_send_and_static_and_values_are_shared(
     value::<Quorum>();
     value::<Builder>();
     value::<Mutex>();
+    value::<ReentrantMutex>();
+    value::<Owner>();
     value::<Lease>();
     value::<LeaseWatch>();
     value::<Renewal>();
@@ -684,6 +711,11 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(mutex.try_lock());
     spawnable(mutex.run(|_| async {}));
     spawnable(mutex.try_run(|_| async {}));
+    let (reentrant, owner) = reentrant;
+    spawnable(reentrant.lock(owner));
+    spawnable(reentrant.try_lock(owner));
+    spawnable(reentrant.run(owner, |_| async {}));
+    spawnable(reentrant.try_run(owner, |_| async {}));
     spawnable(lease.extend());
     sendable(lease.lost());
     sendable(lease.guard(async {}));
@@ -700,10 +732,16 @@ fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl 
     let mutex = quorum.mutex("a");
     let locks = (mutex.lock(), mutex.try_lock(), lease.extend());
     let runs = (mutex.run(|_| async {}), mutex.try_run(|_| async {}));
+    let (reentrant, owner) = (quorum.reentrant_mutex("a"), Owner::new());
+    let shares = (reentrant.lock(&owner), reentrant.try_lock(&owner));
+    let reruns = (
+        reentrant.run(&owner, |_| async {}),
+        reentrant.try_run(&owner, |_| async {}),
+    );
     let asks = (quorum.inspect("a"), quorum.evict(String::new()));
     let ends = (quorum.bootstrap(), quorum.raise_terms(), quorum.shutdown());
-    drop((quorum, mutex, lease));
+    drop((quorum, mutex, reentrant, owner, lease));
     let owned = |quorum: Quorum| quorum.mutex("b").lock();
     let _ = owned;
-    async move { drop((locks, runs, asks, ends)) }
+    async move { drop((locks, runs, shares, reruns, asks, ends)) }
 }

@@ -401,6 +401,8 @@ fn the_demo_needs_no_server_and_tells_the_story() {
     assert_eq!(done.err, "");
     let done = done
         .prints("alice  locks \"invoice:42\"")
+        .prints("All masters have the same line: bob, carol.")
+        .prints("alice  comes last, with token ")
         .prints("Masters 4 and 5 are dead");
     let done = done
         .prints("master 3: ")

@@ -528,6 +528,11 @@ fn answer_as_fake(id: usize, mut stream: TcpStream, script: &str) -> Option<()> 
                 format!("%3\r\n+version\r\n+6.2.7\r\n+id\r\n:{id}\r\n+mode\r\n+standalone\r\n")
             }
             "SCRIPT" => format!("+{}\r\n", "a".repeat(40)),
+            "SUBSCRIBE" => {
+                let channel = request[1].to_lowercase();
+                let len = channel.len();
+                format!(">3\r\n$9\r\nsubscribe\r\n${len}\r\n{channel}\r\n:1\r\n")
+            }
             "EVAL" | "EVALSHA" => script.to_owned(),
             _ => "-ERR Unknown subcommand\r\n".to_owned(),
         };

@@ -17,7 +17,13 @@ use support::{Fleet, Kind, Server, ServerOptions};
 
 /// What a voting node may be without, and how its note begins. The greeting is no right that can be
 /// withheld.
-const USEFUL: [&str; 3] = ["EXISTS", "CLIENT KILL", "CLIENT REPLY"];
+const USEFUL: [&str; 5] = [
+    "EXISTS",
+    "CLIENT KILL",
+    "CLIENT REPLY",
+    "SUBSCRIBE",
+    "PUBLISH",
+];
 const ALWAYS: &str = "HELLO";
 
 const fn ms(ms: u64) -> Duration {
@@ -146,7 +152,13 @@ async fn each_right_of_the_documented_line_is_needed_or_noted() {
         let url = user(
             &server,
             "locker",
-            &["-exists", "-client|kill", "-client|reply"],
+            &[
+                "-exists",
+                "-client|kill",
+                "-client|reply",
+                "-subscribe",
+                "-publish",
+            ],
         );
         let quorum = builder().node(&url).connect().await.unwrap();
         let note = quorum.nodes()[0].note.clone().unwrap();
@@ -354,6 +366,14 @@ async fn keys_that_a_user_may_not_touch() {
                 "~quorate:c0",
                 "~quorate:@mutex:*",
             ],
+            &[
+                "~quorate:boot",
+                "~quorate:open",
+                "~quorate:time",
+                "~quorate:c0",
+                "~quorate:c1",
+                "~quorate:@mutex*",
+            ],
         ] {
             let url = user(&server, "locker", &[&["resetkeys"], keys].concat());
             assert_eq!(
@@ -377,14 +397,59 @@ async fn keys_that_a_user_may_not_touch() {
     }
 }
 
+/// Without its channel a node votes, and says that it is polled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn channels_that_a_user_may_not_use() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind);
+        admitted(&[server.url()]).await;
+        for (prefix, channels, note) in [
+            ("quorate", &[][..], None),
+            ("quorate", &["allchannels"], None),
+            ("quorate", &["resetchannels"], Some("&quorate:wake:*")),
+            (
+                "quorate",
+                &["resetchannels", "&others:*"],
+                Some("&quorate:wake:*"),
+            ),
+            // It may listen to its own, and not publish.
+            (
+                "quorate",
+                &["resetchannels", "&quorate:wake:?*"],
+                Some("&quorate:wake:*"),
+            ),
+            ("jobs", &["~jobs:*"], Some("&jobs:wake:*")),
+            ("jobs", &["~jobs:*", "&jobs:wake:*"], None),
+        ] {
+            let url = user(&server, "locker", channels);
+            let quorum = builder().key_prefix(prefix).node(&url);
+            let quorum = quorum.connect().await.unwrap();
+            if prefix == "jobs" {
+                quorum.bootstrap_forced().await.unwrap();
+            }
+            cycle(&quorum).await;
+            let seen = quorum.nodes()[0].note.clone();
+            let note = note.map(|channels| {
+                format!(
+                    "its ACL withholds channels of quorate ({channels}): who waits for a lock \
+                     is not told here when it is free, and asks from time to time"
+                )
+            });
+            assert_eq!(seen, note, "{channels:?}");
+        }
+    }
+}
+
 /// A user may be kept to some names. To ask for another one costs the others nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_may_lock_some_names_only() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let keys = "resetkeys ~quorate:boot ~quorate:open ~quorate:time ~quorate:c0 ~quorate:c1 \
-                    ~quorate:@mutex: ~quorate:@mutex:jobs-* \
-                    ~quorate:@mutex-evicted: ~quorate:@mutex-evicted:jobs-*";
+                    ~quorate:waiting ~quorate:@mutex: ~quorate:@mutex:jobs-* \
+                    ~quorate:@mutex-evicted: ~quorate:@mutex-evicted:jobs-* \
+                    ~quorate:@mutex-line: ~quorate:@mutex-line:jobs-* \
+                    ~quorate:@mutex-waiters: ~quorate:@mutex-waiters:jobs-*";
         let keys: Vec<&str> = keys.split_whitespace().collect();
         let quorum = admitted(&[user(&server, "locker", &keys)]).await;
         let lease = quorum.mutex("jobs-1").lock().await.unwrap();

@@ -20,12 +20,16 @@ use std::{
 };
 
 use futures::future::{FutureExt as _, join_all};
-use quorate::{Builder, NodeState, Quorum};
+use quorate::{Builder, Error, NodeState, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Fleet, Kind, Proxy, Server};
 use tokio::{runtime, task::JoinHandle, time::sleep};
 
 const TASKS: usize = 64;
+/// So many stops of one test outlast that; in each a task can lose one lock.
+const LONG_STOPS: usize = 4;
+/// For how long a lock that was handed over is good until it is confirmed: a second, less drift and notice.
+const FIRST_TERM: Duration = Duration::from_millis(1_000 - 12 - 50);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -83,21 +87,27 @@ async fn work(
     over: Arc<AtomicBool>,
     took: Arc<Mutex<Vec<Duration>>>,
 ) -> Vec<String> {
-    let mut errors = Vec::new();
+    let (mut errors, mut excused) = (Vec::new(), 0);
     // Every fourth task wants its neighbour's name.
     let name = if task.is_multiple_of(4) {
         task + 1
     } else {
         task
     };
+    let is_handed_over = task % 4 <= 1;
     let mutex = quorum.mutex(format!("name {name}"));
     while !over.load(SeqCst) {
         let start = Instant::now();
         match mutex.lock().await {
             Ok(lease) => {
                 took.lock().unwrap().push(start.elapsed());
-                if let Err(error) = lease.release().await {
-                    errors.push(format!("release: {error}"));
+                match lease.release().await {
+                    Ok(()) => {}
+                    // Handed over in the round trip before a stop that outlasted the first term.
+                    Err(Error::Lost(_)) if is_handed_over && start.elapsed() >= FIRST_TERM => {
+                        excused += 1;
+                    }
+                    Err(error) => errors.push(format!("release: {error}")),
                 }
             }
             Err(error) => {
@@ -105,6 +115,10 @@ async fn work(
                 sleep(ms(5)).await;
             }
         }
+    }
+    // No test stops a client for so long more often.
+    if excused > LONG_STOPS {
+        errors.push(format!("{name}: {excused} handed over and lost"));
     }
     errors
 }

@@ -10,6 +10,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
@@ -21,22 +22,33 @@ static ALLOCATOR: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
+        LIVE.fetch_add(layout.size() as u64, Relaxed);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
+        LIVE.fetch_add(layout.size() as u64, Relaxed);
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, bytes: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
+        LIVE.fetch_add(size as u64, Relaxed);
+        LIVE.fetch_sub(layout.size() as u64, Relaxed);
         unsafe { System.realloc(bytes, layout, size) }
     }
 
     unsafe fn dealloc(&self, bytes: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as u64, Relaxed);
         unsafe { System.dealloc(bytes, layout) }
     }
+}
+
+/// Bytes that are allocated now.
+#[allow(dead_code)]
+pub fn live_bytes() -> u64 {
+    LIVE.load(Relaxed)
 }
 
 /// So far, or between two looks.

@@ -10,7 +10,9 @@
 #               sum in a comment; null where nothing is promised
 #   at_least    so many sections, or the run says nothing
 #   must_see    what the fault must have shown: "refusal", of a stale write by the store; "loss"; "held",
-#               a lease at the last fault that was good for half a second more
+#               a lease at the last fault that was good for half a second more; "order", of two who waited
+#   disturbs    whom the faults concern, as ["dc1"]: the order of all others is judged throughout, and not only until
+#               the first fault; [] if nobody
 #   must_find   with a rule switched off: it passes only if the judge finds this
 #   lease       ms: ttl and max_ttl, if not 2000
 #   section     how long a section takes on average, if not 20ms
@@ -25,6 +27,7 @@ scenarios=(
   rolling-restart restart-all old-snapshot
   flush-one flush-majority replica-and-back
   frozen-holder client-killed misconfigured clock-step
+  head-killed head-stopped head-cut-off
   restart-all-without-quarantine pause-three-without-rollback
 )
 
@@ -54,7 +57,7 @@ back_off() {
 
 does[calm]="nothing happens"
 calm() {
-  # A name that is free is somebody's after one rest.
+  # A name that is free is handed over; who asks for one that nobody waits for has it after one rest.
   gap=$((poll + machine)) at_least=500
   begin
   rest 5
@@ -167,13 +170,15 @@ cut-one() {
   finish
 }
 
-does[cut-datacenter]="cut one datacenter off three masters for 3 s; the others go on"
+does[cut-datacenter]="cut one datacenter off three masters for 6 s; the others go on"
 cut-datacenter() {
-  # Its holders are lost when their validity ends; the others go on.
+  # Its holders are lost when their validity ends; the others go on, for longer than this. Its processes that wait have
+  # been silent by then: three masters only call them. Or they are handed a lock that others released, for a first
+  # term, which is shorter. They must not keep the two masters that they reach.
   gap=$((lease + timeout + poll + machine))
   begin
   stops=dc1 cut_dc 1 3 4 5
-  rest 3
+  rest 6
   mend_dc 1 3 4 5
   recover
   finish
@@ -344,6 +349,67 @@ clock-step() {
   rest 3
   healed "the clock of node5 is right again"
   set_clock 0
+  recover
+  finish
+}
+
+# ---- heads of lines ----
+
+# Everybody waits in line for most of the time, so every datacenter has heads: who waits for one of 8 names, of
+# which two thirds are held by others. The others' order is kept meanwhile, and no line stands still for them.
+in_line() {
+  section=100ms must_see='"order"' disturbs='["dc1"]' at_least=100
+}
+
+# A hand-over that nobody takes is over after its first term.
+term=1000
+
+does[head-killed]="kill -9 a datacenter's clients while they wait in line, three times"
+head-killed() {
+  in_line
+  # As in client-killed: their leases run out. Of those who waited nothing is left to hand over to.
+  gap=$((lease + poll + machine))
+  begin
+  for _ in 1 2 3; do
+    kill_clients 1
+    rest 2
+    start_dc 1
+    run_load_in 1
+    rest 2
+  done
+  recover
+  finish
+}
+
+does[head-stopped]="stop a datacenter's clients while they wait in line, for 3 s, three times"
+head-stopped() {
+  in_line
+  # A stopped holder's lease runs out; then it may be handed over to stopped heads, of which each of six tasks is one at
+  # most: one is handed over to, and the others have been silent for longer and are only called.
+  gap=$((lease + term + timeout + poll + machine))
+  begin
+  for _ in 1 2 3; do
+    freeze_clients 1
+    rest 3
+    thaw_clients 1
+    rest 1
+  done
+  recover
+  finish
+}
+
+does[head-cut-off]="cut a datacenter off all masters while its clients wait in line, for 3 s, twice"
+head-cut-off() {
+  in_line
+  # As if they had been stopped, and the masters do not see it: nobody closes their connections.
+  gap=$((lease + term + timeout + poll + machine))
+  begin
+  for _ in 1 2; do
+    stops=dc1 cut_dc 1 1 2 3 4 5
+    rest 3
+    mend_dc 1 1 2 3 4 5
+    rest 2
+  done
   recover
   finish
 }

@@ -25,7 +25,7 @@ pub(crate) struct Store {
 enum Kind {
     /// The lock around the balance is kept over the check and the write: nothing comes between.
     InProcess(Arc<Mutex<i64>>, Arc<Gate>),
-    Redis(redis::Client),
+    Redis(Box<redis::Client>),
     #[cfg(feature = "postgres")]
     Postgres(String),
 }
@@ -34,7 +34,9 @@ impl Store {
     pub(crate) fn open(url: &str, checks: bool) -> Result<Self, Box<dyn Error>> {
         let kind = match url.split_once(':') {
             None => Kind::InProcess(Arc::default(), Arc::default()),
-            Some(("redis" | "rediss" | "unix", _)) => Kind::Redis(redis::Client::open(url)?),
+            Some(("redis" | "rediss" | "unix", _)) => {
+                Kind::Redis(Box::new(redis::Client::open(url)?))
+            }
             #[cfg(feature = "postgres")]
             Some(("postgres" | "postgresql", _)) => Kind::Postgres(url.to_owned()),
             Some(_) => {

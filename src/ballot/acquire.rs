@@ -71,6 +71,7 @@ impl Ballot {
                     remaining: None,
                     counter: 0,
                     holder: None,
+                    ticket: 0,
                 })
             }
             (answer, _) => answer,
@@ -250,6 +251,7 @@ mod tests {
             remaining: Some(Duration::from_millis(ms)),
             counter: 9,
             holder: None,
+            ticket: 4,
         }))
     }
 

@@ -17,7 +17,33 @@ pub(crate) enum Said {
         counter: u64,
         /// The holder's entry, where it is known.
         holder: Option<Arc<str>>,
+        /// The last ticket of the line, or the holder's; 0 if nobody waits and it did not wait.
+        ticket: u64,
     },
+    /// It is ours there, by the request with this number; the counter is now this.
+    Taken {
+        /// The counter.
+        counter: u64,
+        /// The number of the request.
+        seq: u64,
+    },
+    /// We stand in line there.
+    InLine {
+        /// The counter.
+        counter: u64,
+        /// How many stand before us.
+        rank: u64,
+        /// For how much longer it is another's; none: without an end.
+        remaining: Option<Duration>,
+        /// Whose entry, where it is known.
+        holder: Option<Arc<str>>,
+        /// The ticket that it came with; 0: it did not wait in line.
+        ticket: u64,
+        /// It is free, and kept for one who was called.
+        is_reserved: bool,
+    },
+    /// It was given back to the line.
+    Yielded,
     /// The counter was raised, and is now this.
     Raised(u64),
     /// Extended.
@@ -46,19 +72,21 @@ impl Evidence for Said {
     fn vote(&self) -> Vote {
         match self {
             Self::Granted(counter) => Vote::Granted(FencingToken::from_counter(*counter)),
-            Self::Held { remaining, .. } => Vote::Held(*remaining),
+            Self::Taken { counter, .. } => Vote::Granted(FencingToken::from_counter(*counter)),
+            Self::Held { remaining, .. } | Self::InLine { remaining, .. } => Vote::Held(*remaining),
             Self::Lost | Self::Repaired(false) | Self::Released(false) => Vote::NotOurs,
             Self::Raised(_)
             | Self::Extended
             | Self::Repaired(true)
             | Self::Released(true)
+            | Self::Yielded
             | Self::Else => Vote::Confirmed,
         }
     }
 
     fn holder(&self) -> Option<&str> {
         match self {
-            Self::Held { holder, .. } => holder.as_deref(),
+            Self::Held { holder, .. } | Self::InLine { holder, .. } => holder.as_deref(),
             _ => None,
         }
     }

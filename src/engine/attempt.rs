@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{
     event::{Wish, WishId},
+    grant::Grant,
     net::Net,
     patience::{Failure, Past},
     rollback::roll_back,
@@ -22,10 +23,8 @@ use crate::{
     },
     claim::{Ask, Claim},
     clock::Tick,
-    node::{
-        session::{RoundId, Tag},
-        status::NodeState,
-    },
+    lease::upkeep::Good,
+    node::session::{RoundId, Tag},
     owner::Entry,
     rules::Rule,
 };
@@ -75,9 +74,8 @@ impl Attempt {
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
         let mut asked = Vec::with_capacity(net.total());
-        let voting = |state: &NodeState| *state == NodeState::Voting;
         // Where no majority can be asked nobody is: nothing has to be taken back then.
-        let enough = net.states().filter(voting).count() >= net.needed;
+        let enough = net.has_a_majority();
         let end = wish.attempt_end();
         let too_late = end.is_some_and(|end| end <= net.now);
         for (node, state) in net.states().enumerate() {
@@ -180,7 +178,7 @@ impl Attempt {
                 &self.entry,
                 &self.asked,
                 granted,
-                self.node_ttl,
+                (self.ballot.largest_counter(), self.node_ttl),
             );
         }
     }
@@ -218,13 +216,44 @@ impl Attempt {
         self.ballot.largest_counter()
     }
 
+    /// The largest ticket in any answer: of those who wait, or of who holds.
+    pub(super) fn largest_ticket(&self) -> u64 {
+        let ticket = |heard: &Heard<Said>| match heard {
+            Heard::Said(Said::Held { ticket, .. }) => *ticket,
+            _ => 0,
+        };
+        self.ballot.answers().iter().map(ticket).max().unwrap_or(0)
+    }
+
+    /// What it has won for this wish, with this token.
+    pub(super) fn grant(self, wish: Wish, token: u64) -> Grant {
+        let good = Good {
+            until: valid_until(self.t0, self.ttl),
+            notice: notice(self.ttl),
+            is_provisional: false,
+            is_partial: false,
+        };
+        Grant {
+            wish,
+            stands_for: self.node_ttl,
+            round: self.round,
+            token,
+            since: self.t0,
+            good,
+            held: self.granted().collect(),
+            raising: self.raising().collect(),
+            entry: self.entry,
+            asked: self.asked,
+        }
+    }
+
     /// The nodes that granted, and their counters.
-    pub(super) fn granted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    fn granted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.ballot.granted()
     }
 
     /// The nodes that were asked to raise their counters, or to grant, and have not answered.
-    pub(super) fn raising(&self) -> impl Iterator<Item = usize> + '_ {
+    fn raising(&self) -> impl Iterator<Item = usize> + '_ {
         let raises = self.ballot.is_raised();
         self.ballot.answers().outstanding().filter(move |_| raises)
     }
@@ -276,7 +305,7 @@ impl Attempt {
 
     fn raise(&mut self, net: &mut Net, token: u64, nodes: impl IntoIterator<Item = usize>) {
         let max_ttl = net.fleet().max_ttl();
-        let operation: Arc<_> = self.claim.raise(&self.entry, token, max_ttl);
+        let operation: Arc<_> = self.claim.raise(&self.entry, 0, token, max_ttl);
         let tag = Request::Raise.of(self.round);
         for (node, silence) in round::ask(net, tag, &operation, nodes) {
             self.ballot.vote(node, Err(silence));
@@ -284,9 +313,9 @@ impl Attempt {
     }
 }
 
-/// Every attempt has a new owner. With the rule off, those of one wish have the same: the simulation's labels
+/// Every attempt has a new owner, and every place in line. With the rule off, those of one wish have the same: the simulation's labels
 /// keep it apart from other clients'.
-fn new_owner(net: &mut Net, wish: WishId) -> Result<Entry, Error> {
+pub(super) fn new_owner(net: &mut Net, wish: WishId) -> Result<Entry, Error> {
     let owner = match net.holds(Rule::FreshOwner) {
         true => net.chance.owner()?,
         false => Uuid::from_u128(wish.0.into()),

@@ -27,7 +27,7 @@ use crate::{
     clock::{Clock, Tick},
     lease::keeper::Keeper,
     node::{
-        Answer,
+        Incoming,
         session::{Heard, RoundId, Tag},
     },
     owner::Chance,
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     early: Early,
     status: Arc<Status>,
     /// Kept for its room: what was read of a node at a time.
-    read: Vec<Answer>,
+    read: Vec<Incoming>,
     /// The runtime is gone.
     ended: bool,
 }
@@ -145,13 +145,30 @@ impl Core {
 
     /// An answer goes to the room that asked.
     fn route(&mut self, heard: Heard) {
-        let Heard { tag, node, answer } = heard;
-        let (net, round) = (&mut self.net, tag.round);
+        let net = &mut self.net;
+        let (tag, node, answer) = match heard {
+            Heard::Answer { tag, node, answer } => (tag, node, answer),
+            Heard::Push { node, push } => {
+                let follows = self.wishes.pushed(net, node, push);
+                return self.grant(follows);
+            }
+        };
+        let round = tag.round;
         match Request::from(tag) {
-            Some(Request::Acquire | Request::Raise) => {
+            Some(Request::Acquire) => {
                 let follows = self.wishes.heard(net, round, node, answer.map(vote_of));
                 self.follow(round, node, follows);
             }
+            Some(Request::Raise) => {
+                let follows = self.wishes.raised(net, round, node, answer.map(vote_of));
+                self.follow(round, node, follows);
+            }
+            Some(Request::Join) => {
+                let follows = self.wishes.joined(net, round, node, answer.map(vote_of));
+                self.grant(follows);
+            }
+            // What was not given back is asked for again, when the node says that it is ours still.
+            Some(Request::GiveWay) => {}
             Some(Request::Extend) => {
                 let answer = answer.map(vote_of);
                 self.holdings.extension_heard(net, round, node, answer);
@@ -175,6 +192,20 @@ impl Core {
             Follows::Grant(grant) => self.holdings.begin(&mut self.net, *grant),
             Follows::Stray(Ok(said)) => self.holdings.late_grant(round, node, &said),
             Follows::Stray(Err(_)) | Follows::Nothing => {}
+        }
+    }
+
+    fn grant(&mut self, follows: Follows) {
+        if let Follows::Grant(grant) = follows {
+            self.holdings.begin(&mut self.net, *grant);
+        }
+    }
+
+    /// Nodes have changed: who waits in line registers with those that are back.
+    fn look_at_the_line(&mut self) {
+        for id in self.wishes.look_at_nodes(&self.net) {
+            let follows = self.wishes.look_at(&mut self.net, id);
+            self.grant(follows);
         }
     }
 
@@ -204,7 +235,12 @@ impl Core {
         match key {
             Key::Lease(id) => self.holdings.lease_due(net, id),
             Key::Wish(id) => {
-                if !self.wishes.turn_is_over(net, id) && !self.wishes.rested(net, id, may_wait) {
+                if self.wishes.turn_is_over(net, id) {
+                    // What follows is done.
+                } else if self.wishes.is_in_line(id) {
+                    let follows = self.wishes.look_at(net, id);
+                    self.grant(follows);
+                } else if !self.wishes.rested(net, id, may_wait) {
                     self.wait_for_nodes(Asked::Rested(id));
                 }
             }
@@ -217,15 +253,15 @@ impl Core {
         let (net, round) = (&mut self.net, tag.round);
         match Request::from(tag) {
             Some(Request::Acquire | Request::Raise) => {
-                if let Follows::Grant(grant) = self.wishes.round_due(net, round) {
-                    self.holdings.begin(net, *grant);
-                }
+                let follows = self.wishes.round_due(net, round);
+                self.grant(follows);
             }
             Some(Request::Extend) => self.holdings.extension_due(net, round),
             Some(Request::Release) => self.holdings.release_due(net, round),
             Some(Request::Question) => self.questions.round_due(net, round),
             // Nothing waits for a repair.
-            Some(Request::Repair | Request::Bootstrap) | None => {}
+            Some(Request::Repair | Request::Join | Request::GiveWay | Request::Bootstrap)
+            | None => {}
         }
     }
 
@@ -250,6 +286,7 @@ impl Core {
         let mut changed = self.net.look_for_changes();
         if changed {
             self.early.look(&self.net);
+            self.look_at_the_line();
         }
         loop {
             while let Some(heard) = self.net.next_heard() {
@@ -265,7 +302,10 @@ impl Core {
                 break;
             }
         }
-        changed |= self.net.take_changed();
+        if self.net.take_changed() {
+            changed = true;
+            self.look_at_the_line();
+        }
         if changed {
             self.publish();
         }

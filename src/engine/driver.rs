@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     /// This flush was put off once.
     put_off: bool,
     nodes: Vec<Arc<dyn Node>>,
+    /// Where nodes tell this process whose turn it is.
+    channel: Arc<str>,
     links: Vec<Link>,
     alarm: Box<dyn Alarm>,
     /// The alarm rang: something is due, of which all that had arrived by then is still to be read.
@@ -55,6 +57,7 @@ impl Driver {
         core: Core,
         events: UnboundedReceiver<Event>,
         nodes: Vec<Arc<dyn Node>>,
+        channel: Arc<str>,
         alarm: Box<dyn Alarm>,
         clock: Arc<dyn Clock>,
         runtime: RuntimeFlavor,
@@ -68,6 +71,7 @@ impl Driver {
             threads: runtime != RuntimeFlavor::CurrentThread,
             put_off: false,
             nodes,
+            channel,
             links,
             alarm,
             rung: None,
@@ -183,6 +187,7 @@ impl Driver {
                                     node,
                                     connection.client_id(),
                                     connection.note(),
+                                    connection.hears(),
                                 );
                                 *link = Link::Up(connection);
                             }
@@ -195,15 +200,15 @@ impl Driver {
                 }
                 Link::Up(connection) => {
                     let mut over = None;
-                    let answers = iter::from_fn(|| match connection.poll_answer(cx) {
-                        Poll::Ready(Ok(answer)) => Some(answer),
+                    let incoming = iter::from_fn(|| match connection.poll_incoming(cx) {
+                        Poll::Ready(Ok(incoming)) => Some(incoming),
                         Poll::Ready(Err(why)) => {
                             over = Some(why);
                             None
                         }
                         Poll::Pending => None,
                     });
-                    any |= self.core.answered(node, answers);
+                    any |= self.core.came(node, incoming);
                     if let Some(why) = over {
                         any = true;
                         *link = Link::Idle;
@@ -228,7 +233,7 @@ impl Driver {
                 continue;
             };
             match (effect, link) {
-                (Effect::Dial(_), link) => *link = Link::Dialing(target.dial()),
+                (Effect::Dial(_), link) => *link = Link::Dialing(target.dial(&self.channel)),
                 (Effect::Close(_), link) => *link = Link::Idle,
                 (Effect::Send(_, operation, guard), Link::Up(connection)) => {
                     connection.send(operation, guard);

@@ -1,13 +1,16 @@
 //! The way into the engine.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -69,6 +72,11 @@ impl Engine {
         &self.0.status
     }
 
+    /// Where it is in memory: the same for all clones, and nobody else's while one of them is there.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn new_wish(&self) -> WishId {
         WishId(self.0.last_wish.fetch_add(1, Relaxed) + 1)
     }
@@ -78,21 +86,18 @@ impl Engine {
         self.0.call(event)
     }
 
-    /// Acquires; dropping the future takes everything back.
-    pub(crate) async fn acquire(
+    /// Acquires, from now on.
+    pub(crate) fn acquire(
         &self,
         wish: impl FnOnce(WishId, Tick, Responder<Option<Lease>>) -> Wish,
-    ) -> Result<Option<Lease>, Error> {
+    ) -> Acquiring {
         let id = self.new_wish();
-        let mut cancel = CancelOnDrop {
-            engine: self,
-            id: Some(id),
-        };
         let asked_at = self.0.clock.now();
-        let event = |reply| Event::Acquire(wish(id, asked_at, reply));
-        let answer = self.call(event).await;
-        cancel.id = None;
-        answer
+        Acquiring {
+            answer: self.call(|reply| Event::Acquire(wish(id, asked_at, reply))),
+            engine: self.clone(),
+            id: Some(id),
+        }
     }
 
     pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
@@ -138,12 +143,24 @@ impl Keeper for Inner {
     }
 }
 
-struct CancelOnDrop<'a> {
-    engine: &'a Engine,
+/// A wish until it is answered. Dropping it takes everything back. It keeps nothing else of the wish: many wait.
+pub(crate) struct Acquiring {
+    answer: Response<Option<Lease>>,
+    engine: Engine,
     id: Option<WishId>,
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl Future for Acquiring {
+    type Output = Result<Option<Lease>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.answer.poll_unpin(cx));
+        self.id = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Acquiring {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.engine.0.tell(Event::Cancel(id));

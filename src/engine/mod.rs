@@ -12,6 +12,7 @@ mod core;
 mod driver;
 mod early;
 mod event;
+mod grant;
 mod handle;
 mod holdings;
 mod journal;

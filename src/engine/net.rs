@@ -81,6 +81,11 @@ impl Net {
         RoundId(self.last_round)
     }
 
+    /// p: what the counters of a name should at least be for its next grant. `seen`: the largest that was seen.
+    pub(super) fn floor(&self, seen: u64) -> u64 {
+        self.clock.wall_us().max(seen.saturating_add(1))
+    }
+
     /// N.
     pub(super) fn total(&self) -> usize {
         self.sessions.len()
@@ -211,6 +216,12 @@ impl Net {
 
     pub(super) fn states(&self) -> impl Iterator<Item = NodeState> + '_ {
         self.states_at(self.now)
+    }
+
+    /// Whether so many nodes vote that something can be won.
+    pub(super) fn has_a_majority(&self) -> bool {
+        let voting = |state: &NodeState| *state == NodeState::Voting;
+        self.states().filter(voting).count() >= self.needed
     }
 
     pub(super) fn states_at(&self, now: Tick) -> impl Iterator<Item = NodeState> + '_ {

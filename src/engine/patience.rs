@@ -18,6 +18,8 @@ pub(super) struct Patience {
     wait: Wait,
     asked_at: Tick,
     attempts: u32,
+    /// It has a place in line.
+    is_in_line: bool,
     /// Since when no majority has answered, and how that showed.
     without_majority: Option<(Tick, Failure)>,
     refreshed: bool,
@@ -79,6 +81,7 @@ impl Patience {
             wait,
             asked_at,
             attempts: 0,
+            is_in_line: false,
             without_majority: None,
             refreshed: false,
             warned: false,
@@ -103,6 +106,17 @@ impl Patience {
     /// An attempt begins.
     pub(super) fn attempt(&mut self) {
         self.attempts = self.attempts.saturating_add(1);
+    }
+
+    /// It waits in line from now on: an outage does not end it at once.
+    pub(super) fn enters_the_line(&mut self) {
+        self.is_in_line = true;
+        self.without_majority = None;
+    }
+
+    /// A majority may be asked.
+    pub(super) fn has_a_majority(&mut self) {
+        self.without_majority = None;
     }
 
     /// An attempt was not won.
@@ -132,6 +146,7 @@ impl Patience {
     fn gives_up(&mut self, now: Tick, failure: Failure, limits: Limits) -> bool {
         // The first attempt counts as before the line: it does not wait for dead nodes.
         let is_first = self.attempts == 1 || self.refreshed && self.attempts == 2;
+        let is_first = is_first && !self.is_in_line;
         let most = match failure {
             Failure::Quarantined => limits.quarantine,
             _ if is_first => Duration::ZERO,

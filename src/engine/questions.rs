@@ -1,4 +1,4 @@
-//! What operators ask of a name: who holds it, and freeing it.
+//! What operators ask of a name: who holds it and who waits for it, and freeing it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,12 +8,12 @@ use super::{
     timers::Key,
 };
 use crate::{
-    Error, FencingToken, Holder, Inspection, NodeInspection, Silence, Vote,
+    Error, FencingToken, Holder, Inspection, NodeInspection, Silence, Vote, Waiter,
     ballot::answers::{Answers, Evidence, Heard},
-    claim::{self, Seen},
+    claim::{self, Claim, Seen},
     name::Name,
     node::{Operation, Reply, session::RoundId},
-    owner::label_of,
+    owner::{Entry, label_of},
     response::Responder,
 };
 
@@ -51,7 +51,17 @@ impl Questions {
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
         let operation = claim::evict(name.clone(), net.fleet().max_ttl());
         let asks = Asks::ToFree(Answers::new(net.total()), reply);
+        // Behind it, the release of nobody's lock: where the name is free now it goes to who waits.
+        let nobody = net.chance.owner().ok();
+        let nobody = nobody.map(|owner| Entry::new(owner, &net.settings.label));
+        let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
+        let serve =
+            nobody.map(|nobody| Claim::Mutex(name.clone()).release(&nobody, floor, max_ttl));
         self.ask(net, Question { name, asks }, &operation);
+        if let Some(serve) = serve {
+            let until = net.now.plus(net.settings.node_timeout);
+            round::release(net, None, &serve, 0..net.total(), until);
+        }
     }
 
     pub(super) fn heard(
@@ -169,16 +179,31 @@ fn node_inspection(node: &Arc<str>, heard: &Heard<Seen>) -> NodeInspection {
         node: Arc::clone(node),
         holder: None,
         token: None,
+        line: Vec::new(),
+        waiting: 0,
         silence: None,
     };
     match heard {
-        Heard::Said(Seen { holder, counter }) => {
+        Heard::Said(Seen {
+            holder,
+            counter,
+            line,
+            waiting,
+        }) => {
             inspection.holder = holder.as_ref().map(|(entry, remaining)| Holder {
                 entry: entry.clone(),
                 label: label_of(entry).to_owned(),
                 remaining: *remaining,
             });
             inspection.token = (*counter > 0).then(|| FencingToken::from_counter(*counter));
+            let waiters = line.iter().map(|(entry, waited)| Waiter {
+                entry: entry.clone(),
+                label: label_of(entry).to_owned(),
+                waited: *waited,
+                nodes: vec![Arc::clone(node)],
+            });
+            inspection.line = waiters.collect();
+            inspection.waiting = *waiting;
         }
         Heard::Silent(silence) => inspection.silence = Some(silence.clone()),
         Heard::Waiting => inspection.silence = Some(Silence::TimedOut),

@@ -5,17 +5,18 @@ use std::time::Duration;
 use super::{net::Net, round};
 use crate::{claim::Claim, owner::Entry, rules::Rule};
 
-/// RELEASE to every node that was asked, also where it was refused: a grant may still come.
+/// RELEASE to every node that was asked, also where it was refused: a grant may still come. `seen`: the largest counter
+/// in any answer.
 pub(super) fn roll_back(
     net: &mut Net,
     claim: &Claim,
     entry: &Entry,
     asked: &[usize],
     granted: impl Iterator<Item = usize>,
-    ttl: Duration,
+    (seen, ttl): (u64, Duration),
 ) {
     let until = net.now.plus(ttl);
-    let operation = claim.release(entry);
+    let operation = claim.release(entry, net.floor(seen), net.fleet().max_ttl());
     if net.holds(Rule::ReleaseEverywhere) {
         round::release(net, None, &operation, asked.iter().copied(), until);
     } else {

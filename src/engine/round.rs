@@ -27,6 +27,10 @@ pub(super) enum Request {
     Extend,
     /// REPAIR of a lease.
     Repair,
+    /// JOIN of one who waits in line.
+    Join,
+    /// YIELD of one who waits in line.
+    GiveWay,
     /// RELEASE that somebody waits for.
     Release,
     /// What an operator asks about a name.
@@ -36,11 +40,13 @@ pub(super) enum Request {
 }
 
 impl Request {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
         Self::Repair,
+        Self::Join,
+        Self::GiveWay,
         Self::Release,
         Self::Question,
         Self::Bootstrap,

@@ -1,8 +1,7 @@
 //! Whose turn it is to ask for a name. Pure.
 //!
-//! Every wish that waits asks the nodes again and again. Of one name only a few do at a time, and the
-//! others stand in line in the engine: a crowd on one name would keep all other names waiting.
-//! To be replaced once a wish can wait in line on the nodes.
+//! Before a wish stands in line on the nodes it makes an attempt. Of one name only a few do so at a time, and the
+//! others wait in the engine: a crowd that comes at once would keep all other names waiting.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -12,7 +11,7 @@ use crate::{Report, name::Name};
 /// At most this many wishes of one name ask or rest at a time.
 const MOST_ASKING: usize = 16;
 
-/// The wishes that wait for their locks; their ids grow, so that the smallest came first.
+/// The wishes that wait for their first attempt; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
     lines: HashMap<Name, Line<W>>,
     /// The line of everyone who stands in one.

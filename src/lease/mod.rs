@@ -3,7 +3,9 @@
 pub(crate) mod keeper;
 mod renewal;
 pub(crate) mod shared;
+pub(crate) mod shares;
 pub(crate) mod upkeep;
+mod view;
 mod watch;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -16,6 +18,7 @@ use tracing::Instrument;
 use self::{
     keeper::{Keeper, LeaseId},
     shared::Shared,
+    view::View,
 };
 use crate::{Error, FencingToken, LossReason, Lost, logs};
 
@@ -30,6 +33,9 @@ use crate::{Error, FencingToken, LossReason, Lost, logs};
 /// or a lease that outlives its runtime, leaves the lock to its ttl: [shutdown](crate::docs::shutdown) has
 /// all cases. At the end of `main`, call [`Quorum::shutdown`](crate::Quorum::shutdown).
 ///
+/// A lease of a [`ReentrantMutex`](crate::ReentrantMutex) is a share of a lock that may have more of them: what its
+/// end means to the others is said there.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
 /// let quorum = quorate::Quorum::in_memory(5);
@@ -41,7 +47,7 @@ use crate::{Error, FencingToken, LossReason, Lost, logs};
 /// ```
 #[must_use = "a lease that is dropped is released at once"]
 pub struct Lease {
-    shared: Arc<Shared>,
+    view: View,
     keeper: Arc<dyn Keeper>,
     /// What the keeper knows it by; none once it was given up.
     id: Option<LeaseId>,
@@ -50,7 +56,7 @@ pub struct Lease {
 impl Lease {
     pub(crate) fn new(shared: Arc<Shared>, keeper: Arc<dyn Keeper>, id: LeaseId) -> Self {
         Self {
-            shared,
+            view: View::whole(shared),
             keeper,
             id: Some(id),
         }
@@ -58,7 +64,7 @@ impl Lease {
 
     /// The lock's name.
     pub fn name(&self) -> &str {
-        self.shared.name.as_str()
+        self.view.name().as_str()
     }
 
     /// The fencing token: greater than every token given out for this name before.
@@ -66,13 +72,13 @@ impl Lease {
     /// Where nodes forgot their counters this rests on wall clocks: no client may be more than the restart margin
     /// behind the nodes. How nodes agree on a token is in [protocol](crate::docs::protocol) §3.
     pub fn token(&self) -> FencingToken {
-        self.shared.token
+        self.view.token()
     }
 
     /// The time that is left, by this process's own clock; never beyond `max_hold`. Zero once the lease is lost. A
     /// loss is announced with a notice of max(20 ms, ttl / 20), so the time left drops from the notice to zero.
     pub fn validity(&self) -> Duration {
-        self.shared.validity()
+        self.view.validity()
     }
 
     /// Whether any validity is left. Once false, it stays false.
@@ -82,7 +88,7 @@ impl Lease {
 
     /// How long it has been held, counted from just before it was asked for.
     pub fn held_for(&self) -> Duration {
-        self.shared.held_for()
+        self.view.held_for()
     }
 
     /// Extends the lease to its full ttl, now, on a majority.
@@ -95,13 +101,13 @@ impl Lease {
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
     pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        let (id, shared) = (self.id, Arc::clone(&self.shared));
+        let (id, view) = (self.id, self.view.clone());
         let keeper = Arc::clone(&self.keeper);
         async move {
-            if let Some(lost) = shared.lost_now() {
+            if let Some(lost) = view.lost_now() {
                 return Err(lost.into());
             }
-            let span = logs::span!("extend", name = shared.name.as_str());
+            let span = logs::span!("extend", name = view.name().as_str());
             match id {
                 Some(id) => keeper.extend(id).instrument(span).await,
                 None => Err(Error::Closed),
@@ -111,7 +117,7 @@ impl Lease {
 
     /// Tells a lease with [`Renewal::heartbeat`] that the work goes on. Costs an atomic store.
     pub fn beat(&self) {
-        self.shared.beat();
+        self.view.beat();
     }
 
     /// Waits until the lease is lost. That is announced with a notice, max(20 ms, ttl / 20) before the validity
@@ -120,12 +126,12 @@ impl Lease {
     /// # Cancel safety
     /// May be dropped and called again.
     pub async fn lost(&self) -> LossReason {
-        self.shared.lost().await
+        self.view.lost().await
     }
 
     /// A view of this lease for other tasks. It does not keep the lease.
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch::new(Arc::clone(&self.shared))
+        LeaseWatch::new(self.view.clone())
     }
 
     /// Runs `future` while the lease is good, and drops it when the lease is lost. The clock is
@@ -137,7 +143,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping it drops `future`; the lease stays as it was.
     pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
-        self.shared.guard(future).await
+        self.view.guard(future).await
     }
 
     /// Frees the lock and waits until a majority confirms.
@@ -152,9 +158,9 @@ impl Lease {
     /// May be dropped: the release goes on in the background.
     pub fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let id = self.id.take();
-        let lost = self.shared.lost_now();
-        let span = logs::span!("release", name = self.shared.name.as_str());
-        self.shared.lose(LossReason::Released);
+        let lost = self.view.lost_now();
+        let span = logs::span!("release", name = self.view.name().as_str());
+        self.view.give_up();
         // Sent here, not at the first poll: a future that is dropped unpolled has released too.
         let answer = id.map(|id| self.keeper.release(id));
         async move {
@@ -171,7 +177,7 @@ impl Lease {
 
     /// Stops renewing and leaves the lock to its ttl: nobody else gets it before that is over.
     pub fn abandon(mut self) {
-        self.shared.lose(LossReason::Released);
+        self.view.give_up();
         if let Some(id) = self.id.take() {
             self.keeper.abandon(id);
         }
@@ -181,7 +187,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            self.shared.lose(LossReason::Released);
+            self.view.give_up();
             self.keeper.free(id);
         }
     }
@@ -190,8 +196,8 @@ impl Drop for Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
-            .field("name", &self.shared.name)
-            .field("token", &self.shared.token)
+            .field("name", self.view.name())
+            .field("token", &self.view.token())
             .field("validity", &self.validity())
             .finish()
     }

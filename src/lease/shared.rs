@@ -2,13 +2,10 @@
 //! good, and that loss is final.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -31,7 +28,7 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     asked_at: Tick,
     /// A loss is announced this long before the validity ends.
-    notice: Duration,
+    notice: AtomicU64,
     /// Until when the lease is good, or `LOST`. The first to find its time over makes that final here:
     /// a later extension then finds `LOST` and revives nothing.
     valid_until: AtomicU64,
@@ -57,7 +54,7 @@ impl Shared {
             token,
             clock,
             asked_at,
-            notice,
+            notice: AtomicU64::new(nanos(notice)),
             valid_until: AtomicU64::new(valid_until.nanos()),
             reason: AtomicU8::new(NOT_LOST),
             reason_at_end: AtomicU8::new(code(LossReason::Expired)),
@@ -89,8 +86,25 @@ impl Shared {
         }
     }
 
-    /// Moves the end, unless the old end is already here. `in_time` off is a trap of protocol §10.
-    pub(crate) fn prolong(&self, until: Tick, in_time: bool) -> bool {
+    /// For tests: how long before its end a loss is announced.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn notice(&self) -> Duration {
+        Duration::from_nanos(self.notice.load(SeqCst))
+    }
+
+    /// Moves the end, unless the old end is already here; its loss is announced so long before it. `in_time` off is a
+    /// trap of protocol §10.
+    pub(crate) fn prolong(&self, until: Tick, notice: Duration, in_time: bool) -> bool {
+        let prolonged = self.move_end(until, in_time);
+        if prolonged {
+            // Behind the end: in between the loss of the new time would be announced too late, and never the loss of
+            // the old time too early.
+            self.notice.store(nanos(notice), SeqCst);
+        }
+        prolonged
+    }
+
+    fn move_end(&self, until: Tick, in_time: bool) -> bool {
         if !in_time {
             self.valid_until.store(until.nanos(), SeqCst);
             return true;
@@ -133,23 +147,6 @@ impl Shared {
         }
     }
 
-    /// The future while the lease is good. The clock is looked at before every poll too.
-    pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
-        let mut future = pin!(future);
-        let mut lost = pin!(self.lost());
-        poll_fn(|cx| {
-            // Looking at the clock makes a loss that nobody announced yet final.
-            if let Some(lost) = self.lost_now() {
-                return Poll::Ready(Err(lost));
-            }
-            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(Lost { reason }));
-            }
-            future.as_mut().poll(cx).map(Ok)
-        })
-        .await
-    }
-
     pub(crate) fn held_for(&self) -> Duration {
         self.clock.now().since(self.asked_at)
     }
@@ -163,7 +160,7 @@ impl Shared {
     }
 
     fn announce_at(&self, until: u64) -> Tick {
-        Tick::from_nanos(until).minus(self.notice)
+        Tick::from_nanos(until.saturating_sub(self.notice.load(SeqCst)))
     }
 
     fn announce(&self, reason: u8) {
@@ -188,6 +185,10 @@ impl Shared {
             _ => LossReason::Expired,
         }
     }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const fn code(reason: LossReason) -> u8 {
@@ -231,7 +232,7 @@ mod tests {
         clock.set(Tick::from_nanos(180 * MS), 0);
         assert_eq!(lease.validity(), Duration::ZERO);
         assert!(
-            !lease.prolong(Tick::from_nanos(900 * MS), true),
+            !lease.prolong(Tick::from_nanos(900 * MS), Duration::from_millis(20), true),
             "loss is final"
         );
         assert_eq!(
@@ -246,7 +247,7 @@ mod tests {
     fn an_extension_that_comes_at_the_end_is_too_late() {
         let (clock, lease) = lease();
         clock.set(Tick::from_nanos(180 * MS), 0);
-        assert!(!lease.prolong(Tick::from_nanos(900 * MS), true));
+        assert!(!lease.prolong(Tick::from_nanos(900 * MS), Duration::from_millis(20), true));
         assert_eq!(lease.validity(), Duration::ZERO);
     }
 

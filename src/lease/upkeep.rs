@@ -5,12 +5,15 @@ use std::time::Duration;
 use super::Renewal;
 use crate::{
     LossReason,
-    ballot::validity::{notice, valid_until},
+    ballot::validity::{drift, notice, valid_until},
     clock::Tick,
 };
 
 /// A renewal, and one more while it is unanswered.
 const MOST_IN_FLIGHT: u32 = 2;
+/// A provisional lease is confirmed after so great a part of its term. A section that is shorter is spared the request:
+/// short ones follow one another quickly where many wait.
+const CONFIRMED_AFTER: u32 = 100;
 /// Renewals without a break for this many ttl are warned about once.
 const WARN_AFTER: u32 = 60;
 
@@ -20,6 +23,12 @@ pub(crate) struct Upkeep {
     ttl: Duration,
     asked_at: Tick,
     valid_until: Tick,
+    /// How long before that the loss is announced.
+    notice: Duration,
+    /// It is good for a short term only, until an extension confirms it.
+    is_provisional: bool,
+    /// The first extension goes soon, and is no renewal.
+    confirms: bool,
     renewal: Renewal,
     renewals: u32,
     next_renewal: Tick,
@@ -35,6 +44,18 @@ pub(crate) struct Upkeep {
     warned: bool,
 }
 
+/// For how long what was won is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Good {
+    pub(crate) until: Tick,
+    /// How long before that the loss is announced.
+    pub(crate) notice: Duration,
+    /// It has to be confirmed to be good for its ttl: until then it is good for a term that may be shorter.
+    pub(crate) is_provisional: bool,
+    /// Some nodes may still have it in their lines: the first extension puts an end to that.
+    pub(crate) is_partial: bool,
+}
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -45,22 +66,50 @@ pub(crate) enum Due {
 }
 
 impl Upkeep {
-    /// A lease that was asked for at `t0`.
-    pub(crate) fn new(ttl: Duration, t0: Tick, renewal: Renewal, jitter: Duration) -> Self {
+    /// A lease that counts as held since then.
+    pub(crate) fn new(
+        ttl: Duration,
+        since: Tick,
+        good: Good,
+        renewal: Renewal,
+        jitter: Duration,
+    ) -> Self {
+        // When a lease that is good until then was asked for.
+        let t0 = good.until.minus(ttl.saturating_sub(drift(ttl)));
+        let confirms = good.is_provisional || good.is_partial;
+        let next_renewal = match (confirms, renewal.auto) {
+            (false, _) => renewal_at(t0, ttl, jitter),
+            // Its caller waits for it.
+            (true, false) => since,
+            (true, true) => since.plus(good.until.since(since) / CONFIRMED_AFTER),
+        };
         Self {
             ttl,
-            asked_at: t0,
-            valid_until: valid_until(t0, ttl),
+            asked_at: since,
+            valid_until: good.until,
+            notice: good.notice,
+            is_provisional: good.is_provisional,
+            confirms,
             renewal,
             renewals: 0,
-            next_renewal: renewal_at(t0, ttl, jitter),
+            next_renewal,
             in_flight: 0,
-            again_at: t0,
-            counted_at: t0,
+            again_at: since,
+            counted_at: since,
             tried: false,
             failed: false,
             warned: false,
         }
+    }
+
+    /// How long before its end a loss is announced.
+    pub(crate) fn notice(&self) -> Duration {
+        self.notice
+    }
+
+    /// Whether an extension has still to confirm it.
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.is_provisional
     }
 
     pub(crate) fn ttl(&self) -> Duration {
@@ -86,7 +135,7 @@ impl Upkeep {
 
     /// What is due now, the last heartbeat having come at `beat_at`.
     pub(crate) fn due(&self, now: Tick, beat_at: Tick) -> Due {
-        let end = self.valid_until().minus(notice(self.ttl));
+        let end = self.valid_until().minus(self.notice);
         if now >= end {
             return Due::Lose(self.reason_at_end());
         }
@@ -114,7 +163,7 @@ impl Upkeep {
     /// Should it stay unanswered, half of the time that is left belongs to a second try: the node
     /// timeout may be longer than the whole of it.
     pub(crate) fn renewal_sent(&mut self, now: Tick) {
-        let end = self.valid_until().minus(notice(self.ttl));
+        let end = self.valid_until().minus(self.notice);
         self.again_at = now.plus(end.since(now) / 2);
         self.in_flight += 1;
         self.tried = true;
@@ -123,12 +172,15 @@ impl Upkeep {
     /// An extension that was sent at `t1` has now succeeded.
     pub(crate) fn extended(&mut self, t1: Tick, now: Tick, automatic: bool, jitter: Duration) {
         self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
+        self.notice = notice(self.ttl);
+        self.is_provisional = false;
+        let confirms = std::mem::replace(&mut self.confirms, false);
         self.next_renewal = self.next_renewal.max(renewal_at(t1, self.ttl, jitter));
         (self.tried, self.failed) = (false, false);
         if automatic {
             self.in_flight = self.in_flight.saturating_sub(1);
             // The second of a pair, on its way already when the first was counted, is no other one.
-            if t1 >= self.counted_at {
+            if t1 >= self.counted_at && !confirms {
                 self.counted_at = now;
                 self.renewals = self.renewals.saturating_add(1);
             }
@@ -139,7 +191,13 @@ impl Upkeep {
     /// first since one succeeded.
     pub(crate) fn renewal_failed(&mut self, now: Tick) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
-        let soon = now.plus((self.ttl / 24).max(Duration::from_millis(5)));
+        let mut soon = self.ttl / 24;
+        if self.is_provisional {
+            // Its term may be far shorter than the ttl.
+            let end = self.valid_until().minus(self.notice);
+            soon = soon.min(end.since(now) / 8);
+        }
+        let soon = now.plus(soon.max(Duration::from_millis(5)));
         self.next_renewal = self.next_renewal.max(soon);
         !std::mem::replace(&mut self.failed, true)
     }
@@ -159,7 +217,8 @@ impl Upkeep {
             .max_renewals
             .is_none_or(|most| self.renewals < most);
         let useful = self.hold_end().is_none_or(|end| end > self.valid_until);
-        self.renewal.auto && left && useful && self.in_flight < MOST_IN_FLIGHT
+        let wanted = self.is_provisional || self.renewal.auto && left && useful;
+        wanted && self.in_flight < MOST_IN_FLIGHT
     }
 
     fn hold_end(&self) -> Option<Tick> {
@@ -185,8 +244,17 @@ mod tests {
         Tick::from_nanos(ms * 1_000_000)
     }
 
+    fn good(t0: Tick, ttl: Duration) -> Good {
+        Good {
+            until: valid_until(t0, ttl),
+            notice: notice(ttl),
+            is_provisional: false,
+            is_partial: false,
+        }
+    }
+
     fn hold(renewal: Renewal) -> Upkeep {
-        Upkeep::new(TTL, at(0), renewal, Duration::ZERO)
+        Upkeep::new(TTL, at(0), good(at(0), TTL), renewal, Duration::ZERO)
     }
 
     // ttl 3 s: drift 32 ms, valid until 2968, notice 150, announced at 2818, renewed at 1000.
@@ -203,7 +271,8 @@ mod tests {
     fn renewals_go_in_steps_and_never_late() {
         let due = |t0: u64, jitter: u64| {
             let jitter = Duration::from_millis(jitter);
-            Upkeep::new(TTL, at(t0), Renewal::auto(), jitter).due(at(t0), at(t0))
+            let good = good(at(t0), TTL);
+            Upkeep::new(TTL, at(t0), good, Renewal::auto(), jitter).due(at(t0), at(t0))
         };
         for (t0, jitter) in [(0, 0), (4, 0), (4, 4), (54, 50)] {
             assert_eq!(due(t0, jitter), Due::Wait(at(1000)), "{t0}, {jitter}");
@@ -213,8 +282,39 @@ mod tests {
         h.renewal_sent(at(1000));
         h.extended(at(1003), at(1010), true, Duration::ZERO);
         assert_eq!(h.due(at(1010), at(0)), Due::Wait(at(2000)));
-        let tiny = Upkeep::new(Duration::ZERO, at(7), Renewal::auto(), Duration::ZERO);
+        let tiny = {
+            let (ttl, good) = (Duration::ZERO, good(at(7), Duration::ZERO));
+            Upkeep::new(ttl, at(7), good, Renewal::auto(), Duration::ZERO)
+        };
         assert_eq!(tiny.due(at(7), at(7)), Due::Lose(LossReason::Expired));
+    }
+
+    /// Won in line, and some nodes may still have it there: if an operator frees the name they would hand it over again.
+    #[test]
+    fn what_may_still_stand_in_line_is_extended_soon() {
+        let partial = Good {
+            is_partial: true,
+            ..good(at(0), TTL)
+        };
+        let once = Renewal {
+            max_renewals: Some(1),
+            ..Renewal::auto()
+        };
+        let mut h = Upkeep::new(TTL, at(0), partial, once, Duration::ZERO);
+        // A hundredth of 2,968 ms.
+        assert_eq!(
+            h.due(at(29), at(0)),
+            Due::Wait(at(0).plus(Duration::from_micros(29_680)))
+        );
+        assert_eq!(h.due(at(30), at(0)), Due::Renew);
+        h.renewal_sent(at(30));
+        h.extended(at(30), at(40), true, Duration::ZERO);
+        assert_eq!(h.due(at(1_030), at(0)), Due::Renew, "that was no renewal");
+        h.renewal_sent(at(1_030));
+        h.extended(at(1_030), at(1_040), true, Duration::ZERO);
+        assert!(matches!(h.due(at(2_900), at(0)), Due::Wait(_)));
+        let h = Upkeep::new(TTL, at(0), partial, Renewal::off(), Duration::ZERO);
+        assert_eq!(h.due(at(30), at(0)), Due::Wait(at(2818)));
     }
 
     #[test]
@@ -275,6 +375,7 @@ mod tests {
         let mut h = Upkeep::new(
             Duration::from_millis(600),
             at(0),
+            good(at(0), Duration::from_millis(600)),
             Renewal::auto(),
             Duration::ZERO,
         );

@@ -1,8 +1,8 @@
 //! A lease as others see it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
-use super::shared::Shared;
+use super::view::View;
 use crate::{FencingToken, LossReason, Lost};
 
 /// A view of a [`Lease`](crate::Lease) that other tasks may keep. It does not keep the lease: a
@@ -35,26 +35,32 @@ use crate::{FencingToken, LossReason, Lost};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct LeaseWatch(Arc<Shared>);
+pub struct LeaseWatch(View);
 
 impl LeaseWatch {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+    pub(super) fn new(view: View) -> Self {
+        Self(view)
     }
 
     /// The lock's name.
     pub fn name(&self) -> &str {
-        self.0.name.as_str()
+        self.0.name().as_str()
     }
 
     /// The fencing token.
     pub fn token(&self) -> FencingToken {
-        self.0.token
+        self.0.token()
     }
 
     /// The time that is left, by this process's own clock. Zero once the lease is over.
     pub fn validity(&self) -> Duration {
         self.0.validity()
+    }
+
+    /// For tests: how long before its end a loss is announced.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn notice(&self) -> Duration {
+        self.0.notice()
     }
 
     /// Whether any validity is left. Once false, it stays false.

@@ -92,13 +92,8 @@ mod tests {
         let other = [guard("g"), guard("h")];
         assert_eq!(first_of(&vec![release("a"); 3], &other), 1);
         let one = [guard("g")];
-        let terms = [
-            release("a"),
-            acquire(9),
-            release("a"),
-            acquire(9),
-            acquire(8),
-        ];
+        let extend = || Command::from(cases::extend("a", 1, Duration::from_secs(1)));
+        let terms = [extend(), acquire(9), extend(), acquire(9), acquire(8)];
         assert_eq!(first_of(&terms, &one), 4);
     }
 }

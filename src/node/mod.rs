@@ -12,6 +12,7 @@ pub(crate) mod fault;
 pub mod kinds;
 pub(crate) mod memory;
 pub(crate) mod operation;
+pub(crate) mod push;
 pub(crate) mod redis;
 pub(crate) mod session;
 pub(crate) mod status;
@@ -31,6 +32,7 @@ pub use self::{
     fault::Fault,
     kinds::{Answer, Command, Reply},
     operation::{Guard, Operation},
+    push::{Push, Says},
 };
 
 /// One master.
@@ -42,9 +44,9 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// host:port for people; never a password.
     fn id(&self) -> &str;
 
-    /// Opens a connection, ready for its first command. Bounds its own time; dropping the future
-    /// gives up.
-    fn dial(&self) -> Dial;
+    /// Opens a connection, ready for its first command, that hears what is published on this channel. Bounds its
+    /// own time; dropping the future gives up.
+    fn dial(&self, channel: &Arc<str>) -> Dial;
 }
 
 /// A connection in the making.
@@ -66,8 +68,14 @@ pub trait Connection: Send {
     /// Writes what was sent, as far as the server takes it.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;
 
-    /// The next answer, one for each operation in the order they were sent.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>>;
+    /// Whether it hears what is published on the channel that it was dialled with. If not, its node is polled.
+    fn hears(&self) -> bool {
+        false
+    }
+
+    /// What comes next: answers, one for each operation in the order they were sent, and between them what the
+    /// node says unasked.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Disconnected>>;
 
     /// No answer is wanted from here on. A server that answers one whose connection is closed drops the
     /// client, with commands that it has not read yet; told before, it reads all of them.
@@ -75,6 +83,15 @@ pub trait Connection: Send {
 
     /// Takes back the operations of which no byte was written yet: the last ones that were sent. How many.
     fn withdraw(&mut self) -> usize;
+}
+
+/// What comes from a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// The answer to the oldest operation that is unanswered.
+    Answer(Answer),
+    /// What it says unasked. It answers nothing.
+    Push(Push),
 }
 
 /// The connection is over: whether what is unanswered was done is not known.

@@ -17,19 +17,27 @@ impl Fleet {
         Fleet((0..n).map(|_| options.clone().start()).collect())
     }
 
+    /// Redis and Valkey in turn.
+    pub fn mixed(n: usize) -> Fleet {
+        let kinds = Kind::ALL.into_iter().cycle();
+        Fleet(kinds.take(n).map(Server::start).collect())
+    }
+
     pub fn urls(&self) -> Vec<String> {
         self.iter().map(Server::url).collect()
     }
 
     /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node
-    /// and remaining time. (Keys that stay forever, as token counters, are no lock, and the mark of an eviction is
-    /// none either.) Nodes which
+    /// and remaining time. (Keys that stay forever, as token counters, are no lock. The mark of an eviction is none
+    /// either, nor is `waiting`, which says of a node that somebody may wait there, and ends by itself.) Nodes which
     /// are down are skipped; one that is stopped ends the test, for nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.iter().filter(|server| server.is_up()) {
             for (key, pttl) in server.keys() {
-                let is_mark = key.contains(":@mutex-evicted:");
+                // No prefix holds an `@`, and no name stands in a key without one.
+                let is_waiting = key.ends_with(":waiting") && !key.contains('@');
+                let is_mark = key.contains(":@mutex-evicted:") || is_waiting;
                 if pttl >= 0 && key.starts_with(prefix) && !is_mark {
                     found.push(format!("{server}: {key} for another {pttl} ms"));
                 }

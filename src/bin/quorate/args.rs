@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Run a command while holding a lock
     #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER)]
     Lock(Lock),
-    /// Show who holds a lock, on every node
+    /// Show who holds a lock and who waits for it, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
     /// Free a lock everywhere, no matter who holds it

@@ -3,15 +3,16 @@
 
 use std::{io::IsTerminal, time::Duration};
 
-use quorate::{Error, MemoryNode, Mutex, Quorum, Renewal, Vote, fence::Gate};
+use quorate::{Error, Inspection, Lease, MemoryNode, Mutex, Quorum, Renewal, Vote, fence::Gate};
 use serde_json::json;
-use tokio::time;
+use tokio::{task::JoinHandle, time};
 
 use crate::{args::Args, failure::Failure, output};
 
 const NAME: &str = "invoice:42";
 /// Time to read a line, if somebody does.
 const A_LINE: Duration = Duration::from_millis(350);
+const A_MOMENT: Duration = Duration::from_millis(5);
 
 pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
     let stage = Stage {
@@ -32,6 +33,8 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
     }
     contenders(&stage, &alice, &bob, &carol).await?;
     dying_nodes(&stage, &nodes, &alice, &bob).await?;
+    // Carol has not asked anything meanwhile, and finds out later.
+    until_voting(&carol, 5).await;
     paused_holder(&stage, &bob, &carol).await?;
 
     stage.scene("That is all").await;
@@ -62,7 +65,7 @@ async fn contenders(
     carol: &Quorum,
 ) -> Result<(), Failure> {
     stage
-        .scene("Five independent masters, three programs that want the same lock")
+        .scene("Five independent masters, three programs that want the same lock: who asks first is served first")
         .await;
     stage.tell("", "The masters know nothing of each other. Whoever gets a majority, three of five, holds the lock.").await;
     let held = alice.mutex(NAME).lock().await?;
@@ -73,22 +76,41 @@ async fn contenders(
         )
         .await;
     if bob.mutex(NAME).try_lock().await?.is_none() {
-        stage
-            .tell("bob", "tries once: no, it is held. He waits for it")
-            .await;
+        let says = "tries once: no, it is held. So he asks for it, and waits in line";
+        stage.tell("bob", says).await;
     }
-    let waiting = tokio::spawn(bob.mutex(NAME).lock());
-    time::sleep(Duration::from_millis(50)).await;
+    let bobs = waits(bob, 1).await?;
+    stage.tell("carol", "asks too. She stands behind him").await;
+    let carols = waits(carol, 2).await?;
+    let line = alice.inspect(NAME).await?.line();
+    let line: Vec<&str> = line.iter().map(|waiter| &*waiter.label).collect();
+    let says = format!(
+        "All masters have the same line: {}. Nobody asks again and again.",
+        line.join(", ")
+    );
+    stage.tell("", &says).await;
+
     stage.tell("alice", "is done and releases it").await;
     held.release().await?;
-    let held = waiting.await.map_err(|_| Error::Closed)??;
+    let held = bobs.await.map_err(|_| Error::Closed)??;
+    let says = format!(
+        "has it now, with token {}: each master handed it over and told him",
+        held.token()
+    );
+    stage.tell("bob", &says).await;
     stage
-        .tell("bob", &format!("has it now, with token {}", held.token()))
+        .tell("alice", "wants it again. Now she stands behind carol")
         .await;
-    drop(held);
-    let held = carol.mutex(NAME).lock().await?;
+    let alices = waits(alice, 2).await?;
+    held.release().await?;
+    let held = carols.await.map_err(|_| Error::Closed)??;
     stage
         .tell("carol", &format!("comes next, with token {}", held.token()))
+        .await;
+    held.release().await?;
+    let held = alices.await.map_err(|_| Error::Closed)??;
+    stage
+        .tell("alice", &format!("comes last, with token {}", held.token()))
         .await;
     stage
         .tell(
@@ -98,6 +120,19 @@ async fn contenders(
         .await;
     held.release().await?;
     Ok(())
+}
+
+/// Asks for the lock that another holds. Returns when all masters have it in line, as one of so many.
+async fn waits(who: &Quorum, so_many: usize) -> Result<JoinHandle<Result<Lease, Error>>, Failure> {
+    let waiting = tokio::spawn(who.mutex(NAME).lock());
+    let everywhere = |seen: &Inspection| {
+        let nodes = seen.nodes.iter();
+        nodes.filter(|node| node.line.len() == so_many).count() == seen.nodes.len()
+    };
+    while !everywhere(&who.inspect(NAME).await?) {
+        time::sleep(A_MOMENT).await;
+    }
+    Ok(waiting)
 }
 
 async fn dying_nodes(
@@ -190,7 +225,10 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
     let carols = asleep.lock().await?;
     stage.tell("carol", &format!("locks, with token {}, and freezes before she writes: a long pause, a closed laptop", carols.token())).await;
     stage
-        .tell("bob", "waits, and gets the lock when carol's time is over")
+        .tell(
+            "bob",
+            "waits in line, and gets the lock when carol's time is over",
+        )
         .await;
     let bobs = bob.mutex(NAME).lock().await?;
     stage
@@ -223,7 +261,7 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
 
 async fn until_voting(quorum: &Quorum, how_many: usize) {
     while quorum.health().voting != how_many {
-        time::sleep(Duration::from_millis(5)).await;
+        time::sleep(A_MOMENT).await;
     }
 }
 

@@ -1,6 +1,6 @@
-//! `quorate evict`: frees a lock everywhere, even if it is held.
+//! `quorate evict`: frees a lock everywhere, even if it is held. Who is first in line gets it.
 
-use quorate::{Holder, Quorum};
+use quorate::{Inspection, Quorum};
 use serde_json::json;
 
 use crate::{
@@ -18,38 +18,52 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
         if !args.json {
             output::say(&seen.to_string());
         }
-        return Err(Failure::usage(refusal(&evict.name, holder)));
+        return Err(Failure::usage(refusal(&seen)));
     }
     let evicted = quorum.evict(&evict.name).await?;
     if args.json {
-        let object =
-            json!({"name": evict.name, "evicted": evicted, "holder": survey::holder_json(holder)});
+        let object = json!({
+            "name": evict.name,
+            "evicted": evicted,
+            "holder": survey::holder_json(holder),
+            "waiting": seen.waiting(),
+        });
         output::say(&object.to_string());
     } else {
-        output::say(&told(&evict.name, evicted, holder));
+        output::say(&told(evicted, &seen));
     }
     Ok(0)
 }
 
-fn refusal(name: &str, holder: Option<&Holder>) -> String {
-    let whose = holder.map_or_else(
+fn refusal(seen: &Inspection) -> String {
+    let whose = seen.holder().map_or_else(
         || "nobody's by majority".to_owned(),
         |holder| format!("held by {}", holder.label),
     );
+    let goes_to = match seen.waiting() {
+        0 => "",
+        _ => " and go to the first in line",
+    };
     format!(
-        "nothing was done. {name:?} is {whose}; with --yes it would be freed on all nodes, its \
-         holder would learn of it when it next renews, and until then two may believe that they hold it"
+        "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, its \
+         holder would learn of it when it next renews, and until then two may believe that they hold it",
+        seen.name
     )
 }
 
-fn told(name: &str, evicted: bool, holder: Option<&Holder>) -> String {
-    match (evicted, holder) {
+fn told(evicted: bool, seen: &Inspection) -> String {
+    let name = &seen.name;
+    let free = match seen.waiting() {
+        0 => "is free now",
+        _ => "goes to the first in line now",
+    };
+    match (evicted, seen.holder()) {
         (false, _) => format!("{name:?} was free already"),
         (true, None) => {
-            format!("{name:?} is free now; what was left on some nodes made no majority")
+            format!("{name:?} {free}; what was left on some nodes made no majority")
         }
         (true, Some(holder)) => format!(
-            "{name:?} is free now; it was held by {}, who learns of it when it next renews and may write until then",
+            "{name:?} {free}; it was held by {}, who learns of it when it next renews and may write until then",
             holder.label
         ),
     }

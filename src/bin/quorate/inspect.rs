@@ -1,6 +1,6 @@
-//! `quorate inspect`: who holds a lock, on every node.
+//! `quorate inspect`: who holds a lock and who waits for it, on every node.
 
-use quorate::{Inspection, Quorum};
+use quorate::{Inspection, Quorum, Waiter};
 use serde_json::{Value, json};
 
 use crate::{
@@ -49,16 +49,31 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
             "reason": node.silence.as_ref().map(ToString::to_string),
             "holder": survey::holder_json(node.holder.as_ref()),
             "token": node.token.map(|token| token.as_u64()),
+            "waiting": node.silence.is_none().then_some(node.waiting),
         })
     });
     let nodes: Vec<Value> = nodes.collect();
+    let line: Vec<Value> = seen.line().iter().map(waiter_json).collect();
     json!({
         "name": seen.name,
         "held": held,
         "holder": survey::holder_json(seen.holder()),
         "newest_token": seen.newest_token().map(|token| token.as_u64()),
+        "waiting": seen.waiting(),
+        "line": line,
         "needed": needed,
         "answered": answered,
+        "nodes": nodes,
+    })
+}
+
+fn waiter_json(waiter: &Waiter) -> Value {
+    let nodes: Vec<&str> = waiter.nodes.iter().map(|node| &**node).collect();
+    json!({
+        "label": waiter.label,
+        "owner": waiter.owner(),
+        "entry": waiter.entry,
+        "waited_ms": output::milliseconds(waiter.waited),
         "nodes": nodes,
     })
 }

@@ -170,7 +170,12 @@ async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum) {
             ),
         },
     };
-    output::complain(&format!("waiting for {:?}, {what}", lock.name));
+    // This command is one of them.
+    let line = match seen.as_ref().map_or(0, Inspection::waiting) {
+        0 | 1 => String::new(),
+        more => format!("; {more} wait in line"),
+    };
+    output::complain(&format!("waiting for {:?}, {what}{line}", lock.name));
 }
 
 /// Somebody else has it. The next question is who, so the nodes are asked once more.

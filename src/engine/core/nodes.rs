@@ -2,14 +2,21 @@
 
 use super::Core;
 use crate::node::{
-    Answer, DialError, Disconnected,
+    DialError, Disconnected, Incoming,
     session::{Effect, Session, Step},
 };
 
 impl Core {
-    pub(crate) fn connected(&mut self, node: usize, client_id: u64, note: Option<&str>) {
+    /// `hears`: it hears what the node says unasked.
+    pub(crate) fn connected(
+        &mut self,
+        node: usize,
+        client_id: u64,
+        note: Option<&str>,
+        hears: bool,
+    ) {
         self.session(node, |session, step| {
-            session.connected(step, client_id, note);
+            session.connected(step, client_id, note, hears);
         });
     }
 
@@ -21,22 +28,25 @@ impl Core {
         self.session(node, |session, step| session.disconnected(step, why));
     }
 
-    /// What this node has answered by now, in its order. Whether there was anything.
-    pub(crate) fn answered(
+    /// What has come from this node by now, in its order. Whether there was anything.
+    pub(crate) fn came(
         &mut self,
         node: usize,
-        answers: impl IntoIterator<Item = Answer>,
+        incoming: impl IntoIterator<Item = Incoming>,
     ) -> bool {
         let mut read = std::mem::take(&mut self.read);
-        read.extend(answers);
+        read.extend(incoming);
         let any = !read.is_empty();
         if any {
             // After the last of them was read: this process may have stood still between two. A vote is judged by a
             // clock that is not too early, and a memory is watched since its record was read, never since before.
             self.net.look_at_the_clock();
             self.net.session(node, |session, step| {
-                for answer in read.drain(..) {
-                    session.answered(step, answer);
+                for incoming in read.drain(..) {
+                    match incoming {
+                        Incoming::Answer(answer) => session.answered(step, answer),
+                        Incoming::Push(push) => session.pushed(step, push),
+                    }
                 }
             });
             self.settle();

@@ -6,17 +6,22 @@ use crate::{
     node::{session::Session, status::NodeState},
 };
 #[cfg(test)]
-use crate::{engine::Event, lease::keeper::LeaseId, owner::Chance};
+use crate::{
+    engine::Event,
+    lease::keeper::LeaseId,
+    node::{Answer, Incoming},
+    owner::Chance,
+};
 
 impl Core {
     /// What is kept though nothing goes on: all of it zero after quiet time.
     pub(crate) fn leftovers(&self) -> [(&'static str, usize); 8] {
-        let [wishes, turns] = self.wishes.len();
+        let [wishes, line] = self.wishes.len();
         let [leases, rounds] = self.holdings.len();
         let sessions = self.net.sessions().iter();
         [
             ("wishes", wishes),
-            ("turns", turns),
+            ("line", line),
             ("leases", leases),
             ("rounds", rounds + self.questions.len()),
             ("timers", self.net.timers.len()),
@@ -34,6 +39,16 @@ impl Core {
 
     pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
         self.net.states_at(now).collect()
+    }
+
+    /// Answers and nothing else.
+    #[cfg(test)]
+    pub(crate) fn answered(
+        &mut self,
+        node: usize,
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> bool {
+        self.came(node, answers.into_iter().map(Incoming::Answer))
     }
 
     /// One alone.

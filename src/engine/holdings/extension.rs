@@ -65,11 +65,14 @@ impl Extension {
     pub(super) fn heard(
         &mut self,
         net: &mut Net,
-        holding: Option<&mut Holding>,
+        mut holding: Option<&mut Holding>,
         node: usize,
         answer: Result<Said, Silence>,
     ) {
         let is_lost = answer == Ok(Said::Lost);
+        if let (Ok(Said::Extended), Some(holding)) = (&answer, holding.as_deref_mut()) {
+            holding.is_found_on(node);
+        }
         self.ballot.vote(node, answer);
         let counts = self.counted == Some(Verdict::Extended);
         if let (true, true, Some(holding)) = (counts, is_lost, holding) {
@@ -148,9 +151,11 @@ impl Extension {
             .upkeep
             .extended(self.sent_at, now, self.is_renewal, jitter);
         let in_time = net.holds(Rule::ExtendInTime);
-        if !shared.prolong(holding.upkeep.valid_until(), in_time) {
+        let (until, notice) = (holding.upkeep.valid_until(), holding.upkeep.notice());
+        if !shared.prolong(until, notice, in_time) {
             return Err(over(reason_of(shared)));
         }
+        holding.confirmed();
         repair::send(net, self.lease, holding, self.ballot.gone());
         Ok(())
     }

@@ -4,13 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use super::lacks::Lacks;
 use crate::{
-    FencingToken, LossReason,
-    ballot::validity::notice,
+    Error, FencingToken, Lease, LossReason,
+    ballot::answers::{Answers, Said},
     claim::Claim,
-    engine::{attempt::Attempt, event::Wish, net::Net},
+    clock::Tick,
+    engine::{grant::Grant, net::Net},
     lease::{shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
+    response::Responder,
 };
 
 /// One lease.
@@ -25,41 +27,66 @@ pub(super) struct Holding {
     /// Where it was granted.
     pub(super) held_on: Vec<usize>,
     pub(super) lacks: Lacks,
+    /// For how long something of it may stand on a node that was asked.
+    pub(super) stands_for: Duration,
+    /// Who gets the lease once it is confirmed.
+    pub(super) pending: Option<(Responder<Option<Lease>>, Lease)>,
+    /// When the wait for it is over.
+    pub(super) answer_by: Option<Tick>,
     /// Its loss was logged.
     pub(super) told: bool,
 }
 
 impl Holding {
-    /// What an attempt has won, with this token.
-    pub(super) fn new(net: &mut Net, wish: &Wish, attempt: Attempt, token: u64) -> Self {
+    /// What was won.
+    pub(super) fn new(net: &mut Net, grant: &Grant) -> Self {
+        let Grant { wish, good, .. } = grant;
         let jitter = jitter(net, wish.ttl);
-        let upkeep = Upkeep::new(wish.ttl, attempt.t0, wish.renewal, jitter);
+        let upkeep = Upkeep::new(wish.ttl, grant.since, *good, wish.renewal, jitter);
         let shared = Shared::new(
             wish.name().clone(),
-            FencingToken::from_counter(token),
+            FencingToken::from_counter(grant.token),
             Arc::clone(&net.clock),
-            attempt.t0,
-            notice(wish.ttl),
+            grant.since,
+            good.notice,
             upkeep.valid_until(),
         );
-        let mut lacks = Lacks::new(token);
-        for (node, counter) in attempt.granted() {
-            lacks.granted(node, counter);
+        let mut lacks = Lacks::new(grant.token);
+        for (node, counter) in &grant.held {
+            lacks.granted(*node, *counter);
         }
         // Its counter may be too small, until a late answer says that it is not.
-        for node in attempt.raising() {
-            lacks.granted(node, 0);
+        for node in &grant.raising {
+            lacks.granted(*node, 0);
         }
         Self {
             shared: Arc::new(shared),
             upkeep,
             claim: wish.claim.clone(),
-            held_on: attempt.granted().map(|(node, _)| node).collect(),
-            entry: attempt.entry,
+            held_on: grant.held.iter().map(|(node, _)| *node).collect(),
+            entry: grant.entry.clone(),
             lock_delay: wish.lock_delay,
-            asked: attempt.asked,
+            asked: grant.asked.clone(),
             lacks,
+            stands_for: grant.stands_for,
+            pending: None,
+            answer_by: wish.end(),
             told: false,
+        }
+    }
+
+    /// An extension found it there. Where it was not known to stand its counter is not known either: it is repaired.
+    pub(super) fn is_found_on(&mut self, node: usize) {
+        if !self.held_on.contains(&node) {
+            self.lacks.granted(node, 0);
+            self.held_on.push(node);
+        }
+    }
+
+    /// It stands there.
+    pub(super) fn is_held_on(&mut self, node: usize) {
+        if !self.held_on.contains(&node) {
+            self.held_on.push(node);
         }
     }
 
@@ -67,10 +94,38 @@ impl Holding {
         self.upkeep.ttl() + self.lock_delay
     }
 
+    /// Who waits for its confirmation waits until then at most.
+    pub(super) fn wait_ends(&self) -> Option<Tick> {
+        self.answer_by.filter(|_| self.pending.is_some())
+    }
+
     /// It is over. What it holds on the nodes is left to expire until it is dropped.
     pub(super) fn lose(&mut self, reason: LossReason) {
         self.shared.lose(reason);
-        self.log_loss();
+        match self.pending.is_some() {
+            // Nobody has seen it.
+            true => self.told = true,
+            false => self.log_loss(),
+        }
+    }
+
+    /// Tells who waits for its confirmation that none came in time, if somebody does. The lease is dropped, and so
+    /// released.
+    pub(super) fn give_up(&mut self, net: &Net) {
+        if let Some((reply, _)) = self.pending.take_if(|_| self.shared.validity().is_zero()) {
+            let answers = Answers::<Said>::new(net.total());
+            let (name, nodes) = (self.shared.name.as_str(), &net.settings.nodes);
+            let again = Some(net.try_again(net.needed));
+            let report = answers.report(name, net.needed, nodes, again);
+            let _ = reply.send(Err(Error::TooSlow(report)));
+        }
+    }
+
+    /// It is confirmed: who waits for that gets it. A caller that is gone drops it here, which releases it.
+    pub(super) fn confirmed(&mut self) {
+        if let Some((reply, lease)) = self.pending.take() {
+            drop(reply.send(Ok(Some(lease))));
+        }
     }
 
     /// Once, if it was lost and not given up.

@@ -16,7 +16,7 @@ use self::{
     holding::{Holding, reason_of},
     release::Release,
 };
-use super::{net::Net, round::Request, timers::Key, wishes::Grant};
+use super::{grant::Grant, net::Net, round::Request, timers::Key};
 use crate::{
     Error, Lease, LossReason, Silence,
     ballot::answers::Said,
@@ -51,19 +51,22 @@ impl Holdings {
 
     /// A wish was granted: its caller gets the lease.
     pub(super) fn begin(&mut self, net: &mut Net, grant: Grant) {
-        let Grant {
-            wish,
-            mut attempt,
-            token,
-        } = grant;
         let Some(keeper) = self.keeper.upgrade() else {
-            return attempt.roll_back(net);
+            return grant.take_back(net);
         };
-        // Its id is the round of the attempt that was won: that is how late grants find it.
-        let id = lease_of(attempt.round);
-        let holding = Holding::new(net, &wish, attempt, token);
+        // Its id is the round by which it was won: that is how late grants find it.
+        let id = lease_of(grant.round);
+        let mut holding = Holding::new(net, &grant);
+        let Grant { wish, token, .. } = grant;
         logs::debug!(name = wish.name().as_str(), token, "acquired");
         let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
+        // Where nothing else would renew it, its caller gets it when it is good for its ttl.
+        let waits = holding.upkeep.is_provisional() && !wish.renewal.auto;
+        if waits {
+            holding.pending = Some((wish.reply, lease));
+            self.leases.insert(id, holding);
+            return self.lease_due(net, id);
+        }
         self.leases.insert(id, holding);
         self.lease_due(net, id);
         // A caller that is gone drops the lease here, which releases it.
@@ -79,9 +82,7 @@ impl Holdings {
             return;
         };
         holding.lacks.granted(node, *counter);
-        if !holding.held_on.contains(&node) {
-            holding.held_on.push(node);
-        }
+        holding.is_held_on(node);
     }
 
     /// Looks whether a lease is to be renewed, or is over.
@@ -101,11 +102,23 @@ impl Holdings {
             shared.set_reason_at_end(holding.upkeep.reason_at_end());
             if shared.validity().is_zero() {
                 let reason = reason_of(shared);
-                return holding.lose(reason);
+                holding.lose(reason);
+                return holding.give_up(net);
+            }
+            let wait_ends = holding.wait_ends();
+            if wait_ends.is_some_and(|at| at <= net.now) {
+                holding.lose(LossReason::Expired);
+                return holding.give_up(net);
             }
             match holding.upkeep.due(net.now, shared.beat_at()) {
-                Due::Lose(reason) => return holding.lose(reason),
-                Due::Wait(at) => return net.timers.at(Key::Lease(id), at),
+                Due::Lose(reason) => {
+                    holding.lose(reason);
+                    return holding.give_up(net);
+                }
+                Due::Wait(at) => {
+                    let at = wait_ends.map_or(at, |end| at.min(end));
+                    return net.timers.at(Key::Lease(id), at);
+                }
                 Due::Renew => {
                     holding.upkeep.renewal_sent(net.now);
                     shared.set_reason_at_end(holding.upkeep.reason_at_end());

@@ -14,6 +14,7 @@ use crate::{
     name::Name,
     node::session::{DutyId, RoundId},
     response::Responder,
+    rules::Rule,
 };
 
 /// A release under way.
@@ -32,11 +33,19 @@ impl Release {
         holding: Holding,
         reply: Option<Responder<()>>,
     ) -> Option<(RoundId, Self)> {
-        let operation = holding.claim.release(&holding.entry);
+        let operation = {
+            let (floor, max_ttl) = (net.floor(holding.lacks.token), net.fleet().max_ttl());
+            holding.claim.release(&holding.entry, floor, max_ttl)
+        };
         let round = net.new_round();
         let tag = reply.is_some().then(|| Request::Release.of(round));
-        let until = net.now.plus(holding.node_ttl());
-        let asked = holding.asked.iter().copied();
+        let until = net.now.plus(holding.stands_for);
+        // Also where it was never granted: its owner may stand in line there.
+        let told = match net.holds(Rule::LeaveEverywhere) {
+            true => &holding.asked,
+            false => &holding.held_on,
+        };
+        let asked = told.iter().copied();
         let owed = round::release(net, tag, &operation, asked, until);
         let reply = reply?;
         let mut ballot = Ballot::new(net.total(), net.needed, holding.held_on);

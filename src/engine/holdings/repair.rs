@@ -48,7 +48,7 @@ pub(super) fn send(
 pub(super) fn heard(holding: &mut Holding, node: usize, said: Option<&Said>) {
     let stands = said == Some(&Said::Repaired(true));
     holding.lacks.ended(node, stands);
-    if stands && !holding.held_on.contains(&node) {
-        holding.held_on.push(node);
+    if stands {
+        holding.is_held_on(node);
     }
 }

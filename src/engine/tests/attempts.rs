@@ -104,7 +104,8 @@ proptest! {
             let (reply, mut inspected) = oneshot::channel();
             let name = Name::new("a").unwrap();
             world.core.event(Event::Inspect { name, reply });
-            world.answer_last(array(vec![text, number(5), number(7)]));
+            let [left, counter, time, waiting] = [5, 7, 9, 0].map(number);
+            world.answer_last(array(vec![text, left, counter, time, waiting]));
             let seen = inspected.try_recv().unwrap().unwrap();
             let holder = seen.holder().unwrap();
             told.extend([holder.entry.clone(), holder.label.clone()]);
@@ -116,7 +117,7 @@ proptest! {
             // Met anew.
             world.core.disconnected(0, &Disconnected("died".into()));
             world.at(60_000);
-            world.core.connected(0, 8, None);
+            world.core.connected(0, 8, None, true);
             world.answer_last(if place == 7 {
                 error
             } else {
@@ -200,6 +201,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
         remaining: None,
         counter: GREATEST,
         holder: None,
+        ticket: 0,
     };
     world.says(1, refused);
     while world.core.next_effect().is_some() {}

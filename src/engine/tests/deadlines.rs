@@ -150,11 +150,13 @@ fn requests_wait_while_open_is_being_restored() {
         world
             .core
             .answered(node, [Ok(Said::Mutex(mutex::Reply::Released(false)))]);
-        let (holder, counter) = (None, 7);
-        world.core.answered(
-            node,
-            [Ok(Said::Mutex(mutex::Reply::Inspected { holder, counter }))],
-        );
+        let inspected = mutex::Reply::Inspected {
+            holder: None,
+            counter: 7,
+            line: Vec::new(),
+            waiting: 0,
+        };
+        world.core.answered(node, [Ok(Said::Mutex(inspected))]);
         world
             .core
             .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);

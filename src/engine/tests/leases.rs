@@ -24,7 +24,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
         .answered(0, [Ok(Said::Mutex(mutex::Reply::Extended))]);
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
-    world.core.connected(1, 8, None);
+    world.core.connected(1, 8, None, true);
     world.meet(1);
     world.sent();
     world.at(399);

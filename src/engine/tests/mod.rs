@@ -5,6 +5,7 @@ mod bootstrap;
 mod deadlines;
 mod end;
 mod leases;
+mod line;
 mod repairs;
 mod waits;
 mod wishes;
@@ -80,6 +81,7 @@ impl World {
             prefix: "quorate".into(),
             terms: TERMS,
             label: Label::new("test").unwrap(),
+            channel: "quorate:wake:test".into(),
             allow_eviction: false,
             rules: Rules::ALL,
         };
@@ -94,7 +96,7 @@ impl World {
         };
         world.at(0);
         for node in 0..n {
-            world.core.connected(node, 7, None);
+            world.core.connected(node, 7, None, true);
         }
         // Once more, where what the fleet's terms are was not known yet.
         loop {
@@ -212,6 +214,8 @@ impl World {
                     Command::Mutex(mutex::Command::Raise { .. }) => Some((node, 'T')),
                     Command::Mutex(mutex::Command::Release { .. }) => Some((node, 'R')),
                     Command::Mutex(mutex::Command::Extend { .. }) => Some((node, 'E')),
+                    Command::Mutex(mutex::Command::Join { .. }) => Some((node, 'J')),
+                    Command::Mutex(mutex::Command::Yield { .. }) => Some((node, 'Y')),
                     Command::Mutex(mutex::Command::Repair { .. }) => Some((node, 'P')),
                     Command::Admission(admission::Command::Survey) => Some((node, 'S')),
                     _ => None,
@@ -264,6 +268,7 @@ fn held() -> Said {
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
         holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
+        ticket: 0,
     })
 }
 

@@ -129,7 +129,7 @@ fn a_release_follows_every_repair_that_was_sent() {
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
-    world.core.connected(4, 8, None);
+    world.core.connected(4, 8, None, true);
     world.meet(4);
     world.sent();
     let _extension = world.extend(id);

@@ -1,26 +1,35 @@
-//! From a wish to a grant: attempts, and the rests between them.
+//! From a wish to a grant: attempts, the rests between them, and the line.
 
+mod line;
 mod waiter;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use self::waiter::{After, Waiter};
+use self::{
+    line::Line,
+    waiter::{After, Waiter},
+};
 use super::{
     attempt::{Attempt, Progress},
     event::{Wait, Wish, WishId},
+    grant::Grant,
     net::Net,
     patience::Failure,
     timers::Key,
     turns::Turns,
 };
 use crate::{
-    Error, Silence, ballot::answers::Said, clock::Tick, ids::ById, node::session::RoundId,
+    Error, Silence,
+    ballot::answers::Said,
+    clock::Tick,
+    ids::ById,
+    node::{Push, session::RoundId},
 };
 
-/// At most this many who stood in line begin to ask in one go.
+/// At most this many whose turn has come begin to ask in one go.
 const TURNS_AT_ONCE: usize = 16;
 
-/// All wishes. Each one stands in line, asks, or rests.
+/// All wishes. Each one waits for its turn, asks, rests, or waits in line.
 #[derive(Default)]
 pub(super) struct Wishes {
     turns: Turns<Box<Waiter>>,
@@ -28,18 +37,12 @@ pub(super) struct Wishes {
     resting: ById<WishId, Box<Waiter>>,
     /// The attempt of each wish that asks.
     rounds: ById<WishId, RoundId>,
+    line: Line,
 }
 
 struct Asking {
     waiter: Box<Waiter>,
     attempt: Attempt,
-}
-
-/// An attempt that was won.
-pub(super) struct Grant {
-    pub(super) wish: Wish,
-    pub(super) attempt: Attempt,
-    pub(super) token: u64,
 }
 
 /// What follows from an answer.
@@ -55,8 +58,7 @@ impl Wishes {
         if wish.reply.is_closed() {
             return;
         }
-        let (name, id) = (wish.name().clone(), wish.id);
-        let end = wish.end();
+        let (name, id, end) = (wish.name().clone(), wish.id, wish.end());
         let waiter = Box::new(Waiter::new(wish));
         if !waiter.patience.waits() {
             return self.attempt(net, waiter);
@@ -70,11 +72,7 @@ impl Wishes {
 
     /// The caller's future was dropped.
     pub(super) fn cancel(&mut self, net: &mut Net, id: WishId) {
-        if self.turns.leave(id).is_some() {
-            net.timers.cancel(Key::Wish(id));
-        } else if let Some(waiter) = self.end(net, id) {
-            self.make_room(&waiter.wish);
-        }
+        self.end(net, id);
     }
 
     /// All wishes end: the quorum closes.
@@ -89,6 +87,7 @@ impl Wishes {
             .chain(self.resting.keys())
             .copied()
             .collect();
+        ids.extend(self.line.ids());
         ids.sort_unstable();
         waiters.extend(ids.into_iter().filter_map(|id| self.end(net, id)));
         for waiter in waiters {
@@ -115,6 +114,18 @@ impl Wishes {
         self.turns.is_due()
     }
 
+    /// Whether the wait of this wish for its turn is over; what follows is done.
+    pub(super) fn turn_is_over(&mut self, net: &mut Net, id: WishId) -> bool {
+        let waiter = self.turns.over(id);
+        let waited = waiter.is_some();
+        if let Some(waiter) = waiter {
+            self.attempt(net, waiter);
+        }
+        waited
+    }
+
+    // ---- what nodes say ---------------------------------------------------------------------
+
     /// A node answered an attempt.
     pub(super) fn heard(
         &mut self,
@@ -134,6 +145,52 @@ impl Wishes {
         self.look(net, round)
     }
 
+    /// A node answered a raise, of an attempt or of one who waits in line.
+    pub(super) fn raised(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        if self.asking.contains_key(&round) {
+            return self.heard(net, round, node, answer);
+        }
+        if !self.line.knows(round) {
+            return Follows::Stray(answer);
+        }
+        let follows = self.line.raised(net, round, node, answer);
+        tell(follows)
+    }
+
+    /// A node answered one who waits in line.
+    pub(super) fn joined(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        tell(self.line.joined(net, round, node, answer))
+    }
+
+    /// A node says something unasked.
+    pub(super) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
+        tell(self.line.pushed(net, node, push))
+    }
+
+    /// Nodes have changed: one that is back does not know who waits. Who is to be [looked at](Self::look_at) therefore.
+    pub(super) fn look_at_nodes(&mut self, net: &Net) -> Vec<WishId> {
+        self.line.look_at_nodes(net)
+    }
+
+    /// Looks what follows for one who waits in line.
+    pub(super) fn look_at(&mut self, net: &mut Net, id: WishId) -> Follows {
+        tell(self.line.look(net, id))
+    }
+
+    // ---- time -------------------------------------------------------------------------------
+
     /// A deadline of an attempt.
     pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) -> Follows {
         if let Some(asking) = self.asking.get_mut(&round) {
@@ -142,14 +199,9 @@ impl Wishes {
         self.look(net, round)
     }
 
-    /// Whether the wait in line of this wish is over; what follows is done.
-    pub(super) fn turn_is_over(&mut self, net: &mut Net, id: WishId) -> bool {
-        let waiter = self.turns.over(id);
-        let was_in_line = waiter.is_some();
-        if let Some(waiter) = waiter {
-            self.attempt(net, waiter);
-        }
-        was_in_line
+    /// Whether it waits in line.
+    pub(super) fn is_in_line(&self, id: WishId) -> bool {
+        self.line.has(id)
     }
 
     /// A rest is over: the caller is told, or the next attempt begins. False, and nothing is done, if the next
@@ -177,11 +229,11 @@ impl Wishes {
         self.asking.len()
     }
 
-    /// What is kept of wishes: those that ask or rest, and the lines.
+    /// What is kept of wishes: those that ask or rest, and those in line.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
         let wishes = self.asking.len() + self.resting.len() + self.rounds.len();
-        [wishes, self.turns.len()]
+        [wishes, self.turns.len() + self.line.len()]
     }
 
     // ---- inside -----------------------------------------------------------------------------
@@ -196,8 +248,7 @@ impl Wishes {
             }
         }
         waiter.patience.attempt();
-        let seen = waiter.wish.seen.load(Relaxed).saturating_add(1);
-        let floor = net.clock.wall_us().max(seen);
+        let floor = net.floor(waiter.wish.seen.load(Relaxed));
         match Attempt::begin(net, &waiter.wish, floor) {
             Ok(attempt) => {
                 let round = attempt.round;
@@ -208,7 +259,7 @@ impl Wishes {
             }
             Err(error) => {
                 self.make_room(&waiter.wish);
-                let _ = waiter.wish.reply.send(Err(error));
+                drop(waiter.wish.reply.send(Err(error)));
             }
         }
     }
@@ -227,16 +278,11 @@ impl Wishes {
         match progress {
             Progress::Won(token) => {
                 self.make_room(&waiter.wish);
-                return Follows::Grant(Box::new(Grant {
-                    wish: waiter.wish,
-                    attempt,
-                    token,
-                }));
+                Follows::Grant(Box::new(attempt.grant(waiter.wish, token)))
             }
             Progress::Failed(failure) => self.failed(net, waiter, &attempt, failure),
-            Progress::Open => {}
+            Progress::Open => Follows::Nothing,
         }
-        Follows::Nothing
     }
 
     fn failed(
@@ -245,7 +291,7 @@ impl Wishes {
         mut waiter: Box<Waiter>,
         attempt: &Attempt,
         failure: Failure,
-    ) {
+    ) -> Follows {
         let (error, next) = waiter.failed(net, attempt, failure);
         let refusal = match &error {
             Error::Held(report) => Some(report.clone()),
@@ -263,7 +309,13 @@ impl Wishes {
                 waiter.last = Some(error);
                 self.resting.insert(id, waiter);
             }
+            After::Line => {
+                self.make_room(&waiter.wish);
+                let seen = (attempt.largest_ticket(), attempt.largest_counter());
+                return tell(self.line.enter(net, waiter, seen));
+            }
         }
+        Follows::Nothing
     }
 
     /// An attempt that is over.
@@ -274,25 +326,45 @@ impl Wishes {
         Some(asking)
     }
 
-    /// Ends a wish that asks or rests, and takes back what it asked for.
+    /// Ends a wish, and takes back what it asked for.
     fn end(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
-        if let Some(waiter) = self.resting.remove(&id) {
+        if let Some(waiter) = self.turns.leave(id) {
             net.timers.cancel(Key::Wish(id));
             return Some(waiter);
         }
-        let round = self.rounds.get(&id).copied()?;
+        if let Some(waiter) = self.resting.remove(&id) {
+            net.timers.cancel(Key::Wish(id));
+            self.make_room(&waiter.wish);
+            return Some(waiter);
+        }
+        let Some(round) = self.rounds.get(&id).copied() else {
+            return self.line.leave(net, id);
+        };
         let Asking {
             waiter,
             mut attempt,
         } = self.take(net, round)?;
         attempt.roll_back(net);
+        self.make_room(&waiter.wish);
         Some(waiter)
     }
 
-    /// A wish that asked or rested is over, granted or not: its place is another's.
+    /// A wish that asked or rested is over, or stands in line now: its place is another's.
     fn make_room(&mut self, wish: &Wish) {
         if wish.wait != Wait::Never {
             self.turns.done(wish.name());
+        }
+    }
+}
+
+/// Tells a caller whose wait in line is over.
+fn tell(follows: line::Follows) -> Follows {
+    match follows {
+        line::Follows::Nothing => Follows::Nothing,
+        line::Follows::Won(grant) => Follows::Grant(grant),
+        line::Follows::Over(waiter, error) => {
+            waiter.answer(error);
+            Follows::Nothing
         }
     }
 }

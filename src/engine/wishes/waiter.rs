@@ -27,6 +27,8 @@ pub(super) enum After {
     Answer,
     /// The next attempt.
     RestUntil(Tick),
+    /// Somebody else has it: it waits in line.
+    Line,
 }
 
 impl Waiter {
@@ -55,6 +57,9 @@ impl Waiter {
         let Next::Rest { refresh, warn } = self.patience.failed(net.now, &past, limits) else {
             return (error, After::Answer);
         };
+        if failure == Failure::Held {
+            return (error, After::Line);
+        }
         if warn {
             net.journal
                 .waits_out_a_quarantine(net.now, self.wish.name(), &error);
@@ -64,6 +69,25 @@ impl Waiter {
             .patience
             .rest_until(net.now, &past, refresh, limits, up_to);
         (error, After::RestUntil(until))
+    }
+
+    /// It waits in line, and there is no majority: whether it goes on.
+    pub(super) fn goes_on(&mut self, net: &mut Net, failure: Failure, error: &Error) -> bool {
+        let past = Past {
+            failure,
+            took: Duration::ZERO,
+            known: None,
+            is_stale: false,
+        };
+        let limits = limits(net);
+        let Next::Rest { warn, .. } = self.patience.failed(net.now, &past, limits) else {
+            return false;
+        };
+        if warn {
+            net.journal
+                .waits_out_a_quarantine(net.now, self.wish.name(), error);
+        }
+        true
     }
 
     /// Tells the caller. To a wish that does not wait, a refusal is no error.

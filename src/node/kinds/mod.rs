@@ -11,6 +11,7 @@
 //! what it does, and does not look which it is.
 
 pub mod admission;
+pub(crate) mod air;
 pub(crate) mod moment;
 pub mod mutex;
 pub(crate) mod scripts;
@@ -74,6 +75,14 @@ impl Command {
         match self {
             Self::Admission(_) | Self::Server(_) => None,
             Self::Mutex(command) => command.rider(),
+        }
+    }
+
+    /// Whether it is one of a batch even where it travels alone.
+    pub(crate) fn is_always_rider(&self) -> bool {
+        match self {
+            Self::Admission(_) | Self::Server(_) => false,
+            Self::Mutex(command) => command.is_always_rider(),
         }
     }
 

@@ -1,7 +1,8 @@
-//! What an in-process node finds when it obeys a command: its TIME, and whether it takes writes.
+//! What an in-process node finds when it obeys a command: its TIME, whether it takes writes, and who listens.
 
 use std::cell::Cell;
 
+use super::air::Air;
 use crate::{node::fault::Fault, rules::Rules};
 
 /// The moment of one command.
@@ -15,6 +16,8 @@ pub(crate) struct Moment<'s> {
     pub(crate) writes: Writes,
     /// The script that runs has written. A full server looks at the first write of a script alone.
     pub(crate) wrote: &'s Cell<bool>,
+    /// Where it publishes.
+    pub(crate) air: &'s Air,
 }
 
 /// Which writes a server takes.
@@ -28,6 +31,11 @@ pub(crate) enum Writes {
 }
 
 impl Moment<'_> {
+    /// TIME in ms, by which keys expire.
+    pub(crate) fn ms(&self) -> u64 {
+        self.time / 1000
+    }
+
     /// What a replica refuses: any write.
     pub(crate) fn may_delete(&self) -> Result<(), Fault> {
         if self.writes == Writes::None {

@@ -3,6 +3,8 @@
 mod connection;
 mod process;
 
+#[cfg(any(test, feature = "test-util"))]
+use std::task::Waker;
 use std::{
     fmt,
     sync::{
@@ -112,8 +114,9 @@ impl MemoryNode {
         server.store.restart(run);
     }
 
-    /// From now on each answer comes `d` later, by tokio's clock; zero, as at first, ends it. What is asked takes
-    /// effect at once all the same. Answers already on their way keep their time, and none overtakes another.
+    /// From now on whatever it says comes `d` later, by tokio's clock; zero, as at first, ends it: answers, and what
+    /// it tells those who wait for a lock. What is asked takes effect at once all the same. What is already on its
+    /// way keeps its time, and nothing overtakes anything on the same connection.
     ///
     /// With more than the node timeout its votes come too late, and while a request is unanswered it is
     /// [`NodeState::Stalled`](crate::NodeState::Stalled). With more than four node timeouts and more than 2 s
@@ -139,27 +142,29 @@ impl MemoryNode {
     pub(crate) fn with_store<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
         let mut server = self.lock();
         let time = server.clock.wall_us();
-        act(&mut server.store, time)
+        let done = act(&mut server.store, time);
+        let (due, mut woken) = (server.due(), Vec::new());
+        server.hand_out(due, &mut woken);
+        drop(server);
+        woken.into_iter().for_each(Waker::wake);
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.process.lock()
     }
 
-    fn connect(&self) -> Result<Box<dyn Connection>, DialError> {
+    fn connect(&self, channel: &Arc<str>) -> Result<Box<dyn Connection>, DialError> {
         let mut server = self.lock();
         if !server.up {
             return Err(DialError::Unreachable(
                 "the in-process node is stopped".into(),
             ));
         }
-        server.connections += 1;
-        let (id, life) = (server.connections, server.life);
-        Ok(Box::new(MemoryConnection::new(
-            Arc::clone(&self.process),
-            id,
-            life,
-        )))
+        let client_id = server.connect(channel);
+        let process = Arc::clone(&self.process);
+        let hears = !channel.is_empty();
+        Ok(Box::new(MemoryConnection::new(process, client_id, hears)))
     }
 }
 
@@ -229,9 +234,9 @@ impl Node for MemoryNode {
         &self.id
     }
 
-    fn dial(&self) -> Dial {
-        let node = self.clone();
-        Box::pin(async move { node.connect() })
+    fn dial(&self, channel: &Arc<str>) -> Dial {
+        let (node, channel) = (self.clone(), Arc::clone(channel));
+        Box::pin(async move { node.connect(&channel) })
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! It knows no clock: every command comes with the node's own TIME, and keys expire by that.
 
-use std::cell::Cell;
 #[cfg(any(test, feature = "test-util"))]
 use std::time::Duration;
+use std::{cell::Cell, sync::Arc};
 
 #[cfg(any(test, feature = "test-util"))]
 use crate::{name::Name, node::admission::BootRecord, owner::Entry};
@@ -15,9 +15,12 @@ use crate::{
         admission::{self, Identity},
         kinds::{
             Guarded,
+            air::Air,
             moment::{Moment, Writes},
         },
-        mutex, server,
+        mutex,
+        push::Push,
+        server,
     },
     rules::{Rule, Rules},
 };
@@ -39,6 +42,8 @@ pub(crate) struct Store {
     full: bool,
     /// The script that runs has written.
     wrote: Cell<bool>,
+    /// Connections and channels: no keys.
+    air: Air,
 }
 
 impl Store {
@@ -51,6 +56,7 @@ impl Store {
             readonly: false,
             full: false,
             wrote: Cell::new(false),
+            air: Air::default(),
         }
     }
 
@@ -76,6 +82,7 @@ impl Store {
             admitted,
             writes: self.writes(),
             wrote: &self.wrote,
+            air: &self.air,
         };
         let Snapshot { admission, mutex } = &mut self.keys;
         match command {
@@ -87,7 +94,23 @@ impl Store {
         }
     }
 
-    /// A new process: another run, no keys, no fault.
+    /// One more connection hears what is published on this channel. Several may share one.
+    pub(crate) fn subscribe(&mut self, channel: &Arc<str>) {
+        self.air.subscribe(channel);
+    }
+
+    /// One connection hears this channel no more.
+    pub(crate) fn unsubscribe(&mut self, channel: &Arc<str>) {
+        self.air.unsubscribe(channel);
+    }
+
+    /// What was published since the last time and had a listener, in order. Each is for all that listen there.
+    pub(crate) fn take_pushes(&mut self) -> Vec<(Arc<str>, Push)> {
+        self.air.take()
+    }
+
+    /// A new process: another run, no keys, no fault, and nobody listens: a connection of the old one must not
+    /// unsubscribe.
     pub(crate) fn restart(&mut self, run_id: impl Into<String>) {
         let Identity {
             mode,
@@ -128,6 +151,12 @@ impl Store {
         self.keys = keys;
     }
 
+    /// PUBLISH, by nobody's command.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, channel: &Arc<str>, push: Push) -> bool {
+        self.air.publish(channel, push)
+    }
+
     /// FLUSHALL.
     pub(crate) fn flush(&mut self) {
         self.keys = Snapshot::default();
@@ -161,6 +190,17 @@ impl Store {
     /// Every lock that is held at `time`: name, entry, remaining time.
     pub(crate) fn locks(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry, Duration)> {
         self.keys.mutex.locks(time)
+    }
+
+    /// Who waits for what at `time`.
+    pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
+        self.keys.mutex.waiters(time)
+    }
+
+    /// Who waits for this at `time`, in order, and behind them who holds it.
+    pub(crate) fn standing(&self, name: &Name, time: u64) -> impl Iterator<Item = &Entry> {
+        let waiters = self.keys.mutex.waiters_of(name, time);
+        waiters.chain(self.keys.mutex.holder(name, time))
     }
 
     /// The keys of the admission.

@@ -24,7 +24,7 @@ use super::{
     secret::Secret,
 };
 use crate::{
-    node::{Answer, Connection, Disconnected, Guard, Operation},
+    node::{Answer, Connection, Disconnected, Guard, Incoming, Operation, Push},
     report::said,
 };
 
@@ -34,6 +34,8 @@ pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
     note: Option<String>,
+    /// What it has subscribed to. None: it hears nothing.
+    channel: Option<Arc<str>>,
     /// Never told, should the server repeat it.
     secret: Secret,
     outbox: Outbox,
@@ -52,6 +54,7 @@ impl<S> RedisConnection<S> {
         stream: S,
         client_id: u64,
         note: Option<String>,
+        channel: Option<Arc<str>>,
         keys: Arc<Keys>,
         secret: Secret,
         inbox: Inbox,
@@ -60,6 +63,7 @@ impl<S> RedisConnection<S> {
             stream,
             client_id,
             note,
+            channel,
             secret,
             outbox: Outbox::new(keys),
             unflushed: false,
@@ -75,6 +79,12 @@ impl<S> RedisConnection<S> {
         let reason = Disconnected(reason.into());
         self.over = Some(reason.clone());
         Poll::Ready(Err(reason))
+    }
+
+    /// What this frame says to one who waits. None: it is no message of this connection's channel, or none that can
+    /// be read. That costs no more than a lost push.
+    fn push(&self, frame: &OwnedFrame) -> Option<Push> {
+        decode::push(frame, self.channel.as_deref()?)
     }
 
     /// Makes answers of this frame, if it completes any; an error: nobody asked for it.
@@ -158,22 +168,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         Poll::Ready(Ok(()))
     }
 
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
+    fn hears(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Disconnected>> {
         if let Some(answer) = self.answers.pop_front() {
-            return Poll::Ready(Ok(answer));
+            return Poll::Ready(Ok(Incoming::Answer(answer)));
         }
         if let Some(over) = &self.over {
             return Poll::Ready(Err(over.clone()));
         }
         loop {
             match self.inbox.next() {
-                Ok(Some(OwnedFrame::Push { .. })) => {}
+                // It is never an answer, wherever it comes: also between the replies to one operation.
+                Ok(Some(frame @ OwnedFrame::Push { .. })) => {
+                    if let Some(push) = self.push(&frame) {
+                        return Poll::Ready(Ok(Incoming::Push(push)));
+                    }
+                }
                 Ok(Some(frame)) => {
                     if let Err(frame) = self.take(frame) {
                         return self.end(unasked(&frame, &self.secret));
                     }
                     if let Some(answer) = self.answers.pop_front() {
-                        return Poll::Ready(Ok(answer));
+                        return Poll::Ready(Ok(Incoming::Answer(answer)));
                     }
                 }
                 Ok(None) => match ready!(self.inbox.poll_fill(&mut self.stream, cx)) {

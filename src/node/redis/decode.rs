@@ -1,7 +1,7 @@
 //! Replies of a server (RESP3) as answers: what is an error, and what kind of one. What else a reply
 //! says is in `wire.rs` of the command's kind.
 
-use std::{borrow::Cow, slice};
+use std::{borrow::Cow, iter, slice};
 
 use redis_protocol::resp3::types::{FrameKind, OwnedFrame, Resp3Frame as _};
 
@@ -11,14 +11,27 @@ use super::{
 };
 use crate::{
     node::{
-        Answer, Command, Fault, Reply,
-        wire::read::{integer, items, text},
+        Answer, Command, Fault, Push, Reply,
+        wire::read::{bytes, integer, items, text},
     },
     report::said,
 };
 
 /// What the server's replies say: mostly one. Any text of it for people is told without the secret.
 pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
+    match replies {
+        [reply] if command.is_always_rider() => {
+            let mut told = None;
+            let tell = |answer| told = Some(answer);
+            answers(iter::once(command), 1, reply, secret, tell);
+            told.unwrap_or_else(|| Err(misshapen(command, replies)))
+        }
+        _ => own_answer(command, replies, secret),
+    }
+}
+
+/// What it answers that is not a batch.
+fn own_answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
     let decisive = command.decisive(replies);
     if let Some(text) = decisive.iter().find_map(error) {
         return Err(fault(&text, secret));
@@ -51,7 +64,7 @@ pub(super) fn answers<'c>(
             (Some(fault), ..) => Err(fault.clone()),
             (None, Some(own), _) => match text(own) {
                 Some(error) => Err(fault(&error, secret)),
-                None => answer(command, slice::from_ref(own), secret),
+                None => own_answer(command, slice::from_ref(own), secret),
             },
             (None, None, Some(rider)) => Ok(Reply::Mutex(rider.as_asked)),
             (None, None, None) => Err(misshapen(command, slice::from_ref(reply))),
@@ -62,6 +75,29 @@ pub(super) fn answers<'c>(
 /// Whether the server's ACL does not permit the user a key of what was asked.
 pub(super) fn forbids_a_key(reply: &OwnedFrame) -> bool {
     error(reply).is_some_and(|text| matches!(rights::denial(&text), Some(Denial::Key)))
+}
+
+/// Whether this push confirms SUBSCRIBE to the channel.
+pub(super) fn confirms(frame: &OwnedFrame, channel: &str) -> bool {
+    pushed(frame, "subscribe", channel).is_some()
+}
+
+/// What this push says to one of ours, if it is a message of the channel.
+pub(super) fn push(frame: &OwnedFrame, channel: &str) -> Option<Push> {
+    let said = bytes(pushed(frame, "message", channel)?)?;
+    Push::read(str::from_utf8(said).ok()?)
+}
+
+/// What a push of this kind and of this channel carries.
+fn pushed<'f>(frame: &'f OwnedFrame, kind: &str, channel: &str) -> Option<&'f OwnedFrame> {
+    let OwnedFrame::Push { data, .. } = frame else {
+        return None;
+    };
+    let [its_kind, its_channel, what] = &**data else {
+        return None;
+    };
+    let is = |frame: &OwnedFrame, word: &str| frame.as_bytes() == Some(word.as_bytes());
+    (is(its_kind, kind) && is(its_channel, channel)).then_some(what)
 }
 
 /// The words of an error reply, as they came: who passes them on cuts them.
@@ -85,7 +121,7 @@ fn fault(text: &str, secret: &Secret) -> Fault {
         let said = said(secret.hidden_in_error(text));
         match rights::denial(text) {
             Some(Denial::Command) => Fault::Withheld(said),
-            Some(Denial::Key) | None => Fault::Error(said),
+            Some(Denial::Key | Denial::Channel) | None => Fault::Error(said),
         }
     }
 }

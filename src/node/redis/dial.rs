@@ -18,10 +18,16 @@ use crate::{
 };
 use DialError::Unreachable;
 
-/// A greeted connection to the address, within the limit: one that is ready for commands.
-pub(super) async fn dial(address: &Address, keys: Arc<Keys>, limit: Duration) -> Dialled {
+/// A greeted connection to the address, within the limit: one that is ready for commands, and hears what is
+/// published on the channel.
+pub(super) async fn dial(
+    address: &Address,
+    keys: Arc<Keys>,
+    channel: &Arc<str>,
+    limit: Duration,
+) -> Dialled {
     let mut stage = Stage::Connect;
-    match timeout(limit, reach(address, keys, &mut stage, limit)).await {
+    match timeout(limit, reach(address, keys, channel, &mut stage, limit)).await {
         Ok(dialled) => dialled,
         Err(_) => Err(Unreachable(format!(
             "{} within {}",
@@ -53,12 +59,18 @@ impl Stage {
     }
 }
 
-async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Duration) -> Dialled {
+async fn reach(
+    address: &Address,
+    keys: Arc<Keys>,
+    channel: &Arc<str>,
+    stage: &mut Stage,
+    limit: Duration,
+) -> Dialled {
     match &address.endpoint {
         Endpoint::Tcp { host, port } => {
             let stream = connect(host, *port, limit).await?;
             *stage = Stage::Hello;
-            greet(stream, address, keys).await
+            greet(stream, address, keys, channel).await
         }
         #[cfg(feature = "tls-rustls")]
         Endpoint::Tls { host, port, tls } => {
@@ -66,7 +78,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Dur
             *stage = Stage::Tls;
             let stream = tls.wrap(stream).await?;
             *stage = Stage::Hello;
-            greet(stream, address, keys).await
+            greet(stream, address, keys, channel).await
         }
         #[cfg(unix)]
         Endpoint::Unix(path) => {
@@ -74,7 +86,7 @@ async fn reach(address: &Address, keys: Arc<Keys>, stage: &mut Stage, limit: Dur
                 .await
                 .map_err(|error| Unreachable(format!("no connection: {}", said(error))))?;
             *stage = Stage::Hello;
-            greet(stream, address, keys).await
+            greet(stream, address, keys, channel).await
         }
     }
 }

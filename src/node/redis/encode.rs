@@ -58,6 +58,7 @@ mod tests {
             mutex::Command::Raise {
                 name: name.clone(),
                 entry: entry.clone(),
+                seq: 0,
                 token: 7,
                 max_ttl,
             }
@@ -79,6 +80,8 @@ mod tests {
             mutex::Command::Release {
                 name: name.clone(),
                 entry,
+                floor: 7,
+                max_ttl,
             }
             .into(),
             mutex::Command::Inspect { name: name.clone() }.into(),

@@ -2,6 +2,9 @@
 //!
 //! All of it goes out in one write and costs one round trip. A server that refuses HELLO refuses what
 //! follows too, so only the first refusal is told. Missing rights are told all at once.
+//!
+//! SUBSCRIBE is the last word of it. So a subscription lives exactly as long as its connection, and is there before
+//! anybody is registered on it. Its reply is a push (RESP3), its refusal an error like any other.
 
 mod advice;
 #[cfg(test)]
@@ -37,24 +40,38 @@ use DialError::Refused;
 
 pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
 
-/// Makes a connection of a stream to the address.
-pub(super) async fn greet<S>(mut stream: S, address: &Address, keys: Arc<Keys>) -> Dialled
+/// Makes a connection of a stream to the address. It hears what is published on the channel, unless that is empty
+/// or the server's ACL is against it.
+pub(super) async fn greet<S>(
+    mut stream: S,
+    address: &Address,
+    keys: Arc<Keys>,
+    channel: &Arc<str>,
+) -> Dialled
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (words, bytes) = greeting(address, &keys);
+    let (words, bytes) = greeting(address, &keys, channel);
     // A server that closes without reading has often said why: that is worth more than the error.
     let written = write(&mut stream, &bytes).await;
     let (mut inbox, mut id, mut missing) = (Inbox::new(), 0, Missing::default());
+    let mut subscribed = false;
     for word in words {
-        let frame = match reply(&mut stream, &mut inbox).await {
+        let confirms = |frame: &_| word == Word::Subscribe && decode::confirms(frame, channel);
+        let frame = match reply(&mut stream, &mut inbox, confirms).await {
             Ok(frame) => frame,
             Err(silence) => return Err(advice::no_reply(silence, written.err(), address)),
         };
         match (word, decode::error(&frame)) {
             (Word::Hello, None) => id = client_id(&frame)?,
             // Nothing depends on it.
-            (Word::SetInfo, _) | (_, None) => {}
+            (Word::SetInfo, _) => {}
+            (Word::Subscribe, None) if !confirms(&frame) => return Err(stranger("SUBSCRIBE")),
+            (Word::Subscribe, None) => subscribed = true,
+            (_, None) => {}
+            (Word::Subscribe, Some(error)) if Missing::is(&error) => {
+                missing.add(&rights::SUBSCRIBE, &error);
+            }
             (Word::Try(right), Some(error)) => missing.add(right, &error),
             (Word::Select, Some(error)) if secret::code(&error) == "NOPERM" => {
                 missing.add(&rights::SELECT, &error);
@@ -67,9 +84,11 @@ where
     if let Some(why) = missing.refusal(&address.user(), &keys) {
         return Err(Refused(why));
     }
-    let (secret, note) = (address.secret(), missing.note());
+    let (secret, note) = (address.secret(), missing.note(&keys));
+    // Without PUBLISH its own scripts can tell nobody whose turn it is, itself included: it has to ask.
+    let channel = (subscribed && !missing.silences()).then(|| Arc::clone(channel));
     Ok(Box::new(RedisConnection::new(
-        stream, id, note, keys, secret, inbox,
+        stream, id, note, channel, keys, secret, inbox,
     )))
 }
 
@@ -86,13 +105,15 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::R
     .await
 }
 
+/// The next reply. A push is none, but one that `confirms`.
 async fn reply<S: AsyncRead + Unpin>(
     stream: &mut S,
     inbox: &mut Inbox,
+    confirms: impl Fn(&OwnedFrame) -> bool,
 ) -> Result<OwnedFrame, Silence> {
     loop {
         match inbox.next().map_err(Silence::Garbage)? {
-            Some(OwnedFrame::Push { .. }) => {}
+            Some(frame @ OwnedFrame::Push { .. }) if !confirms(&frame) => {}
             Some(frame) => return Ok(frame),
             None => match poll_fn(|cx| inbox.poll_fill(stream, cx)).await {
                 Ok(0) => return Err(Silence::Closed),
@@ -121,10 +142,13 @@ fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
             "it runs in {mode} mode: quorate needs independent masters, without cluster or sentinel"
         ))),
         (_, Some(id)) => Ok(id),
-        (_, None) => Err(Refused(
-            "it does not answer HELLO as Redis and Valkey do: \
-             quorate needs the server itself, no proxy"
-                .into(),
-        )),
+        (_, None) => Err(stranger("HELLO")),
     }
+}
+
+fn stranger(word: &str) -> DialError {
+    Refused(format!(
+        "it does not answer {word} as Redis and Valkey do: \
+         quorate needs the server itself, no proxy"
+    ))
 }

@@ -69,9 +69,9 @@ impl Node for RedisNode {
         &self.id
     }
 
-    fn dial(&self) -> Dial {
+    fn dial(&self, channel: &Arc<str>) -> Dial {
         let (address, keys) = (Arc::clone(&self.address), Arc::clone(&self.keys));
-        let limit = self.dial_timeout;
-        Box::pin(async move { dial::dial(&address, keys, limit).await })
+        let (channel, limit) = (Arc::clone(channel), self.dial_timeout);
+        Box::pin(async move { dial::dial(&address, keys, &channel, limit).await })
     }
 }

@@ -2,9 +2,9 @@
 //! write that greets. Otherwise a missing right would show only when a script needs it, on a node that
 //! votes.
 //!
-//! The tries change nothing. Those that could write have the key of the lock with the empty name. No
-//! client can take that lock, so the key never exists, and none of them changes anything where its key
-//! is absent. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
+//! The tries change nothing. Those that could write have the keys of the lock with the empty name. No
+//! client can take that lock or wait for it, so these never exist, and none of them changes anything where its key
+//! is absent. PUBLISH has the channel of a process without a number, to which nobody listens. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
 //! script: in a script, the error for a missing right has no code of its own. A server checks rights
 //! first. So where the right is there, a full server or a replica answers with another code, which is
 //! ignored here.
@@ -25,8 +25,8 @@ use super::encode::Keys;
 pub(super) struct Right {
     /// As people know it.
     name: &'static str,
-    /// The words of its try. `KEY` is the key that nobody uses, `OPEN`, `TIME`, `C0` and `C1` are four
-    /// of the six others, `KEYS` is all.
+    /// The words of its try. `KEY` is the key that nobody uses, `LINE` and `WAITERS` are those of its line, `OPEN`,
+    /// `TIME`, `C0` and `C1` are four of the others, `KEYS` is all. `CHANNEL` is the channel to which nobody listens.
     words: &'static str,
     /// What becomes of a node without it. None: no lock can be taken, kept and freed there for long.
     without: Option<&'static str>,
@@ -50,14 +50,21 @@ const fn useful(name: &'static str, words: &'static str, without: &'static str) 
     }
 }
 
+/// What it means that a node cannot tell who waits for a lock that it is free.
+const NOT_TOLD: &str =
+    "who waits for a lock is not told here when it is free, and asks from time to time";
+
 /// Where a URL names a database; the dial itself is the try.
 pub(super) static SELECT: Right = needed("SELECT", "");
+
+/// The greeting subscribes to the channel of this process; that is the try.
+pub(super) static SUBSCRIBE: Right = useful("SUBSCRIBE", "", NOT_TOLD);
 
 /// `return` is a whole script. EVALSHA comes after EVAL, which leaves it in the server's cache, and
 /// any answer but a missing right will do.
 pub(super) static TRIED: &[Right] = &[
     needed("SCRIPT LOAD", "SCRIPT LOAD return"),
-    needed("EVAL", "EVAL return 7 KEYS"),
+    needed("EVAL", "EVAL return 10 KEYS"),
     needed(
         "EVALSHA",
         "EVALSHA 63143b6f8007b98c53ca2149822777b3566f9241 0",
@@ -75,6 +82,13 @@ pub(super) static TRIED: &[Right] = &[
     needed("HMGET", "HMGET C0 x"),
     // A field without a value: an error, but no missing right.
     needed("HSET", "HSET C0 x x x"),
+    needed("HDEL", "HDEL WAITERS x"),
+    // Only where it is already, and it never is.
+    needed("ZADD", "ZADD LINE XX 1 x"),
+    needed("ZREM", "ZREM LINE x"),
+    needed("ZRANGE", "ZRANGE LINE 0 0"),
+    needed("ZRANK", "ZRANK LINE x"),
+    needed("ZCARD", "ZCARD LINE"),
     needed("PTTL", "PTTL KEY"),
     needed("PEXPIRE", "PEXPIRE KEY 1 GT"),
     useful(
@@ -88,6 +102,7 @@ pub(super) static TRIED: &[Right] = &[
         "CLIENT KILL ID 9223372036854775807",
         "after a lost connection a late grant may block a name here for one ttl",
     ),
+    useful("PUBLISH", "PUBLISH CHANNEL x", NOT_TOLD),
     // As it is anyway.
     useful(
         "CLIENT REPLY",
@@ -99,7 +114,7 @@ pub(super) static TRIED: &[Right] = &[
 impl Right {
     /// What is sent to try it.
     pub(super) fn words<'a>(&'static self, keys: &'a Keys) -> Vec<&'a [u8]> {
-        let [_, _, open, time, c0, c1, _] = keys.all();
+        let [_, _, open, time, c0, c1, _, _, line, waiters] = keys.all();
         let mut words = Vec::new();
         for word in self.words.split(' ') {
             match word {
@@ -109,10 +124,18 @@ impl Right {
                 "TIME" if !words.is_empty() => words.push(time),
                 "C0" => words.push(c0),
                 "C1" => words.push(c1),
+                "LINE" => words.push(line),
+                "WAITERS" => words.push(waiters),
+                "CHANNEL" => words.push(keys.nobodys_channel()),
                 word => words.push(word.as_bytes()),
             }
         }
         words
+    }
+
+    /// Whether it is needed to tell who waits, and for nothing else.
+    fn is_of_a_channel(&self) -> bool {
+        self.without == Some(NOT_TOLD)
     }
 
     /// As ACL SETUSER grants it: `+script|load`.

@@ -35,6 +35,7 @@ fn a_key_of_another_kind_is_left_alone() {
             remaining: None,
             counter: 0,
             holder: None,
+            ticket: 0,
         });
         assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
         assert_eq!(
@@ -63,6 +64,7 @@ fn a_key_of_another_kind_is_left_alone() {
             remaining: None,
             counter: 1,
             holder: Some(entry(1).text()),
+            ticket: 0,
         });
         assert_eq!(real.say(acquire("b", 2, secs(10), 0)), forever);
 
@@ -73,6 +75,7 @@ fn a_key_of_another_kind_is_left_alone() {
                 remaining: None,
                 counter: 0,
                 holder: None,
+                ticket: 0,
             });
             assert_eq!(real.say(acquire("c", 1, secs(10), 0)), refused);
         }
@@ -329,6 +332,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             ">secret",
             "resetkeys",
             "~quorate:*",
+            "&quorate:wake:*",
             "-@all",
         ];
         rights.extend([
@@ -351,6 +355,14 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             "+pttl",
             "+pexpire",
             "+exists",
+            "+hdel",
+            "+zadd",
+            "+zrem",
+            "+zrange",
+            "+zrank",
+            "+zcard",
+            "+subscribe",
+            "+publish",
         ]);
         real.ok(&rights);
         real.ok(&["AUTH", "quorate", "secret"]);

@@ -38,7 +38,7 @@ use self::{
     handshake::Handshakes, inflight::What, link::Link, requests::Requests, standing::Standing,
     step::ClientId,
 };
-use super::{Answer, DialError, Disconnected, Fault, Operation, status::NodeState};
+use super::{Answer, DialError, Disconnected, Fault, Operation, Push, status::NodeState};
 use crate::{Silence, clock::Tick, rules::Rule};
 
 /// One node as this client knows it.
@@ -48,6 +48,8 @@ pub(crate) struct Session {
     handshakes: Handshakes,
     requests: Requests,
     note: Option<String>,
+    /// Its connection hears what the node says unasked.
+    hears: bool,
     changed: bool,
 }
 
@@ -59,6 +61,7 @@ impl Session {
             handshakes: Handshakes::default(),
             requests: Requests::new(node, now),
             note: None,
+            hears: false,
             changed: true,
         }
     }
@@ -148,9 +151,16 @@ impl Session {
         self.requests.retry(step);
     }
 
-    /// A connection is there.
-    pub(crate) fn connected(&mut self, step: &mut Step<'_>, client_id: u64, note: Option<&str>) {
+    /// A connection is there. `hears`: it hears what the node says unasked.
+    pub(crate) fn connected(
+        &mut self,
+        step: &mut Step<'_>,
+        client_id: u64,
+        note: Option<&str>,
+        hears: bool,
+    ) {
         self.note = note.map(str::to_owned);
+        self.hears = hears;
         self.changed = true;
         self.requests.connected(step.now, ClientId(client_id));
         self.handshakes.connected();
@@ -240,6 +250,16 @@ impl Session {
         match over {
             Some(why) => self.close(step, &why),
             None => self.requests.send_waiting(step),
+        }
+    }
+
+    /// The node says something unasked. That answers nothing, and ends no stall. Before this connection's handshake
+    /// was read it says nothing to anybody, nor where it is not counted: another address of a node that is would say all
+    /// twice.
+    pub(crate) fn pushed(&mut self, step: &mut Step<'_>, push: Push) {
+        if self.link.is_fit() {
+            let node = self.node;
+            step.heard.push_back(Heard::Push { node, push });
         }
     }
 

@@ -285,7 +285,7 @@ impl Requests {
     }
 
     fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Reply, Silence>) {
-        step.heard.push_back(Heard {
+        step.heard.push_back(Heard::Answer {
             tag,
             node: self.node,
             answer,

@@ -7,6 +7,11 @@ use crate::clock::Tick;
 /// No estimate is below this: less is noise of the scheduler.
 const LEAST: Duration = Duration::from_millis(1);
 
+/// Once there is an estimate, a sample counts as at most this many times as much.
+const LEAP: u64 = 4;
+/// And never as less than this, in nanoseconds: a first estimate may be that of an idle network.
+const LEAP_LEAST: u64 = 10_000_000;
+
 /// The estimate for one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
@@ -18,7 +23,8 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     /// A request that left at `sent` was answered. One sample is taken per round trip, however many requests
-    /// travel at a time: else a burst would outweigh all that was learnt before.
+    /// travel at a time: else a burst would outweigh all that was learnt before. A sample far above the estimate is
+    /// cut: mostly it was this process that stood still. A node that has become slow is believed after a few more.
     pub(super) fn answered(&mut self, sent: Tick, now: Tick) {
         if sent < self.sampled_at {
             return;
@@ -28,19 +34,28 @@ impl RoundTrip {
         self.smoothed = Some(match self.smoothed {
             None => (sample, sample / 2),
             // Alpha is 1/8 and beta 1/4. The variation comes first: it is that from the old mean.
-            Some((srtt, rttvar)) => (
-                srtt - srtt / 8 + sample / 8,
-                rttvar - rttvar / 4 + srtt.abs_diff(sample) / 4,
-            ),
+            Some((srtt, rttvar)) => {
+                let most = within(srtt, rttvar).saturating_mul(LEAP).max(LEAP_LEAST);
+                let sample = sample.min(most);
+                (
+                    srtt - srtt / 8 + sample / 8,
+                    rttvar - rttvar / 4 + srtt.abs_diff(sample) / 4,
+                )
+            }
         });
     }
 
     /// Within this nearly every answer comes: SRTT + 4 RTTVAR, between 1 ms and the node timeout.
     pub(super) fn estimate(&self, node_timeout: Duration) -> Option<Duration> {
         let (srtt, rttvar) = self.smoothed?;
-        let within = Duration::from_nanos(srtt.saturating_add(rttvar.saturating_mul(4)));
+        let within = Duration::from_nanos(within(srtt, rttvar));
         Some(within.max(LEAST).min(node_timeout))
     }
+}
+
+/// SRTT + 4 RTTVAR.
+fn within(srtt: u64, rttvar: u64) -> u64 {
+    srtt.saturating_add(rttvar.saturating_mul(4))
 }
 
 #[cfg(test)]
@@ -93,6 +108,26 @@ mod tests {
         );
         let endless = after([Duration::MAX, Duration::MAX]);
         assert_eq!(endless.estimate(NODE_TIMEOUT), Some(NODE_TIMEOUT));
+    }
+
+    #[test]
+    fn one_pause_of_this_process_does_not_spoil_it() {
+        let ms = |ms: u64| us(ms * 1_000);
+        let near = || std::iter::repeat_n(us(200), 50);
+        // Cut to 10 ms: SRTT 1.4 ms, RTTVAR 2.5 ms.
+        let paused = estimate(near().chain([ms(3_000)])).unwrap();
+        assert!((ms(5)..ms(13)).contains(&paused), "{paused:?}");
+        let far = || std::iter::repeat_n(ms(20), 50);
+        // Cut to 80 ms: SRTT 27.5 ms, RTTVAR 15 ms.
+        let paused = estimate(far().chain([ms(3_000)])).unwrap();
+        assert!((ms(80)..ms(90)).contains(&paused), "{paused:?}");
+        // The first sample counts as it is, and what has become slow is believed soon.
+        assert_eq!(estimate([ms(100)]), Some(ms(300)));
+        let slow = estimate(near().chain([ms(100); 4])).unwrap();
+        assert!(slow > ms(100), "{slow:?}");
+        // Up to 10 ms nothing is cut.
+        let jitter = estimate(near().chain([us(9_800)])).unwrap();
+        assert!(jitter > us(9_800), "{jitter:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::fleet::Fleet;
 use crate::{
     Silence,
     clock::Tick,
-    node::{Guard, Operation, Reply},
+    node::{Guard, Operation, Push, Reply},
     owner::Chance,
     settings::Settings,
 };
@@ -43,12 +43,17 @@ pub(crate) struct Tag {
     pub(crate) request: u8,
 }
 
-/// An answer on its way up.
+/// What is on its way up, in its order.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) tag: Tag,
-    pub(crate) node: usize,
-    pub(crate) answer: Result<Reply, Silence>,
+pub(crate) enum Heard {
+    /// An answer.
+    Answer {
+        tag: Tag,
+        node: usize,
+        answer: Result<Reply, Silence>,
+    },
+    /// What a node said unasked.
+    Push { node: usize, push: Push },
 }
 
 /// The server's number for one of our connections (`CLIENT ID`).

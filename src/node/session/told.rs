@@ -18,6 +18,11 @@ impl Session {
         self.note.as_deref()
     }
 
+    /// Whether its connection hears what the node says unasked.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears
+    }
+
     /// Within this nearly every answer comes, by those that came on this connection.
     pub(crate) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
         self.requests.inflight.round_trip(settings)

@@ -7,8 +7,22 @@ use crate::name::Name;
 /// an `@`, so the keys of two deployments differ even where one's prefix begins with the other's.
 const MUTEX: &[u8] = b"@mutex:";
 
+/// Stands before a name in the key of its line. The scripts make this key, and the next one, of the lock's.
+const LINE: &[u8] = b"@mutex-line:";
+
+/// Stands before a name in the key of what its line knows of each waiter.
+const WAITERS: &[u8] = b"@mutex-waiters:";
+
 /// Stands before a name in the mark that an eviction leaves.
 const EVICTED: &[u8] = b"@mutex-evicted:";
+
+/// Stands before the random bits in the channel of a process.
+const WAKE: &str = ":wake:";
+
+/// The channel of one process: nobody else's has these bits.
+pub(crate) fn channel(prefix: &str, bits: u128) -> String {
+    format!("{prefix}{WAKE}{bits:032x}")
+}
 
 /// The keys of a deployment.
 #[derive(Clone, Debug)]
@@ -16,12 +30,20 @@ pub(crate) struct Keys {
     boot: Vec<u8>,
     open: Vec<u8>,
     time: Vec<u8>,
+    /// Stands there while anybody may wait for any lock on this node.
+    waiting: Vec<u8>,
     current: Vec<u8>,
     previous: Vec<u8>,
     /// All of a lock's key but its name.
     lock: Vec<u8>,
+    /// All of a line's key but its name.
+    line: Vec<u8>,
+    /// All of its waiters' key but its name.
+    waiters: Vec<u8>,
     /// All of an eviction's mark but its name.
     evicted: Vec<u8>,
+    /// All of a process's channel but its bits.
+    wake: Vec<u8>,
 }
 
 impl Keys {
@@ -31,10 +53,14 @@ impl Keys {
             boot: key(b"boot"),
             open: key(b"open"),
             time: key(b"time"),
+            waiting: key(b"waiting"),
             current: key(b"c0"),
             previous: key(b"c1"),
             lock: key(MUTEX),
+            line: key(LINE),
+            waiters: key(WAITERS),
             evicted: key(EVICTED),
+            wake: [prefix, WAKE].concat().into_bytes(),
         }
     }
 
@@ -53,6 +79,11 @@ impl Keys {
         Arg::Bytes(&self.time)
     }
 
+    /// There while anybody may wait for any lock on this node.
+    pub(crate) fn waiting(&self) -> Arg<'_> {
+        Arg::Bytes(&self.waiting)
+    }
+
     /// The counters of this week, `c0`.
     pub(crate) fn current(&self) -> Arg<'_> {
         Arg::Bytes(&self.current)
@@ -68,6 +99,16 @@ impl Keys {
         Arg::Named(&self.lock, name)
     }
 
+    /// Who waits for the lock of this name.
+    pub(crate) fn line<'a>(&'a self, name: &'a Name) -> Arg<'a> {
+        Arg::Named(&self.line, name)
+    }
+
+    /// What those who wait for the lock of this name were registered with.
+    pub(crate) fn waiters<'a>(&'a self, name: &'a Name) -> Arg<'a> {
+        Arg::Named(&self.waiters, name)
+    }
+
     /// Stands there for a while after the lock of this name was evicted.
     pub(crate) fn evicted<'a>(&'a self, name: &'a Name) -> Arg<'a> {
         Arg::Named(&self.evicted, name)
@@ -78,8 +119,13 @@ impl Keys {
         &self.lock
     }
 
+    /// A channel to which nobody listens: that of no bits.
+    pub(crate) fn nobodys_channel(&self) -> &[u8] {
+        &self.wake
+    }
+
     /// One of each sort.
-    pub(crate) fn all(&self) -> [&[u8]; 7] {
+    pub(crate) fn all(&self) -> [&[u8]; 10] {
         [
             self.nobodys(),
             &self.boot,
@@ -88,6 +134,9 @@ impl Keys {
             &self.current,
             &self.previous,
             &self.evicted,
+            &self.waiting,
+            &self.line,
+            &self.waiters,
         ]
     }
 
@@ -95,6 +144,11 @@ impl Keys {
     pub(crate) fn pattern(&self) -> String {
         let prefix = self.boot.strip_suffix(b"boot").unwrap_or_default();
         format!("~{}*", String::from_utf8_lossy(prefix))
+    }
+
+    /// All channels, as an ACL has them.
+    pub(crate) fn channels(&self) -> String {
+        format!("&{}*", String::from_utf8_lossy(&self.wake))
     }
 }
 

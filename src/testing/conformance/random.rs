@@ -41,6 +41,8 @@ pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize
         for (place, (a, b)) in first.iter().zip(second).enumerate() {
             assert!(same(a, b), "{}, {place}: {a:?}, {b:?}", told());
         }
+        let heard = [a.trial.pushes().await, b.trial.pushes().await];
+        assert_eq!(heard[0], heard[1], "after {}", told());
         if usable.contains(&Power::Keys) {
             let stand = [a.trial.stands().await, b.trial.stands().await];
             assert_eq!(stand[0], stand[1], "after {}", told());
@@ -74,7 +76,7 @@ impl<'s> Peer<'s> {
 enum Ask {
     /// Flushed together, so that they travel in batches; mostly it is one, which travels alone.
     Commands(Vec<(Command, String)>),
-    /// An entry that is over after the step.
+    /// An entry that is over after the step, or a place.
     Nap(Command),
     /// A handshake of this client: one that knows what it read last, or nothing.
     Hello(Handshake, usize, bool),
@@ -182,8 +184,8 @@ impl Chance {
                 let survey = self.command(|_| admission::Command::Survey);
                 return Ask::Commands(vec![survey]);
             }
-            600..605 => return Ask::Nap(mutexes::random_and_short(self).into()),
-            605..620 => Change::Full(true),
+            600..608 => return Ask::Nap(mutexes::random_and_short(self).into()),
+            608..620 => Change::Full(true),
             620..650 => Change::Full(false),
             650..652 => Change::Flush,
             652..657 => Change::Age(mutexes::DAY * self.one(&[6, 8])),

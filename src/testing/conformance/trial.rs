@@ -6,12 +6,15 @@ use tokio::time::timeout;
 
 use super::subject::{Change, Key, Power, Subject};
 use crate::node::{
-    Answer, Command, Connection, Disconnected, Fault, Guard, Operation, Reply,
+    Answer, Command, Connection, Disconnected, Fault, Guard, Incoming, Operation, Push, Reply,
     admission::{self, BootRecord, Handshake, Meeting},
 };
 
 /// What `open` says of a master that [`Trial::admit`] lets vote.
 pub(crate) const GUARD: &str = "2 3 word 20000 5000 nonce";
+
+/// What every connection of a trial listens to.
+pub(crate) const CHANNEL: &str = "quorate:wake:trial";
 
 /// A node that says nothing for this long does not answer.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -20,6 +23,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Trial<'s> {
     subject: &'s dyn Subject,
     connection: Box<dyn Connection>,
+    /// What the node said unasked, in order.
+    heard: Vec<Push>,
     /// What it calls its process. In the texts of the cases, RUN stands for it.
     pub(crate) run_id: String,
 }
@@ -30,6 +35,7 @@ impl<'s> Trial<'s> {
         let mut trial = Self {
             subject,
             connection: dial(subject).await,
+            heard: Vec::new(),
             run_id: String::new(),
         };
         trial.admit().await;
@@ -111,6 +117,13 @@ impl<'s> Trial<'s> {
         );
     }
 
+    /// What the node has said unasked since the last time. What a script of its own makes it say may come behind
+    /// the answer, but not behind the next one.
+    pub(crate) async fn pushes(&mut self) -> Vec<Push> {
+        self.say(admission::Command::Survey).await;
+        std::mem::take(&mut self.heard)
+    }
+
     /// Whether the subject can do this.
     pub(super) fn can(&self, power: Power) -> bool {
         self.subject.powers().contains(&power)
@@ -139,7 +152,7 @@ impl<'s> Trial<'s> {
             let operation = Operation::new(command.clone());
             self.connection.send(operation, Guard::new(guard.clone()));
         }
-        let answers = answers(&mut *self.connection, asked.len());
+        let answers = listen(&mut *self.connection, asked.len(), &mut self.heard);
         match timeout(SILENCE, answers).await {
             Ok(Ok(answers)) => answers,
             Ok(Err(why)) => panic!("{}: {asked:?}: {why:?}", self.name()),
@@ -149,7 +162,7 @@ impl<'s> Trial<'s> {
 }
 
 async fn dial(subject: &dyn Subject) -> Box<dyn Connection> {
-    let dialled = subject.node().dial().await;
+    let dialled = subject.node().dial(&CHANNEL.into()).await;
     dialled.unwrap_or_else(|why| panic!("{}: {why:?}", subject.name()))
 }
 
@@ -158,10 +171,22 @@ pub(crate) async fn answers(
     connection: &mut dyn Connection,
     count: usize,
 ) -> Result<Vec<Answer>, Disconnected> {
+    listen(connection, count, &mut Vec::new()).await
+}
+
+/// The next answers; what else is heard by then goes to `heard`.
+async fn listen(
+    connection: &mut dyn Connection,
+    count: usize,
+    heard: &mut Vec<Push>,
+) -> Result<Vec<Answer>, Disconnected> {
     poll_fn(|cx| connection.poll_flush(cx)).await?;
     let mut answers = Vec::with_capacity(count);
-    for _ in 0..count {
-        answers.push(poll_fn(|cx| connection.poll_answer(cx)).await?);
+    while answers.len() < count {
+        match poll_fn(|cx| connection.poll_incoming(cx)).await? {
+            Incoming::Answer(answer) => answers.push(answer),
+            Incoming::Push(push) => heard.push(push),
+        }
     }
     Ok(answers)
 }

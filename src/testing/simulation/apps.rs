@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Lease, Mutex, Renewal,
-    ballot::{majority::majority, validity::notice},
+    ballot::majority::majority,
     engine::{Engine, Event, long_enough},
     name::Name,
     node::admission::Mode,
@@ -40,7 +40,6 @@ enum Stage {
     Idle,
     Asking {
         pending: Pending<Option<Lease>>,
-        ttl: Duration,
         hold: u64,
         must: bool,
     },
@@ -301,16 +300,16 @@ impl World {
         let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
         let mut mutex = mutex.ttl(ttl).renewal(renewal);
         let longest = self.terms_of(c).max_ttl.min(self.plan.terms.max_ttl);
-        let room = longest.saturating_sub(ttl);
+        let room = longest.saturating_sub(ttl).min(self.plan.lock_delay);
         if self.dice.percent(15) && !room.is_zero() {
             let most = u64::try_from(room.as_millis()).unwrap_or(0);
             mutex = mutex.lock_delay(Duration::from_millis(self.dice.range(0, most)));
         }
         let hold = self.dice.skewed(MS, nanos(ttl) / 1000 * self.plan.hold);
-        self.lock(c, t, mutex, ttl, hold, false);
+        self.lock(c, t, mutex, hold, false);
     }
 
-    fn lock(&mut self, c: usize, t: usize, mutex: Mutex, ttl: Duration, hold: u64, must: bool) {
+    fn lock(&mut self, c: usize, t: usize, mutex: Mutex, hold: u64, must: bool) {
         let name = format!("{mutex:?}")
             .split('"')
             .nth(1)
@@ -328,7 +327,7 @@ impl World {
                     Some(6_000 * MS),
                 )
             }
-            0..=4 => {
+            n if n <= 4 || self.plan.patient => {
                 let call = mutex.lock();
                 ("lock", Box::pin(async move { call.await.map(Some) }), None)
             }
@@ -355,14 +354,55 @@ impl World {
         let pending = self.pending(c, t, op, call, bound);
         self.clients[c].tasks[t].stage = Stage::Asking {
             pending,
-            ttl,
             hold,
             must,
         };
-        if !must && self.dice.percent(20) {
+        if !must && !self.plan.patient && self.dice.percent(20) {
             let wait = self.dice.skewed(50 * US, 80 * MS);
             self.set_timer(c, t, wait);
         }
+    }
+
+    /// Where nobody gets a lock that somebody waits for, for how long that goes on.
+    pub(crate) fn look_for_stalls(&mut self) -> Held {
+        let Some(bound) = self.plan.stall else {
+            return Ok(());
+        };
+        let quiet = match self
+            .plan
+            .faults
+            .iter()
+            .all(|(_, fault)| fault.is_harmless())
+        {
+            true => 0,
+            false => self.disturbed(),
+        };
+        for n in 0..self.plan.names {
+            let name = format!("lock-{n}");
+            let waits = self.waiting_for(&name);
+            let mut holders = self.checks.leases.iter();
+            let held = holders.any(|lease| lease.op.name == name);
+            let stall = self.checks.stalls.entry(name).or_default();
+            stall.look(self.now, waits.filter(|_| !held), (quiet, bound))?;
+            self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
+        }
+        self.at(self.now + 20 * MS, What::Look);
+        Ok(())
+    }
+
+    /// One that waits for this lock to the end, and can.
+    fn waiting_for(&self, name: &str) -> Option<Operation> {
+        let clients = self.clients.iter().zip(&self.plan.clients);
+        let able = clients.filter(|(client, plan)| {
+            let away = client.partitions.iter().filter(|at| **at > self.now);
+            let reaches = 2 * away.count() < client.partitions.len();
+            plan.fit && client.paused_until.is_none() && reaches
+        });
+        let mut waiting =
+            able.flat_map(|(client, _)| client.tasks.iter().filter_map(Task::waiting));
+        waiting
+            .find(|op| op.what == "lock" && op.name == name)
+            .cloned()
     }
 
     /// What `connect` waits for.
@@ -536,7 +576,6 @@ impl World {
             Stage::Idle | Stage::Holding { .. } => {}
             Stage::Asking {
                 pending,
-                ttl,
                 hold,
                 must,
             } => match poll(&mut pending.call) {
@@ -544,9 +583,9 @@ impl World {
                 Some(answer) => {
                     let mut op = pending.op.clone();
                     op.answered_at = Some(now);
-                    let (ttl, hold, must) = (*ttl, *hold, *must);
+                    let (hold, must) = (*hold, *must);
                     drop(stage);
-                    self.answered(c, t, op, answer, ttl, hold, must)?;
+                    self.answered(c, t, op, answer, hold, must)?;
                     return Ok(true);
                 }
             },
@@ -622,7 +661,6 @@ impl World {
         t: usize,
         mut op: Operation,
         answer: Result<Option<Lease>, Error>,
-        ttl: Duration,
         hold: u64,
         must: bool,
     ) -> Held {
@@ -630,6 +668,7 @@ impl World {
         match answer {
             Ok(Some(lease)) => {
                 self.stats.granted += 1;
+                self.checks.progress(&op.name);
                 op.token = Some(lease.token().as_u64());
                 if self.tracing() {
                     self.trace(format!(
@@ -638,12 +677,14 @@ impl World {
                     ));
                 }
                 let reading = self.clients[c].mono.read(self.now);
-                let margin = nanos(notice(ttl));
                 let good = nanos(lease.validity());
-                let over_at = (reading + good).saturating_sub(margin);
+                let over_at = (reading + good).saturating_sub(nanos(lease.watch().notice()));
                 let strict = self.plan.exclusion;
-                let id = self.checks.hold(op.clone(), lease.watch(), over_at, margin);
+                let id = self.checks.hold(op.clone(), lease.watch(), over_at);
                 self.exclusive(&op.name, Some(id))?;
+                if strict && self.plan.clients.iter().all(|plan| plan.fit) {
+                    self.checks.in_turn(&op, needed)?;
+                }
                 self.checks
                     .granted(&op, strict, &self.clients[c].entries, needed)?;
                 // Others wait for it, and nobody waits for ever.
@@ -727,7 +768,7 @@ impl World {
             let ttl = Duration::from_millis(self.plan.ttl.1);
             let max_ttl = self.terms_of(c).max_ttl;
             let mutex = Mutex::new(engine, "probe".into(), max_ttl).ttl(ttl);
-            self.lock(c, 0, mutex, ttl, 5 * MS, true);
+            self.lock(c, 0, mutex, 5 * MS, true);
             self.run_client(c)?;
         }
         Ok(())

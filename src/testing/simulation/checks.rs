@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::invariants::{
-    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, support::Support,
-    uniqueness::Uniqueness, updates::Updates,
+    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, stall::Stall,
+    support::Support, turns::Turns, uniqueness::Uniqueness, updates::Updates,
 };
 use crate::LeaseWatch;
 
@@ -14,8 +14,6 @@ pub(crate) struct Lease {
     pub(crate) op: Operation,
     pub(crate) watch: LeaseWatch,
     pub(crate) seen: Seen,
-    /// A loss is announced so long before the validity ends, ns.
-    pub(crate) margin: u64,
     /// An operator freed the name: over by then (true time).
     pub(crate) over_by: Option<u64>,
 }
@@ -29,6 +27,9 @@ pub(crate) struct Checks {
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,
+    /// Who stands in line, by name.
+    pub(crate) turns: BTreeMap<String, Turns>,
+    pub(crate) stalls: BTreeMap<String, Stall>,
     last_id: u64,
 }
 
@@ -68,13 +69,7 @@ impl Checks {
         }
     }
 
-    pub(crate) fn hold(
-        &mut self,
-        op: Operation,
-        watch: LeaseWatch,
-        over_at: u64,
-        margin: u64,
-    ) -> u64 {
+    pub(crate) fn hold(&mut self, op: Operation, watch: LeaseWatch, over_at: u64) -> u64 {
         self.last_id += 1;
         let seen = Seen {
             over_at,
@@ -85,10 +80,24 @@ impl Checks {
             op,
             watch,
             seen,
-            margin,
             over_by: None,
         });
         self.last_id
+    }
+
+    /// At a grant: nobody was overtaken.
+    pub(crate) fn in_turn(&self, op: &Operation, needed: usize) -> Held {
+        match self.turns.get(&op.name) {
+            Some(turns) => turns.granted(op, needed),
+            None => Ok(()),
+        }
+    }
+
+    /// A grant: the lock does not stand still.
+    pub(crate) fn progress(&mut self, name: &str) {
+        if let Some(stall) = self.stalls.get_mut(name) {
+            stall.over();
+        }
     }
 
     /// Released, dropped, abandoned, or its process died.

@@ -6,9 +6,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     apps::Task,
+    channels::channel,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, livelock, voting},
-    network::{Answered, Down},
+    network::Down,
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
 };
@@ -17,7 +18,7 @@ use crate::{
     clock::{Clock, ManualClock, Tick},
     engine::{Core, Engine, Event, Status},
     node::{
-        Answer, Command, DialError, Disconnected, Operation, admission::Terms, mutex,
+        Answer, Command, DialError, Disconnected, Incoming, Operation, admission::Terms, mutex,
         session::Effect, status::NodeState,
     },
     owner::{Chance, Label},
@@ -86,6 +87,7 @@ impl World {
             prefix: "quorate".into(),
             terms: self.terms_of(index),
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
+            channel: channel(index, incarnation),
             allow_eviction: false,
             rules: self.rules,
         };
@@ -260,7 +262,8 @@ impl World {
                 match down {
                     Down::Connected(client_id) => {
                         self.clients[c].links[node] = Link::Up(id);
-                        self.clients[c].core.connected(node, client_id, None);
+                        let hears = self.connections[id].listens;
+                        self.clients[c].core.connected(node, client_id, None, hears);
                     }
                     Down::Refused => {
                         self.clients[c].links[node] = Link::Idle;
@@ -280,9 +283,9 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    Down::Answers(first) => {
-                        let answers = self.read_answers(c, node, id, first);
-                        self.clients[c].core.answered(node, answers);
+                    said @ (Down::Answers(_) | Down::Push(_)) => {
+                        let incoming = self.read(c, node, id, said);
+                        self.clients[c].core.came(node, incoming);
                     }
                 }
                 // What it says now may have to be obeyed before the next message is read.
@@ -293,18 +296,25 @@ impl World {
     }
 
     /// This message, and what came behind it by now. After an error the connection may be closed.
-    fn read_answers(&mut self, c: usize, node: usize, id: usize, first: Answered) -> Vec<Answer> {
-        let mut answers = Vec::new();
+    fn read(&mut self, c: usize, node: usize, id: usize, first: Down) -> Vec<Incoming> {
+        let mut incoming = Vec::new();
         let mut next = Some(first);
-        while let Some(message) = next {
-            let goes_on = message.iter().all(|(answer, _)| answer.is_ok());
-            for (answer, asked) in message {
-                self.note_answer(c, node, &answer, &asked);
-                answers.push(answer);
+        while let Some(said) = next {
+            let mut goes_on = true;
+            match said {
+                Down::Answers(answers) => {
+                    goes_on = answers.iter().all(|(answer, _)| answer.is_ok());
+                    for (answer, asked) in answers {
+                        self.note_answer(c, node, &answer, &asked);
+                        incoming.push(Incoming::Answer(answer));
+                    }
+                }
+                Down::Push(push) => incoming.push(Incoming::Push(push)),
+                Down::Connected(_) | Down::Refused | Down::Closed => {}
             }
-            next = goes_on.then(|| self.next_answers(id)).flatten();
+            next = goes_on.then(|| self.next_said(id)).flatten();
         }
-        answers
+        incoming
     }
 
     pub(crate) fn dial_times_out(&mut self, id: usize) -> Held {
@@ -380,7 +390,9 @@ impl World {
 
     fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, asked: &Operation) {
         if let Command::Mutex(
-            mutex::Command::Acquire { name, .. } | mutex::Command::Raise { name, .. },
+            mutex::Command::Acquire { name, .. }
+            | mutex::Command::Raise { name, .. }
+            | mutex::Command::Join { name, .. },
         ) = asked.command()
             && answer.is_ok()
         {
@@ -411,7 +423,8 @@ impl World {
             }
             let left = u64::try_from(lease.watch.validity().as_nanos()).unwrap_or(u64::MAX);
             let good = left > 0;
-            let over_at = (reading + left).saturating_sub(lease.margin);
+            let notice = u64::try_from(lease.watch.notice().as_nanos()).unwrap_or(u64::MAX);
+            let over_at = (reading + left).saturating_sub(notice);
             lease.seen.observe(&lease.op, reading, good, over_at)?;
             if good {
                 eviction::check(&lease.op, now, lease.over_by)?;

@@ -48,7 +48,13 @@ impl World {
                     self.freeze(id, until, clog);
                 }
             }
-            Fault::Partition => self.partition(c, s),
+            Fault::Partition => {
+                let until = self.now + self.stretch();
+                self.disturb(until);
+                let clog = self.dice.percent(30);
+                self.partition(c, s, until, clog);
+            }
+            Fault::CutOff => self.cut_off(s),
             Fault::Pause => self.pause(s),
             Fault::RestartEmpty => self.restart(s, Memory::Empty, false),
             Fault::RestartOld => self.restart(s, Memory::Saved, false),
@@ -118,6 +124,11 @@ impl World {
             }
             Fault::StepBack => self.step_back(s),
             Fault::Step => self.step(s),
+            Fault::Deafen => {
+                if let Some(id) = self.random_link(c) {
+                    self.unsubscribe(id);
+                }
+            }
         }
         Ok(())
     }
@@ -165,11 +176,32 @@ impl World {
         }
     }
 
-    fn partition(&mut self, c: usize, s: usize) {
-        let until = self.now + self.stretch();
+    /// Two clients keep a minority, from this server on: the servers that are nearest, and answer first. One of the
+    /// others stands still, so that nobody has a majority without that minority.
+    fn cut_off(&mut self, s: usize) {
+        // Once: what a server reads after a longer stand-still may outlive the RELEASE that should have ended it.
+        if self.clients[0].partitions.iter().any(|at| *at > 0) {
+            return;
+        }
+        let until = self.now + self.dice.range(8, 11) * SECOND;
+        let all = self.servers.len();
+        self.servers.iter_mut().for_each(|server| server.late = 0);
+        for n in all / 2..all {
+            let away = (s + n) % all;
+            self.servers[away].late = 4 * MS;
+            self.partition(0, away, until, false);
+            self.partition(1, away, until, false);
+        }
+        let still = (s + all - 1) % all;
+        let server = &mut self.servers[still];
+        server.paused = true;
+        server.fault += 1;
+        let fault = server.fault;
+        self.at(until, What::Over(still, fault));
+    }
+
+    fn partition(&mut self, c: usize, s: usize, until: u64, clog: bool) {
         self.clients[c].partitions[s] = self.clients[c].partitions[s].max(until);
-        self.disturb(until);
-        let clog = self.dice.percent(30);
         for node in 0..self.clients[c].servers.len() {
             if self.clients[c].servers[node] == s
                 && let Some(id) = self.link(c, node)
@@ -312,10 +344,16 @@ impl World {
         let guard = self.servers[s].guard();
         let server = &mut self.servers[s];
         let _ = server.store.apply(
-            &Command::Mutex(mutex::Command::Release { name, entry }),
+            &Command::Mutex(mutex::Command::Release {
+                name,
+                entry,
+                floor: 0,
+                max_ttl: std::time::Duration::from_secs(30),
+            }),
             &guard,
             time,
         );
+        self.hand_out(s);
     }
 
     fn some_lock(&mut self, s: usize) -> Option<(Name, Entry)> {
@@ -342,6 +380,7 @@ impl World {
         let raise = Command::Mutex(mutex::Command::Raise {
             name,
             entry,
+            seq: 0,
             token,
             max_ttl,
         });

@@ -7,6 +7,7 @@
 //! one of them off the simulation has to find what the trap of protocol §10 says.
 
 mod apps;
+mod channels;
 mod checks;
 mod clients;
 mod clocks;
@@ -91,6 +92,14 @@ pub struct Stats {
     pub watched: u64,
     /// Processes that ended because of a crash loop.
     pub crashes: u64,
+    /// Hand-overs of a node to who waits there.
+    pub handed_over: u64,
+    /// Times that a node called who waits there.
+    pub called: u64,
+    /// Grants that were given back to who stands before.
+    pub yields: u64,
+    /// The longest that a lock had no holder though somebody waited for it and nothing was wrong, ms.
+    pub longest_stall: u64,
     /// The most requests that one client had in flight to one server.
     pub most_in_flight: usize,
 }
@@ -130,6 +139,10 @@ impl Stats {
             strange,
             watched,
             crashes,
+            handed_over,
+            called,
+            yields,
+            longest_stall,
             most_in_flight,
         } = other;
         self.schedules += schedules;
@@ -163,6 +176,10 @@ impl Stats {
         self.strange += strange;
         self.watched += watched;
         self.crashes += crashes;
+        self.handed_over += handed_over;
+        self.called += called;
+        self.yields += yields;
+        self.longest_stall = self.longest_stall.max(*longest_stall);
         self.most_in_flight = self.most_in_flight.max(*most_in_flight);
     }
 }

@@ -9,10 +9,11 @@ use super::{
     world::{What, World},
 };
 use crate::node::{
-    Answer, Command, Fault, Guard, Operation, Reply,
+    Answer, Command, Fault, Guard, Operation, Push, Reply,
     admission::{self, BootRecord},
     batch, mutex, server,
 };
+use crate::{name::Name, owner::Entry};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 
@@ -51,6 +52,8 @@ pub(crate) struct Connection {
     cut: bool,
     /// The server's side is open.
     open: bool,
+    /// The server publishes to it.
+    pub(crate) listens: bool,
 }
 
 /// What arrives at a client.
@@ -59,14 +62,22 @@ pub(crate) enum Down {
     Refused,
     /// To all of a message, with what was asked.
     Answers(Answered),
+    Push(Push),
     Closed,
 }
 
 /// Answers, each with what was asked.
 pub(crate) type Answered = Vec<(Answer, Arc<Operation>)>;
 
+impl Connection {
+    /// What the client sends last arrives then at the earliest.
+    pub(crate) fn frozen_until(&self) -> u64 {
+        self.up_frozen.max(self.last_up)
+    }
+}
+
 impl World {
-    fn delay(&mut self) -> u64 {
+    pub(crate) fn delay(&mut self) -> u64 {
         let (slow, longest) = self.plan.slow;
         let most = if self.calm { 3 * MS } else { self.plan.delay };
         let base = self.dice.skewed(100 * US, most);
@@ -99,6 +110,7 @@ impl World {
             wanted: true,
             cut: false,
             open: false,
+            listens: false,
         });
         let at = (self.now + self.delay()).max(frozen);
         self.at(at, What::Dial(id));
@@ -130,10 +142,14 @@ impl World {
         connection.client_id = server.last_client_id;
         connection.open = true;
         let client_id = connection.client_id;
+        let deaf = self.plan.deaf;
+        if !self.dice.percent(deaf) {
+            self.subscribe(id);
+        }
         self.answer(id, Down::Connected(client_id));
     }
 
-    fn answer(&mut self, id: usize, down: Down) {
+    pub(crate) fn answer(&mut self, id: usize, down: Down) {
         let server = &mut self.servers[self.connections[id].server];
         server.late = (server.late + server.later).min(LATEST);
         let delay = server.late + self.delay();
@@ -155,14 +171,11 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    /// The next that has arrived, if it is answers.
-    pub(crate) fn next_answers(&mut self, id: usize) -> Option<Answered> {
+    /// The next that has arrived, if it says something.
+    pub(crate) fn next_said(&mut self, id: usize) -> Option<Down> {
         let next = self.connections[id].down.front();
-        if !matches!(next, Some((_, Down::Answers(_)))) {
-            return None;
-        }
-        match self.next_down(id) {
-            Some(Down::Answers(answers)) => Some(answers),
+        match next {
+            Some((_, Down::Answers(_) | Down::Push(_))) => self.next_down(id),
             _ => None,
         }
     }
@@ -281,7 +294,16 @@ impl World {
             raised |= matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
             answers.push((answer, Arc::clone(operation)));
         }
+        let pushes = self.servers[s].store.take_pushes();
+        // What its own script published comes before its answer or behind it.
+        let before = !pushes.is_empty() && self.dice.percent(50);
+        if before {
+            self.publish(s, &pushes);
+        }
         self.answer(id, Down::Answers(answers));
+        if !before {
+            self.publish(s, &pushes);
+        }
         if raised && !self.calm && self.plan.cut_raises > 0 && self.connections[id].wanted {
             let often = self.plan.cut_raises;
             if self.dice.percent(often) {
@@ -364,6 +386,12 @@ impl World {
             0 => server.store.apply(command, guard, time),
             _ => server.store.apply_next(command, guard, time),
         };
+        if let Some(name) = lock_of(command) {
+            let (turns, standing) = (&mut self.checks.turns, server.store.standing(name, time));
+            let standing: Vec<&str> = standing.map(Entry::as_str).collect();
+            let turns = turns.entry(name.as_str().to_owned()).or_default();
+            turns.stand(now, (s, self.plan.servers), &standing);
+        }
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
@@ -395,6 +423,20 @@ impl World {
                     .counters
                     .seen(s, name.as_str(), *counter, time, false)?;
                 self.checks.stood(s, entry.as_str(), *counter);
+            }
+            (
+                Command::Mutex(mutex::Command::Join { name, place, .. }),
+                Ok(Reply::Mutex(mutex::Reply::Taken { counter, .. })),
+            ) => {
+                let counters = &mut server.counters;
+                counters.seen(s, name.as_str(), *counter, time, false)?;
+                self.checks.stood(s, place.entry.as_str(), *counter);
+            }
+            (
+                Command::Mutex(mutex::Command::Yield { .. }),
+                Ok(Reply::Mutex(mutex::Reply::Yielded)),
+            ) => {
+                self.stats.yields += 1;
             }
             (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
@@ -458,6 +500,7 @@ impl World {
         connection.cut = true;
         let server = connection.server;
         self.servers[server].open.retain(|&other| other != id);
+        self.unsubscribe(id);
         if self.connections[id].wanted {
             self.answer(id, Down::Closed);
         }
@@ -466,10 +509,13 @@ impl World {
     /// The client looks at it no more; what was written still arrives.
     pub(crate) fn client_closes(&mut self, id: usize) {
         let connection = &mut self.connections[id];
-        connection.wanted = false;
+        let was_wanted = std::mem::replace(&mut connection.wanted, false);
         connection.cut = true;
         connection.unwritten.clear();
         connection.down.clear();
+        if was_wanted && connection.listens {
+            self.hang_up(id);
+        }
     }
 
     /// It breaks: the client learns of it soon, the server late or never, and what was sent is done
@@ -557,6 +603,21 @@ impl World {
     }
 }
 
+/// The lock that a command may change, or its line.
+fn lock_of(command: &Command) -> Option<&Name> {
+    match command {
+        Command::Mutex(
+            mutex::Command::Acquire { name, .. }
+            | mutex::Command::Repair { name, .. }
+            | mutex::Command::Release { name, .. }
+            | mutex::Command::Join { name, .. }
+            | mutex::Command::Yield { name, .. }
+            | mutex::Command::Evict { name, .. },
+        ) => Some(name),
+        _ => None,
+    }
+}
+
 fn server_is_free(server: &super::server::Server) -> bool {
     server.up && !server.paused && !server.draining
 }
@@ -593,9 +654,20 @@ fn brief(command: &Command) -> String {
         }) => {
             format!("REPAIR {name} {} {ttl:?} {token}", short(entry.as_str()))
         }
-        Command::Mutex(mutex::Command::Release { name, entry }) => {
+        Command::Mutex(mutex::Command::Release { name, entry, .. }) => {
             format!("RELEASE {name} {}", short(entry.as_str()))
         }
+        Command::Mutex(mutex::Command::Join { name, place, .. }) => format!(
+            "JOIN {name} {} seq {} ticket {}",
+            short(place.entry.as_str()),
+            place.seq,
+            place.ticket
+        ),
+        Command::Mutex(mutex::Command::Yield { name, place, .. }) => format!(
+            "YIELD {name} {} seq {}",
+            short(place.entry.as_str()),
+            place.seq
+        ),
         other => format!("{other:?}"),
     }
 }

@@ -1,6 +1,7 @@
 //! What a schedule is made of: how many, how long, which faults. All within the assumptions of
 //! protocol §1 and §2, or the invariant that they are for is left out and the reason stated.
 
+mod lines;
 mod scripts;
 mod strangers;
 
@@ -99,11 +100,25 @@ pub enum Profile {
     Bumped,
     /// A second, shorter EXTEND comes from each holder: what the library itself never sends.
     Shortened,
+    /// Many wait for one lock, and nothing is wrong.
+    Line,
+    /// The same, and what servers say unasked is lost, late, or comes twice; they forget who listens.
+    LinePushes,
+    /// Many wait, and everything goes wrong that may.
+    LineStorm,
+    /// Many wait, and each reaches other servers than the others: their lines differ.
+    LinePartial,
+    /// Many wait, their processes die, and servers do not notice; who waits is seldom heard of.
+    LineGone,
+    /// Many wait, and nothing expires: who leaves the line has to tell.
+    LineLasting,
+    /// Many wait, and two of them reach only a minority for long.
+    LineCutOff,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 47] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -144,6 +159,13 @@ impl Profile {
         Self::Rolling,
         Self::Bumped,
         Self::Shortened,
+        Self::Line,
+        Self::LinePushes,
+        Self::LineStorm,
+        Self::LinePartial,
+        Self::LineGone,
+        Self::LineLasting,
+        Self::LineCutOff,
     ];
 
     /// What is not protected, and is left over on purpose: here even all rules do not suffice.
@@ -151,10 +173,23 @@ impl Profile {
 
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
-        use Profile::{Bootstrap, Crowded, Huge, Minutes, OtherList, OtherMargin, Tiny};
+        use Profile::{
+            Bootstrap, Crowded, Huge, Line, LineCutOff, LineGone, LinePushes, Minutes, OtherList,
+            OtherMargin, Tiny,
+        };
         matches!(
             self,
-            Bootstrap | Crowded | Huge | Minutes | OtherList | OtherMargin | Tiny
+            Bootstrap
+                | Crowded
+                | Huge
+                | Line
+                | LineCutOff
+                | LineGone
+                | LinePushes
+                | Minutes
+                | OtherList
+                | OtherMargin
+                | Tiny
         )
     }
 
@@ -181,6 +216,8 @@ pub(crate) enum Fault {
     Freeze,
     /// A client and a server do not reach each other for a while.
     Partition,
+    /// The first two clients do not reach a majority of the servers for long, and a minority stands still for all.
+    CutOff,
     /// A server stands still, and then works through its sockets.
     Pause,
     /// A server dies and comes back without its memory.
@@ -226,6 +263,8 @@ pub(crate) enum Fault {
     StepBack,
     /// A node's clock is set, whatever lives on it.
     Step,
+    /// A server forgets that a connection listens.
+    Deafen,
 }
 
 /// How the fleet begins.
@@ -323,10 +362,22 @@ pub(crate) struct Plan {
     pub(crate) renews: u64,
     /// A message takes this long at most, ns, if it is not slow.
     pub(crate) delay: u64,
+    /// How many of a hundred pushes are lost, come twice, and come late.
+    pub(crate) pushes: (u64, u64, u64),
+    /// A lock that somebody waits for has a holder within this after the last fault, ns.
+    pub(crate) stall: Option<u64>,
+    /// How many of a hundred connections that were closed a server takes for alive for a while.
+    pub(crate) gone: u64,
+    /// How many of a hundred connections may not listen.
+    pub(crate) deaf: u64,
     /// How many of a thousand messages are slow, and by how much at most (ns).
     pub(crate) slow: (u64, u64),
     pub(crate) start: Start,
     pub(crate) abandons: bool,
+    /// The longest lock-delay.
+    pub(crate) lock_delay: Duration,
+    /// Who waits waits to the end.
+    pub(crate) patient: bool,
     pub(crate) operators: bool,
     /// How many of a hundred calls.
     pub(crate) bootstraps: u64,
@@ -409,8 +460,14 @@ impl Plan {
             renews: 50,
             delay: 3 * MS,
             slow: (20, 80 * MS),
+            pushes: (0, 0, 0),
+            stall: None,
+            gone: 20,
+            deaf: 0,
             start: Start::Admitted,
             abandons: true,
+            lock_delay: Duration::MAX,
+            patient: false,
             operators: false,
             bootstraps: 0,
             endures: None,
@@ -717,7 +774,21 @@ impl Plan {
                 plan.hold = 3000;
                 plan
             }
+            Profile::Line => Self::line(dice),
+            Profile::LinePushes => Self::line_pushes(dice),
+            Profile::LineStorm => Self::line_storm(dice),
+            Profile::LinePartial => Self::line_partial(dice),
+            Profile::LineGone => Self::line_gone(dice),
+            Profile::LineLasting => Self::line_lasting(dice),
+            Profile::LineCutOff => Self::line_cut_off(dice),
         }
+    }
+}
+
+impl Fault {
+    /// It changes nothing of what is promised.
+    pub(crate) fn is_harmless(self) -> bool {
+        matches!(self, Self::SetWall | Self::Deafen | Self::CutOff)
     }
 }
 

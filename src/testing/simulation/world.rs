@@ -7,16 +7,17 @@ use std::{
 
 use super::{
     Stats,
+    channels::Late,
     checks::Checks,
     clients::Client,
     clocks::Drifting,
     dice::Dice,
-    invariants::{Held, keys, tidy},
+    invariants::{Held, keys, places, tidy},
     network::{Connection, at},
     profile::{LIST, MS, Plan, Profile, SECOND, Start},
     server::Server,
 };
-use crate::rules::Rules;
+use crate::{owner::label_of, rules::Rules};
 
 /// What happens at an instant.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,10 @@ pub(crate) enum What {
     Arrive(usize),
     Deliver(usize),
     Thaw(usize),
+    /// The server finds out that a connection is over.
+    HangUp(usize),
+    /// A push that is late, or comes again.
+    Late(usize),
     Drain(usize),
     Wake(usize, u64),
     Resume(usize, u64),
@@ -57,6 +62,8 @@ pub(crate) enum What {
     Voting,
     /// Clocks change their speed.
     Slew,
+    /// Does any lock stand still?
+    Look,
     /// The faults are over.
     Calm,
     /// Every caller that waited should have been answered.
@@ -120,6 +127,7 @@ pub(crate) struct World {
     pub(crate) last_call: u64,
     /// The last fault is over by then.
     disturbed: u64,
+    pub(crate) late: Vec<Late>,
     trace: Option<Vec<String>>,
 }
 
@@ -143,6 +151,7 @@ impl World {
             calm: false,
             last_call: 0,
             disturbed: 0,
+            late: Vec::new(),
             trace: trace.then(Vec::new),
         };
         world.begin();
@@ -190,6 +199,7 @@ impl World {
         let first = self.dice.range(10 * MS, plan.fault_every * 2);
         self.at(first, What::Fault);
         self.at(SECOND, What::Slew);
+        self.at(SECOND, What::Look);
         self.at(plan.active, What::Calm);
     }
 
@@ -237,6 +247,8 @@ impl World {
             What::Arrive(id) => return self.arrive(id),
             What::Deliver(id) => return self.deliver(id),
             What::Thaw(id) => return self.thaw(id),
+            What::HangUp(id) => self.unsubscribe(id),
+            What::Late(n) => self.late(n),
             What::Drain(server) => return self.drain(server),
             What::Wake(client, 0) => return self.run_client(client),
             What::Wake(client, wake) => return self.wake(client, wake),
@@ -284,6 +296,7 @@ impl World {
             }
             What::Voting => return self.all_vote(),
             What::Slew => self.slew(),
+            What::Look => return self.look_for_stalls(),
             What::Calm => return self.calm(),
             What::Settled => {
                 self.all_answered()?;
@@ -371,8 +384,26 @@ impl World {
     fn no_key_left(&self) -> Held {
         for (s, server) in self.servers.iter().enumerate() {
             keys::check(s, &server.locks(self.now))?;
+            places::check(s, &self.left_in_line(s))?;
         }
         Ok(())
+    }
+
+    /// Who stands in line at a server, of processes that live.
+    fn left_in_line(&self, s: usize) -> Vec<String> {
+        let (server, clients) = (&self.servers[s], self.clients.iter().enumerate());
+        let labels = clients.map(|(c, client)| format!("c{c}.{}", client.incarnation));
+        let living: Vec<String> = labels.collect();
+        let waiters = server.store.waiters(server.time(self.now));
+        let left =
+            waiters.filter(|(_, entry)| living.iter().any(|l| l == label_of(entry.as_str())));
+        left.map(|(name, entry)| format!("{} for {name}", entry.as_str()))
+            .collect()
+    }
+
+    /// When the last fault is over.
+    pub(crate) fn disturbed(&self) -> u64 {
+        self.disturbed
     }
 
     fn end(&mut self) -> Held {

@@ -17,8 +17,8 @@ Examples:
   quorate bootstrap                               at every start: wait until the servers vote
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
-  quorate inspect nightly                         who holds it, on which nodes
-  quorate evict nightly --yes                     free it, no matter who holds it
+  quorate inspect nightly                         who holds it, who waits, on which nodes
+  quorate evict nightly --yes                     free it for the next, no matter who holds it
   quorate nodes                                   which servers vote, and why not
   quorate nodes --wait all --timeout 2m           after a restart: until all of them vote
   quorate watch                                   every change of that, as a service
@@ -48,9 +48,10 @@ With --json a result is one JSON object on stdout, and an error one on stderr:
 pub(super) const LOCK: &str = "\
 Runs a command while holding a lock.
 
-Waits until the lock is free, runs the command, and frees the lock when the command ends. The lock
-is renewed for as long as the command runs, so --ttl is not a limit of its running time: it is how
-long others wait when this machine dies.";
+Waits in line for the lock (who asks first is served first), runs the command, and frees the lock
+when the command ends: the next in line gets it at once. The lock is renewed for as long as the
+command runs, so --ttl is not a limit of its running time: it is how long others wait when this
+machine dies.";
 
 pub(super) const LOCK_AFTER: &str = "\
 Examples:
@@ -99,21 +100,28 @@ Exit status:
 holder: {label, owner, entry, remaining_ms}|null.";
 
 pub(super) const INSPECT: &str = "\
-Shows who holds a lock, on every node.
+Shows who holds a lock and who waits in line for it, on every node.
+
+Below the nodes stand those who wait, the longest first: for how long, and on how many nodes.
+Twenty are shown, the others are counted. How long somebody has waited is told by the waiter's
+clock when it asked and the node's clock now: if the two differ, it is wrong by as much. Who died
+while it waited stands there until its turn comes.
 
 Exit status: 0 when a majority of nodes answered (whether the lock is held or not), else 69.
 --json: {name, held: true|false|null, holder: {label, owner, entry, remaining_ms}|null, newest_token,
-needed, answered, nodes: [{node, state, reason, holder, token}]}; held is null when too few
-answered to tell.";
+waiting, line: [{label, owner, entry, waited_ms, nodes: [..]}], needed, answered, nodes: [{node,
+state, reason, holder, token, waiting}]}; held is null when too few answered to tell; line has the
+first 100 of each node, and waiting counts all.";
 
 pub(super) const EVICT: &str = "\
-Frees a lock everywhere, no matter who holds it.
+Frees a lock everywhere, no matter who holds it. If others wait in line, the first of them gets it.
 
 The holder learns of it when it next renews, after a third of its ttl at most; until then two may
 believe that they hold the lock, and only the token tells them apart. Without --yes nothing is
-done but to show who holds.
+done but to show who holds and who waits.
 
---json: {name, evicted: true|false, holder: {label, owner, entry, remaining_ms}|null}";
+--json: {name, evicted: true|false, holder: {label, owner, entry, remaining_ms}|null, waiting};
+holder and waiting tell of the moment before.";
 
 pub(super) const NODES: &str = "\
 Shows every server's state: whether it votes, and if not why. And the fleet's word: clients of the
@@ -167,7 +175,7 @@ Exit status:
 pub(super) const DEMO: &str = "\
 Tells the whole story on in-process nodes, no server needed.
 
-Contenders with growing tokens, two of five nodes dying, a third, and a paused holder whose late
-write is refused. Takes about ten seconds; faster where nobody watches (no terminal).
+Three who want one lock and wait in line, two of five nodes dying, a third, and a paused holder whose
+late write is refused. Takes about ten seconds; faster where nobody watches (no terminal).
 
 --json: one object per line: {who, says}";

@@ -7,9 +7,13 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+
+/// How often a process of the load says that it goes on.
+pub(super) const ALIVE: Duration = Duration::from_millis(50);
 
 /// When, in ns of the clock that [`now`] reads, and what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +35,8 @@ pub(super) enum Event {
         clock: String,
         ttl_ms: u64,
     },
+    /// A process says so every [`ALIVE`]: where it does not, it stood still.
+    Alive,
     Invoked {
         op: u64,
         name: String,
@@ -161,6 +167,9 @@ pub(super) struct Scenario {
     pub(super) may_break: Vec<Kind>,
     /// A rule was switched off: this has to be found, or the judge is blind.
     pub(super) must_find: Vec<Kind>,
+    /// The faults concern only processes whose label begins like one of these; the order of all others is judged
+    /// throughout. None: they concern everybody.
+    pub(super) disturbs: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +181,8 @@ pub(super) enum Sight {
     Loss,
     /// Somebody held a lease at the last fault, good for half a second more.
     Held,
+    /// Of two who waited it was certain who had asked first, and that one came first.
+    Order,
 }
 
 /// What can be found.
@@ -190,6 +201,8 @@ pub(super) enum Kind {
     Leftover,
     /// A node that could not be looked at.
     Unseen,
+    /// One that waited was overtaken by one that asked long after it.
+    Order,
     /// A name that nobody got for longer than was promised, or ever again.
     Progress,
     /// The run did not show what it was made for.

@@ -9,13 +9,14 @@ use crate::output;
 
 /// At most this many findings of one kind in one history are told; the rest is counted.
 const TOLD: usize = 3;
-const KINDS: [(Kind, &str); 8] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Exclusion, "two holders"),
     (Kind::Token, "tokens"),
     (Kind::LostUpdate, "lost updates"),
     (Kind::Fence, "fence"),
     (Kind::Leftover, "left over"),
     (Kind::Unseen, "not looked at"),
+    (Kind::Order, "order"),
     (Kind::Progress, "progress"),
     (Kind::Vacuous, "shows nothing"),
 ];
@@ -158,6 +159,7 @@ pub(super) fn as_json(summary: &Summary) -> Value {
         "lost_fenced": summary.with_store.then_some(summary.lost_fenced),
         "lost_unfenced": summary.with_store.then_some(summary.lost_plain),
         "left": summary.left,
+        "in_order": summary.in_order,
         "findings": findings,
     })
 }

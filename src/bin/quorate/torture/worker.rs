@@ -18,7 +18,7 @@ use quorate::{Error, Lease, LeaseWatch, Quorum};
 use tokio::{sync::watch, time};
 
 use super::{
-    history::{Access, Event, Recorder, clock, now},
+    history::{ALIVE, Access, Event, Recorder, clock, now},
     store::Store,
 };
 use crate::{
@@ -111,6 +111,7 @@ pub(super) async fn run(
         })
         .collect();
     let reports = tokio::spawn(report(Arc::clone(&shared)));
+    let alive = tokio::spawn(live(Arc::clone(&shared)));
     // The parent decides when it is over; a ^C reaches the whole group.
     let ignore = tokio::spawn(async move {
         loop {
@@ -127,6 +128,7 @@ pub(super) async fn run(
     }
     quorum.shutdown().await;
     reports.abort();
+    alive.abort();
     ignore.abort();
     shared.report();
     outcome
@@ -153,6 +155,14 @@ async fn report(shared: Arc<Shared>) {
     loop {
         time::sleep(NEWS).await;
         shared.report();
+    }
+}
+
+/// Tells the judge that this process does not stand still.
+async fn live(shared: Arc<Shared>) -> io::Result<()> {
+    loop {
+        shared.recorder.write(Event::Alive)?;
+        time::sleep(ALIVE).await;
     }
 }
 
@@ -189,7 +199,7 @@ async fn work(
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
-    // Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
+    // It waits in line. Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
     let mutex = quorum
         .mutex(&name)
         .ttl(shared.ttl)

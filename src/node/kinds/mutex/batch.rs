@@ -1,6 +1,6 @@
 //! Many operations about locks as one script call (protocol §3, "Batches").
 
-use super::{Command, Reply};
+use super::{Command, Place, Reply};
 use crate::{
     name::Name,
     node::wire::{
@@ -10,17 +10,48 @@ use crate::{
     owner::Entry,
 };
 
-pub(super) static BATCH: Script = Script::new(include_str!("batch.lua"));
+/// The source of [`BATCH`].
+macro_rules! batch {
+    () => {
+        concat!(
+            include_str!("batch.lua"),
+            include_str!("line.lua"),
+            include_str!("each.lua")
+        )
+    };
+}
+
+/// The source of a script for one operation that goes on as a batch of one where anybody waits.
+macro_rules! or_batch {
+    ($file:literal) => {
+        concat!(
+            include_str!($file),
+            "local function batch()\n",
+            $crate::node::kinds::mutex::batch::batch!(),
+            "end\n",
+            include_str!("alone.lua")
+        )
+    };
+}
+
+pub(super) use {batch, or_batch};
+
+pub(super) static BATCH: Script = Script::new(batch!());
 
 /// What one operation adds to the bytes beside its name, its entry: about that.
 const OVERHEAD: usize = 64;
+/// What a place adds beside that, and its channel.
+const PLACE: usize = 96;
 
 /// An operation as one of a batch.
 pub(crate) struct Rider<'c> {
     letter: u8,
     name: &'c Name,
     entry: &'c Entry,
+    /// Which of the entry's grants is meant; none: any.
+    grant: Option<u64>,
     numbers: [Option<u64>; 2],
+    place: Option<&'c Place>,
     /// What it is held to, in ms. A batch has one.
     pub(crate) max_ttl: Option<u64>,
     /// The answer to it where all of the batch went as asked.
@@ -30,52 +61,127 @@ pub(crate) struct Rider<'c> {
 impl Command {
     /// The same as one of a batch. None: it travels alone.
     pub(crate) fn rider(&self) -> Option<Rider<'_>> {
-        let (letter, name, entry, numbers, max_ttl, as_asked) = match self {
+        Some(match self {
             Self::Acquire {
                 name,
                 entry,
                 ttl,
                 floor,
                 max_ttl,
-            } => {
-                let numbers = [Some(ms(*ttl)), Some(*floor)];
-                let granted = Reply::Granted(*floor);
-                (b'A', name, entry, numbers, Some(ms(*max_ttl)), granted)
-            }
+            } => Rider {
+                numbers: [Some(ms(*ttl)), Some(*floor)],
+                max_ttl: Some(ms(*max_ttl)),
+                ..Rider::new(b'A', name, entry, Reply::Granted(*floor))
+            },
             Self::Raise {
                 name,
                 entry,
+                seq,
                 token,
                 max_ttl,
+            } => Rider {
+                grant: (*seq != 0).then_some(*seq),
+                numbers: [Some(*token), None],
+                max_ttl: Some(ms(*max_ttl)),
+                ..Rider::new(b'T', name, entry, Reply::Raised(*token))
+            },
+            Self::Extend { name, entry, ttl } => Rider {
+                numbers: [Some(ms(*ttl)), None],
+                ..Rider::new(b'E', name, entry, Reply::Extended)
+            },
+            Self::Release {
+                name,
+                entry,
+                floor,
+                max_ttl,
+            } => Rider {
+                numbers: [Some(*floor), None],
+                max_ttl: Some(ms(*max_ttl)),
+                ..Rider::new(b'R', name, entry, Reply::Released(true))
+            },
+            Self::Join {
+                name,
+                place,
+                ttl,
+                floor,
+                max_ttl,
             } => {
-                let (numbers, raised) = ([Some(*token), None], Reply::Raised(*token));
-                (b'T', name, entry, numbers, Some(ms(*max_ttl)), raised)
+                let (counter, seq) = (*floor, place.seq);
+                Rider {
+                    numbers: [Some(ms(*ttl)), Some(*floor)],
+                    place: Some(place),
+                    max_ttl: Some(ms(*max_ttl)),
+                    ..Rider::new(b'J', name, &place.entry, Reply::Taken { counter, seq })
+                }
             }
-            Self::Extend { name, entry, ttl } => {
-                let numbers = [Some(ms(*ttl)), None];
-                (b'E', name, entry, numbers, None, Reply::Extended)
-            }
-            Self::Release { name, entry } => {
-                (b'R', name, entry, [None; 2], None, Reply::Released(true))
-            }
+            Self::Yield {
+                name,
+                place,
+                floor,
+                max_ttl,
+            } => Rider {
+                numbers: [Some(*floor), None],
+                place: Some(place),
+                max_ttl: Some(ms(*max_ttl)),
+                ..Rider::new(b'Y', name, &place.entry, Reply::Yielded)
+            },
             Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
-        };
-        Some(Rider {
-            letter,
-            name,
-            entry,
-            numbers,
-            max_ttl,
-            as_asked,
         })
+    }
+
+    /// Whether it has no script of its own: alone it is a batch of one.
+    pub(crate) fn is_always_rider(&self) -> bool {
+        matches!(self, Self::Join { .. } | Self::Yield { .. })
     }
 }
 
-impl Rider<'_> {
+impl<'c> Rider<'c> {
+    fn new(letter: u8, name: &'c Name, entry: &'c Entry, as_asked: Reply) -> Self {
+        Self {
+            letter,
+            name,
+            entry,
+            grant: None,
+            numbers: [None; 2],
+            place: None,
+            max_ttl: None,
+            as_asked,
+        }
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.name.as_str().len() + self.entry.as_str().len() + OVERHEAD
+        let place = self.place.map_or(0, |place| place.channel.len() + PLACE);
+        self.name.as_str().len() + self.entry.as_str().len() + OVERHEAD + place
     }
+
+    fn words(&self) -> usize {
+        let place = if self.place.is_some() { 7 } else { 0 };
+        1 + self.numbers.iter().flatten().count() + place
+    }
+
+    fn put(self, writer: &mut Writer) {
+        match self.grant {
+            Some(seq) => writer.put(Text(&granted(self.entry, seq))),
+            None => writer.put(Text(self.entry.as_str())),
+        }
+        for number in self.numbers.into_iter().flatten() {
+            writer.put(Number(number));
+        }
+        if let Some(place) = self.place {
+            writer.put(Number(place.seq));
+            writer.put(Number(place.ticket));
+            for duration in [place.term, place.lock_delay, place.life, place.claim] {
+                writer.put(Number(ms(duration)));
+            }
+            writer.put(Text(&place.channel));
+        }
+    }
+}
+
+/// How the text in a lock begins that came to this entry by this request.
+pub(super) fn granted(entry: &Entry, seq: u64) -> String {
+    format!("{} {seq}", entry.as_str())
 }
 
 /// One script call of them all. The guard is to follow.
@@ -87,12 +193,13 @@ pub(crate) fn encode<'c>(
     let (mut letters, mut words, mut max_ttl) = (Vec::with_capacity(64), 0, None);
     for rider in riders.clone() {
         letters.push(rider.letter);
-        words += 1 + rider.numbers.iter().flatten().count();
+        words += rider.words();
         max_ttl = max_ttl.or(rider.max_ttl);
     }
-    // Beside them: open, c0 and c1; max_ttl, the letters and the guard.
-    writer.begin_call(&BATCH, letters.len() + 3, words + 3);
+    // Beside them: open, waiting, c0 and c1; max_ttl, the letters and the guard.
+    writer.begin_call(&BATCH, letters.len() + 4, words + 3);
     writer.put(keys.open());
+    writer.put(keys.waiting());
     for rider in riders.clone() {
         writer.put(keys.lock(rider.name));
     }
@@ -101,9 +208,6 @@ pub(crate) fn encode<'c>(
     writer.put(Number(max_ttl.unwrap_or(0)));
     writer.put(Bytes(&letters));
     for rider in riders {
-        writer.put(Text(rider.entry.as_str()));
-        for number in rider.numbers.into_iter().flatten() {
-            writer.put(Number(number));
-        }
+        rider.put(writer);
     }
 }

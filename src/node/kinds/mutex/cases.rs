@@ -3,13 +3,16 @@
 // As in a test, a mistake ends it.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+mod any;
 mod counters;
+mod line;
 mod locks;
 mod repairs;
+mod served;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Command, Reply};
+use super::{Command, Place, Reply};
 use crate::{
     name::Name,
     node,
@@ -17,13 +20,15 @@ use crate::{
     testing::conformance::{
         Change,
         case::{Case, case},
-        random::{Chance, near},
-        trial::Trial,
+        trial::{CHANNEL, Trial},
     },
 };
+pub(crate) use any::{alike, random, random_and_short};
 use counters::*;
+use line::*;
 use locks::*;
 use repairs::*;
+use served::*;
 
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
 /// The greatest token.
@@ -55,6 +60,10 @@ pub(crate) const CASES: &[Case] = &[
     case!(
         "§3 REPAIR: where nobody else holds it; it only prolongs, and only raises the counter.",
         a_repair_puts_back_what_nobody_else_holds
+    ),
+    case!(
+        "§5 REPAIR: where another holds it, the lock is kept for the one whose REPAIR was refused.",
+        a_lock_that_a_repair_lacks_is_kept_for_it
     ),
     case!(
         "§3 REPAIR: a counter that may not reach the token leaves no lock behind.",
@@ -98,6 +107,86 @@ pub(crate) const CASES: &[Case] = &[
         counters_rotate_by_age,
         Counters
     ),
+    case!(
+        "§5 JOIN: a free lock without a line is taken; asked again, it is prolonged, and says by which \
+         request it came.",
+        a_free_lock_is_taken_by_who_joins
+    ),
+    case!(
+        "§5: EXTEND, RELEASE and REPAIR match the entry whatever follows it, RAISE the entry and its seq.",
+        the_entry_counts_whatever_follows_it
+    ),
+    case!(
+        "§5: the line stands in the order of its tickets; ties by entry.",
+        the_line_is_in_the_order_of_tickets
+    ),
+    case!(
+        "INSPECT names the first 100 who wait, and says how many there are.",
+        an_inspection_names_the_first_hundred
+    ),
+    case!(
+        "§5 RELEASE: the head gets the lock for S and the lock-delay, with the releaser's p; the next one is told.",
+        a_release_hands_over_to_the_head
+    ),
+    case!(
+        "§5: a head whose channel nobody hears is dropped, and one token is made.",
+        a_head_that_nobody_hears_is_dropped
+    ),
+    case!(
+        "§5: a head that was not heard of within S/2 is called, and the lock is kept for it.",
+        a_head_that_is_not_fresh_is_called
+    ),
+    case!(
+        "§5: who was called and asks again is no longer waited for, but alive.",
+        who_was_called_and_asks_again_is_reserved_no_more
+    ),
+    case!(
+        "§5: who was called and does not come within its claim is dropped.",
+        who_does_not_come_is_dropped
+    ),
+    case!(
+        "§5: who was not heard of for its life is dropped, and blocks nobody.",
+        the_dead_do_not_block
+    ),
+    case!(
+        "§5: for a head without a channel the lock is kept; it asks by itself.",
+        who_has_no_channel_is_waited_for
+    ),
+    case!(
+        "§5 YIELD: this very grant goes to whoever stands before; the place stays, the seq is used up.",
+        what_is_given_back_goes_to_the_next
+    ),
+    case!(
+        "§5 RELEASE: it leaves the line, and serves where the lock is free.",
+        who_gives_up_leaves_the_line
+    ),
+    case!(
+        "§5: without the guard a RELEASE frees and leaves, and serves nobody.",
+        a_memory_that_may_not_vote_serves_nobody
+    ),
+    case!(
+        "§5, §3 Batches: what serves sees what came before it, and is seen by what comes behind.",
+        a_batch_serves_in_its_order
+    ),
+    case!(
+        "§5: a line is forgotten four lives after the last who waits was heard of.",
+        a_line_is_forgotten_after_four_lives
+    ),
+    case!(
+        "§5: a server that is full hands over what is released, and takes nobody into the line.",
+        a_full_server_hands_over,
+        Full
+    ),
+    case!(
+        "§5: where no token can be made the lock stays free, and the RELEASE is done.",
+        an_exhausted_counter_fails_no_release,
+        Counters
+    ),
+    case!(
+        "§5, §3 `RotateByAge`: a hand-over rotates the counters, and finds the previous ones.",
+        a_hand_over_finds_the_previous_counters,
+        Counters
+    ),
 ];
 
 pub(crate) fn name(name: &str) -> Name {
@@ -126,6 +215,7 @@ pub(crate) fn raise(n: &str, owner: u128, token: u64) -> Command {
     Command::Raise {
         name: name(n),
         entry: entry(owner),
+        seq: 0,
         token,
         max_ttl: MAX_TTL,
     }
@@ -150,9 +240,38 @@ pub(crate) fn repair(n: &str, owner: u128, ttl: Duration, token: u64) -> Command
 }
 
 pub(crate) fn release(n: &str, owner: u128) -> Command {
+    release_for(n, owner, 0)
+}
+
+/// `floor`: for who gets it next.
+fn release_for(n: &str, owner: u128, floor: u64) -> Command {
     Command::Release {
         name: name(n),
         entry: entry(owner),
+        floor,
+        max_ttl: MAX_TTL,
+    }
+}
+
+/// A channel to which nobody listens.
+const NOBODY: &str = "quorate:wake:nobody";
+
+fn join_for(n: &str, place: Place, ttl: Duration, floor: u64) -> Command {
+    Command::Join {
+        name: name(n),
+        place,
+        ttl,
+        floor,
+        max_ttl: MAX_TTL,
+    }
+}
+
+fn give_back(n: &str, place: Place, floor: u64) -> Command {
+    Command::Yield {
+        name: name(n),
+        place,
+        floor,
+        max_ttl: MAX_TTL,
     }
 }
 
@@ -200,62 +319,8 @@ fn held(reply: Reply) -> (Duration, u64, Option<Arc<str>>) {
             remaining: Some(remaining),
             counter,
             holder,
+            ..
         } => (remaining, counter, holder),
         other => panic!("{other:?}"),
-    }
-}
-
-/// Any command, of few names and owners.
-pub(crate) fn random(chance: &mut Chance) -> Command {
-    let n = chance.one(&["a", "b", "c:d", "_"]);
-    let owner = u128::from(chance.up_to(3));
-    let ttl = secs(chance.one(&[5, 10, 15, 20]));
-    let floor = chance.floor();
-    match chance.up_to(70) {
-        0..20 => acquire(n, owner, ttl, floor),
-        20..30 => raise(n, owner, floor + chance.up_to(3)),
-        30..40 => extend(n, owner, ttl),
-        40..50 => release(n, owner),
-        50..56 => inspect(n),
-        56..66 => repair(n, owner, ttl, floor + chance.up_to(3)),
-        66 => repair(n, owner, ttl, MAX_TOKEN),
-        // Nothing is put back there any more, so others are left alone.
-        _ => evict(chance.one(&["b", "_"])),
-    }
-}
-
-/// One that is over before the next step.
-pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
-    let n = chance.one(&["a", "b", "c:d", "_"]);
-    let (owner, floor) = (u128::from(chance.up_to(3)), chance.floor());
-    acquire(n, owner, Duration::from_millis(5), floor)
-}
-
-/// The same but for the clock.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
-    match (a, b) {
-        (
-            Reply::Held {
-                remaining: r1,
-                counter: c1,
-                holder: h1,
-            },
-            Reply::Held {
-                remaining: r2,
-                counter: c2,
-                holder: h2,
-            },
-        ) => near(*r1, *r2) && c1 == c2 && h1 == h2,
-        (
-            Reply::Inspected {
-                holder: Some((h1, r1)),
-                counter: c1,
-            },
-            Reply::Inspected {
-                holder: Some((h2, r2)),
-                counter: c2,
-            },
-        ) => h1 == h2 && near(*r1, *r2) && c1 == c2,
-        (a, b) => a == b,
     }
 }

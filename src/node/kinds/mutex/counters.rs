@@ -54,10 +54,15 @@ impl Counters {
         larger(current, previous, at.rules)
     }
 
+    /// Whether the current ones are older than a week.
+    pub(super) fn are_old(&self, at: Moment) -> bool {
+        let begun = self.current.as_ref().and_then(|current| current.begun);
+        begun.is_some_and(|begun| at.time.saturating_sub(begun) > WEEK_US)
+    }
+
     /// Before a grant: counters that are older than a week become the previous ones.
     pub(super) fn begin(&mut self, at: Moment) {
-        let begun = self.current.as_ref().and_then(|current| current.begun);
-        if begun.is_some_and(|begun| at.time.saturating_sub(begun) > WEEK_US) {
+        if self.are_old(at) {
             self.previous = self.current.take();
         }
         self.current(at).begun.get_or_insert(at.time);

@@ -6,7 +6,8 @@ local seen = redis.call('MGET', KEYS[2], KEYS[1])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-if seen[2] ~= ARGV[1] then
+-- One that came through the line is "entry seq ticket".
+if seen[2] ~= ARGV[1] and string.sub(seen[2] or '', 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
   return 0
 end
 -- GT: never shortens. A key that is gone stays gone.

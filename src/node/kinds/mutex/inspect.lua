@@ -1,12 +1,18 @@
--- INSPECT: who holds, for how long, and the newest token.
--- KEYS     lock, open, c0, c1
+-- INSPECT: who holds, for how long, the newest token, and who waits.
+-- KEYS     lock, open, line, c0, c1
 -- ARGV     counter field, guard
--- RETURNS  {entry or nil, PTTL, counter}
+-- RETURNS  {text in the lock or nil, PTTL, counter, TIME µs, how many wait, entry, ticket, …}: the first 100 of them
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local c = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or redis.call('HGET', KEYS[4], ARGV[1]) or 0)
+local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
-return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), c }
+local time = redis.call('TIME')
+local answer = { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), c, time[1] * 1000000 + time[2],
+  redis.call('ZCARD', KEYS[3]) }
+for i, word in ipairs(redis.call('ZRANGE', KEYS[3], 0, 99, 'WITHSCORES')) do
+  answer[5 + i] = i % 2 == 0 and tonumber(word) or word
+end
+return answer

@@ -6,9 +6,10 @@ pub(crate) mod batch;
 pub(crate) mod cases;
 mod command;
 mod counters;
+mod lines;
 mod wire;
 
-pub use self::command::{Command, Reply};
+pub use self::command::{Ahead, Command, Place, Reply};
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use self::counters::Counters;
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

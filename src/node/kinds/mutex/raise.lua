@@ -1,13 +1,14 @@
 -- RAISE (protocol §3): brings the counter up to the token, if the lock is ours. Capped a minute beyond
 -- where an ACQUIRE is: so far servers' clocks may differ, and one damaged counter does not travel.
 -- KEYS     lock, open, c0, c1
--- ARGV     max_ttl ms, counter field, entry, token, guard
+-- ARGV     max_ttl ms, counter field, entry or entry and seq, token, guard
 -- RETURNS  the counter; -1, where the lock is not ours
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-if seen[2] ~= ARGV[3] then
+-- One that came through the line is "entry seq ticket".
+if seen[2] ~= ARGV[3] and string.sub(seen[2] or '', 1, #ARGV[3] + 1) ~= ARGV[3] .. ' ' then
   return -1
 end
 local time = redis.call('TIME')

@@ -1,14 +1,31 @@
 -- REPAIR (protocol §3): puts the lock back for a holder whom a majority still has, where nobody else holds it.
--- KEYS     lock, open, evicted, c0, c1
+-- KEYS     lock, open, evicted, c0, c1, line, waiters, waiting
 -- ARGV     max_ttl ms, counter field, entry, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else holds it, or it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local ours = seen[2] == ARGV[3]
+-- One that came through the line is "entry seq ticket", and stays so.
+local ours = seen[2] == ARGV[3] or string.sub(seen[2] or '', 1, #ARGV[3] + 1) == ARGV[3] .. ' '
+if seen[3] then
+  return 0
+end
 -- PTTL sees a key of another kind too: that is somebody else's.
-if seen[3] or not (ours or redis.call('PTTL', KEYS[1]) == -2) then
+if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
+  -- One who waits may hold this node for a while. When it gives it back the lock is kept for us, until our next
+  -- REPAIR: we stand first in line (see line.lua), and cannot be called.
+  local time, life = redis.call('TIME'), tonumber(ARGV[4])
+  local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('ZADD', KEYS[6], 0, ARGV[3])
+  redis.call('HSET', KEYS[7], ARGV[3], string.format('%.0f 0 %s 0 %s %s 0 ', ms, ARGV[4], ARGV[4], ARGV[4]))
+  if redis.call('PTTL', KEYS[6]) < 3 * life then
+    redis.call('PEXPIRE', KEYS[6], 4 * life)
+    redis.call('PEXPIRE', KEYS[7], 4 * life)
+  end
+  if tonumber(redis.call('GET', KEYS[8]) or 0) - ms < 3 * life then
+    redis.call('SET', KEYS[8], string.format('%.0f', ms + 4 * life), 'PX', 4 * life)
+  end
   return 0
 end
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
@@ -31,4 +48,6 @@ if ours then
 else
   redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
 end
+redis.call('ZREM', KEYS[6], ARGV[3])
+redis.call('HDEL', KEYS[7], ARGV[3])
 return 1

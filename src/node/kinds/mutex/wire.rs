@@ -1,10 +1,13 @@
 //! The commands about a lock as a server reads them, and its replies. Each is a script.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc, time::Duration};
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Reply, batch::BATCH};
+use super::{
+    Ahead, Command, Reply,
+    batch::{self, BATCH, granted, or_batch},
+};
 use crate::{
     node::wire::{
         Arg::{Number, Text},
@@ -17,11 +20,11 @@ use crate::{
     report::said,
 };
 
-static ACQUIRE: Script = Script::new(include_str!("acquire.lua"));
+static ACQUIRE: Script = Script::new(or_batch!("acquire.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script = Script::new(include_str!("release.lua"));
+static RELEASE: Script = Script::new(or_batch!("release.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
@@ -38,6 +41,8 @@ impl Command {
             Self::Extend { .. } => "EXTEND",
             Self::Repair { .. } => "REPAIR",
             Self::Release { .. } => "RELEASE",
+            Self::Join { .. } => "JOIN",
+            Self::Yield { .. } => "YIELD",
             Self::Inspect { .. } => "INSPECT",
             Self::Evict { .. } => "EVICT",
         }
@@ -55,7 +60,14 @@ impl Command {
                 max_ttl,
             } => writer.call_guarded(
                 &ACQUIRE,
-                &[keys.lock(name), open, time, current, previous],
+                &[
+                    keys.lock(name),
+                    open,
+                    time,
+                    current,
+                    previous,
+                    keys.waiting(),
+                ],
                 &[
                     Number(ms(*max_ttl)),
                     counter(name),
@@ -67,18 +79,22 @@ impl Command {
             Self::Raise {
                 name,
                 entry,
+                seq,
                 token,
                 max_ttl,
-            } => writer.call_guarded(
-                &RAISE,
-                &[keys.lock(name), open, current, previous],
-                &[
-                    Number(ms(*max_ttl)),
-                    counter(name),
-                    Text(entry.as_str()),
-                    Number(*token),
-                ],
-            ),
+            } => {
+                let grant = (*seq != 0).then(|| granted(entry, *seq));
+                writer.call_guarded(
+                    &RAISE,
+                    &[keys.lock(name), open, current, previous],
+                    &[
+                        Number(ms(*max_ttl)),
+                        counter(name),
+                        Text(grant.as_deref().unwrap_or(entry.as_str())),
+                        Number(*token),
+                    ],
+                );
+            }
             Self::Extend { name, entry, ttl } => writer.call_guarded(
                 &EXTEND,
                 &[keys.lock(name), open],
@@ -92,7 +108,16 @@ impl Command {
                 max_ttl,
             } => writer.call_guarded(
                 &REPAIR,
-                &[keys.lock(name), open, keys.evicted(name), current, previous],
+                &[
+                    keys.lock(name),
+                    open,
+                    keys.evicted(name),
+                    current,
+                    previous,
+                    keys.line(name),
+                    keys.waiters(name),
+                    keys.waiting(),
+                ],
                 &[
                     Number(ms(*max_ttl)),
                     counter(name),
@@ -101,12 +126,19 @@ impl Command {
                     Number(*token),
                 ],
             ),
-            Self::Release { name, entry } => {
-                writer.call_guarded(&RELEASE, &[keys.lock(name), open], &[Text(entry.as_str())])
+            Self::Join { .. } | Self::Yield { .. } => {
+                batch::encode(iter::once(self).filter_map(Self::rider), writer, keys);
             }
+            Self::Release {
+                name, entry, floor, ..
+            } => writer.call_guarded(
+                &RELEASE,
+                &[keys.lock(name), open, keys.waiting()],
+                &[Text(entry.as_str()), Number(*floor)],
+            ),
             Self::Inspect { name } => writer.call_guarded(
                 &INSPECT,
-                &[keys.lock(name), open, current, previous],
+                &[keys.lock(name), open, keys.line(name), current, previous],
                 &[counter(name)],
             ),
             Self::Evict { name, max_ttl } => writer.call_guarded(
@@ -122,11 +154,20 @@ impl Command {
         Some(match self {
             Self::Acquire { .. } => match items(frame) {
                 None => Reply::Granted(count(frame)?),
-                Some([left, counter, holder]) => Reply::Held {
-                    remaining: ttl(left)?,
-                    counter: count(counter)?,
-                    holder: our_entry(holder),
-                },
+                Some([left, counter, holder, last @ ..]) => {
+                    let (holder, ticket) = our_holder(holder);
+                    let last = match last {
+                        [] => 0,
+                        [last] => count(last)?,
+                        _ => return None,
+                    };
+                    Reply::Held {
+                        remaining: ttl(left)?,
+                        counter: count(counter)?,
+                        holder,
+                        ticket: ticket.max(last),
+                    }
+                }
                 Some(_) => return None,
             },
             Self::Raise { .. } => match integer(frame)? {
@@ -138,6 +179,8 @@ impl Command {
                 false => Reply::Lost,
             },
             Self::Repair { .. } => Reply::Repaired(yes(frame)?),
+            Self::Join { .. } => joined(frame)?,
+            Self::Yield { .. } => yes(frame)?.then_some(Reply::Yielded)?,
             Self::Release { .. } => match integer(frame)? {
                 -1 => Reply::ReleasedUnadmitted,
                 _ => Reply::Released(yes(frame)?),
@@ -148,34 +191,83 @@ impl Command {
     }
 }
 
+fn joined(frame: &OwnedFrame) -> Option<Reply> {
+    Some(match items(frame)? {
+        [counter, seq] => Reply::Taken {
+            counter: count(counter)?,
+            seq: count(seq)?,
+        },
+        [counter, rank, left, holder, reserved] => {
+            let (holder, ticket) = our_holder(holder);
+            Reply::InLine {
+                counter: count(counter)?,
+                rank: count(rank)?,
+                ahead: Ahead {
+                    remaining: ttl(left)?,
+                    ticket,
+                    holder,
+                    is_reserved: yes(reserved)?,
+                },
+            }
+        }
+        _ => return None,
+    })
+}
+
 fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Reply> {
-    let [holder, left, counter] = items(frame)? else {
+    let [holder, left, counter, time, waiting, line @ ..] = items(frame)? else {
         return None;
     };
     let holder = match holder {
         OwnedFrame::Null => None,
-        // Ours stays as it is: the nodes' answers are compared. It is short and plain, and came
-        // from a client that knows no node's password. All else is only to be shown.
-        entry => {
-            let entry = text(entry)?;
-            let entry = match is_entry(&entry) {
-                true => entry,
-                false => said(hide(&entry)),
-            };
-            Some((entry, ttl(left)?))
-        }
+        entry => Some((shown(entry, hide)?, ttl(left)?)),
     };
+    let time = count(time)?;
+    let mut waiters = Vec::with_capacity(line.len() / 2);
+    for waiter in line.chunks(2) {
+        let [entry, ticket] = waiter else { return None };
+        let waited = time.saturating_sub(count(ticket)?);
+        waiters.push((shown(entry, hide)?, Duration::from_micros(waited)));
+    }
     Some(Reply::Inspected {
         holder,
         counter: count(counter)?,
+        line: waiters,
+        waiting: count(waiting)?,
     })
 }
 
-/// An entry as clients write it: it is short and plain, and came from a client that knows no node's
-/// password. Anything else in a lock's key names nobody.
-fn our_entry(frame: &OwnedFrame) -> Option<Arc<str>> {
-    let entry = str::from_utf8(bytes(frame)?).ok();
-    entry.filter(|text| is_entry(text)).map(Arc::from)
+/// The entry of a text that stands on a node, for people. Ours stays as it is: the nodes' answers are compared. It
+/// is short and plain, and came from a client that knows no node's password. All else is only to be shown.
+fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
+    let text = text(frame)?;
+    Some(match holder(&text) {
+        Some((entry, _)) => entry.to_owned(),
+        None => said(hide(&text)),
+    })
+}
+
+/// Entry and ticket of what stands in a lock. Anything but what clients and the line write there names nobody.
+fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
+    let text = bytes(frame).and_then(|bytes| str::from_utf8(bytes).ok());
+    match text.and_then(holder) {
+        Some((entry, ticket)) => (Some(entry.into()), ticket),
+        None => (None, 0),
+    }
+}
+
+/// Entry and ticket of "entry", whose ticket is 0, or of "entry seq ticket".
+fn holder(text: &str) -> Option<(&str, u64)> {
+    let mut words = text.split(' ');
+    let entry = words.next().filter(|entry| is_entry(entry))?;
+    match (words.next(), words.next(), words.next()) {
+        (None, ..) => Some((entry, 0)),
+        (Some(seq), Some(ticket), None) => {
+            seq.parse::<u64>().ok()?;
+            Some((entry, ticket.parse().ok()?))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -187,7 +279,7 @@ mod tests {
     use super::*;
     use crate::{
         name::Name,
-        node::wire::writer::tests::read_back,
+        node::{mutex::Place, wire::writer::tests::read_back},
         owner::{Entry, Label},
     };
 
@@ -223,12 +315,13 @@ mod tests {
         let wanted = [
             "EVALSHA",
             ACQUIRE.sha(),
-            "5",
+            "6",
             "q:@mutex:a:b",
             "q:open",
             "q:time",
             "q:c0",
             "q:c1",
+            "q:waiting",
             "30000",
             "@mutex:a:b",
             entry.as_str(),
@@ -246,6 +339,7 @@ mod tests {
                 remaining,
                 counter,
                 holder: None,
+                ticket: 0,
             })
         };
         assert_eq!(
@@ -257,6 +351,187 @@ mod tests {
         assert_eq!(refused(5), held(left, 7));
         assert_eq!(refused(0), held(Some(Duration::ZERO), 7));
         assert_eq!(refused(-1), held(None, 7));
+    }
+
+    fn place() -> Place {
+        Place {
+            entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
+            seq: 3,
+            ticket: 1 << 50,
+            term: Duration::from_micros(1_000_001),
+            lock_delay: Duration::ZERO,
+            life: Duration::from_secs(30),
+            claim: Duration::from_millis(50),
+            channel: "q:wake:1".into(),
+        }
+    }
+
+    fn join() -> Command {
+        Command::Join {
+            name: Name::new("a:b").unwrap(),
+            place: place(),
+            ttl: Duration::from_secs(10),
+            floor: 7,
+            max_ttl: Duration::from_secs(30),
+        }
+    }
+
+    fn give_back() -> Command {
+        Command::Yield {
+            name: Name::new("a:b").unwrap(),
+            place: place(),
+            floor: 8,
+            max_ttl: Duration::from_secs(30),
+        }
+    }
+
+    #[test]
+    fn a_place_travels_as_a_batch_of_one() {
+        let place = [
+            "3",
+            "1125899906842624",
+            "1001",
+            "0",
+            "30000",
+            "50",
+            "q:wake:1",
+        ];
+        for (command, letter, numbers) in [
+            (join(), "J", &["10000", "7"][..]),
+            (give_back(), "Y", &["8"]),
+        ] {
+            let mut writer = Writer::new();
+            command.encode(&mut writer, &Keys::new("q"));
+            let mut bytes = writer.into_bytes();
+            bytes.extend_from_slice(b"$5\r\nguard\r\n");
+            let words = read_back(bytes).remove(0);
+            let keys = ["5", "q:open", "q:waiting", "q:@mutex:a:b", "q:c0", "q:c1"];
+            let entry = super::tests::place().entry;
+            let wanted = [&["EVALSHA", BATCH.sha()], &keys[..], &["30000", letter]].concat();
+            let rest = [&[entry.as_str()], numbers, &place, &["guard"]].concat();
+            assert_eq!(words, [wanted, rest].concat());
+        }
+    }
+
+    #[test]
+    fn a_raise_names_the_grant_that_it_is_for() {
+        for (seq, wanted) in [(0, String::new()), (12, " 12".to_owned())] {
+            let raise = Command::Raise {
+                name: Name::new("a").unwrap(),
+                entry: place().entry,
+                seq,
+                token: 5,
+                max_ttl: Duration::from_secs(30),
+            };
+            let wanted = format!("{}{wanted}", place().entry.as_str());
+            let mut alone = Writer::new();
+            raise.encode(&mut alone, &Keys::new("q"));
+            let mut batch = Writer::new();
+            let twice = [&raise, &raise].into_iter().filter_map(Command::rider);
+            batch::encode(twice, &mut batch, &Keys::new("q"));
+            for (writer, times) in [(alone, 1), (batch, 2)] {
+                let mut bytes = writer.into_bytes();
+                bytes.extend_from_slice(b"$5\r\nguard\r\n");
+                let words = read_back(bytes).remove(0);
+                let said = words.iter().filter(|word| **word == wanted).count();
+                assert_eq!(said, times, "{words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_join_is_answered_by_two_or_by_five() {
+        let answered = |reply: &str| decoded(&join(), reply, &str::to_owned);
+        let (counter, seq) = (9, 3);
+        assert_eq!(
+            answered("*2\r\n:9\r\n:3\r\n"),
+            Some(Reply::Taken { counter, seq })
+        );
+        let entry = place().entry;
+        let text = format!("{} 3 77", entry.as_str());
+        let in_line = |text: &str, left: i64, reserved| {
+            let text = match text {
+                "" => "_\r\n".to_owned(),
+                text => format!("${}\r\n{text}\r\n", text.len()),
+            };
+            answered(&format!(
+                "*5\r\n:9\r\n:2\r\n:{left}\r\n{text}:{reserved}\r\n"
+            ))
+        };
+        let of = |remaining, ticket, holder, is_reserved| {
+            Some(Reply::InLine {
+                counter,
+                rank: 2,
+                ahead: Ahead {
+                    remaining,
+                    ticket,
+                    holder,
+                    is_reserved,
+                },
+            })
+        };
+        let (left, holder) = (Some(Duration::from_millis(5)), Some(entry.text()));
+        let reserved = of(left, 77, holder.clone(), true);
+        assert_eq!(in_line(&text, 5, 1), reserved);
+        assert_eq!(in_line(entry.as_str(), 5, 0), of(left, 0, holder, false));
+        assert_eq!(in_line("somebody 3 77", -1, 0), of(None, 0, None, false));
+        assert_eq!(in_line("", 0, 0), of(Some(Duration::ZERO), 0, None, false));
+        for other in ["*1\r\n:9\r\n", ":1\r\n", "*3\r\n:5\r\n:7\r\n_\r\n"] {
+            assert_eq!(answered(other), None, "{other:?}");
+        }
+        let yielded = |reply| decoded(&give_back(), reply, &str::to_owned);
+        assert_eq!(yielded(":1\r\n"), Some(Reply::Yielded));
+        assert_eq!(yielded(":0\r\n"), None);
+    }
+
+    #[test]
+    fn a_refusal_tells_the_later_of_the_holders_and_the_last_ticket() {
+        let entry = place().entry;
+        let ticket = |text: &str, last: &str| {
+            let count = 3 + usize::from(!last.is_empty());
+            let reply = format!(
+                "*{count}\r\n:5\r\n:7\r\n${}\r\n{text}\r\n{last}",
+                text.len()
+            );
+            match answered(&reply) {
+                Some(Reply::Held { holder, ticket, .. }) => (holder.is_some(), ticket),
+                other => panic!("{other:?}"),
+            }
+        };
+        let text = format!("{} 3 77", entry.as_str());
+        assert_eq!(ticket(&text, ""), (true, 77));
+        assert_eq!(ticket(&text, ":76\r\n"), (true, 77));
+        assert_eq!(ticket(&text, ":78\r\n"), (true, 78));
+        assert_eq!(ticket(entry.as_str(), ":78\r\n"), (true, 78));
+        for other in [" 3", " x 77", " 3 77 ", " 3 -1", " 3 77 4"] {
+            let text = format!("{}{other}", entry.as_str());
+            assert_eq!(ticket(&text, ""), (false, 0), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_inspection_tells_who_waits_and_for_how_long() {
+        let inspect = Command::Inspect {
+            name: Name::new("a").unwrap(),
+        };
+        let entry = place().entry;
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let holder = bulk(&format!("{} 3 77", entry.as_str()));
+        let (first, other) = (bulk(entry.as_str()), bulk("web3.acme"));
+        let reply = format!(
+            "*9\r\n{holder}:5\r\n:7\r\n:3000000\r\n:120\r\n{first}:1000000\r\n{other}:3000001\r\n"
+        );
+        let inspected = decoded(&inspect, &reply, &|text| text.replace("web3", "***"));
+        let wanted = Reply::Inspected {
+            holder: Some((entry.as_str().to_owned(), Some(Duration::from_millis(5)))),
+            counter: 7,
+            line: vec![
+                (entry.as_str().to_owned(), Duration::from_secs(2)),
+                ("***.acme".to_owned(), Duration::ZERO),
+            ],
+            waiting: 120,
+        };
+        assert_eq!(inspected, Some(wanted));
     }
 
     #[test]
@@ -282,7 +557,10 @@ mod tests {
             name: Name::new("a").unwrap(),
         };
         let shown = |entry: &str| {
-            let reply = format!("*3\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n", entry.len());
+            let reply = format!(
+                "*5\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n:9\r\n:0\r\n",
+                entry.len()
+            );
             match decoded(&inspect, &reply, &|text| text.replace("web3.acme", "***")) {
                 Some(Reply::Inspected {
                     holder: Some((entry, _)),

@@ -115,7 +115,7 @@ async fn an_older_connection_can_be_ended(trial: &mut Trial<'_>) {
         let ended = trial.say(Command::Disconnect { client }).await;
         assert_eq!(ended, node::Reply::Server(Reply::Disconnected(there)));
     }
-    let over = poll_fn(|cx| old.poll_answer(cx));
+    let over = poll_fn(|cx| old.poll_incoming(cx));
     match timeout(Duration::from_secs(20), over).await {
         Ok(Err(_)) => {}
         other => panic!("{}: {other:?}", trial.name()),

@@ -5,7 +5,7 @@ use std::{
     future::Future as _,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -13,29 +13,27 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::process::Process;
 use crate::{
     clock::Clock as _,
-    node::{Answer, Connection, Disconnected, Guard, Operation, batch},
+    node::{Connection, Disconnected, Guard, Incoming, Operation, batch},
 };
 
-/// A command takes effect when it is flushed, in a batch with the others that wait.
+/// A command takes effect when it is flushed, in a batch with the others that wait. What the node says is kept at
+/// the node's end, where other connections' commands can put pushes between the answers.
 pub(super) struct MemoryConnection {
     process: Arc<Process>,
     client_id: u64,
-    life: u64,
+    hears: bool,
     waiting: VecDeque<(Arc<Operation>, Arc<Guard>)>,
-    /// With the instant from which one may be read, if it comes late.
-    answers: VecDeque<(Option<Instant>, Answer)>,
-    /// Until the first answer may be read.
+    /// Until the first of what was said may be read.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl MemoryConnection {
-    pub(super) fn new(process: Arc<Process>, client_id: u64, life: u64) -> Self {
+    pub(super) fn new(process: Arc<Process>, client_id: u64, hears: bool) -> Self {
         Self {
             process,
             client_id,
-            life,
+            hears,
             waiting: VecDeque::new(),
-            answers: VecDeque::new(),
             sleep: None,
         }
     }
@@ -56,13 +54,12 @@ impl Connection for MemoryConnection {
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
         let mut server = self.process.lock();
-        if server.life != self.life {
+        if server.open(self.client_id).is_none() {
             self.waiting.clear();
             return Poll::Ready(Ok(()));
         }
-        let time = server.clock.wall_us();
-        let due = (!server.delay.is_zero()).then(|| Instant::now() + server.delay);
-        let mut left = 0;
+        let (time, due) = (server.clock.wall_us(), server.due());
+        let (mut left, mut woken) = (0, Vec::new());
         while let Some((operation, guard)) = self.waiting.front() {
             let (command, guard) = (operation.command(), guard.as_str());
             let answer = match left {
@@ -74,31 +71,39 @@ impl Connection for MemoryConnection {
             };
             left -= 1;
             self.waiting.pop_front();
-            self.answers.push_back((due, answer));
+            // A script publishes before it answers.
+            server.hand_out(due, &mut woken);
+            server.answer(self.client_id, due, answer);
         }
+        drop(server);
+        woken.into_iter().for_each(Waker::wake);
         Poll::Ready(Ok(()))
     }
 
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Disconnected>> {
+    fn hears(&self) -> bool {
+        self.hears
+    }
+
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Disconnected>> {
         let mut server = self.process.lock();
-        if server.life != self.life {
+        let Some(open) = server.open(self.client_id) else {
             return Poll::Ready(Err(Disconnected("the in-process node was stopped".into())));
+        };
+        if let Some((Some(due), _)) = open.said.front()
+            && *due > Instant::now()
+        {
+            // Woken earlier where the connection breaks.
+            open.waiting = Some(cx.waker().clone());
+            let sleep = self
+                .sleep
+                .get_or_insert_with(|| Box::pin(sleep_until(*due)));
+            ready!(sleep.as_mut().poll(cx));
         }
-        if let Some((due, _)) = self.answers.front() {
-            if let Some(due) = *due
-                && due > Instant::now()
-            {
-                // Woken earlier where the connection breaks.
-                server.waiting.insert(self.client_id, cx.waker().clone());
-                let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
-                ready!(sleep.as_mut().poll(cx));
-            }
+        if let Some((_, said)) = open.said.pop_front() {
             self.sleep = None;
+            return Poll::Ready(Ok(said));
         }
-        if let Some((_, answer)) = self.answers.pop_front() {
-            return Poll::Ready(Ok(answer));
-        }
-        server.waiting.insert(self.client_id, cx.waker().clone());
+        open.waiting = Some(cx.waker().clone());
         Poll::Pending
     }
 
@@ -109,6 +114,6 @@ impl Connection for MemoryConnection {
 
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
-        self.process.lock().waiting.remove(&self.client_id);
+        self.process.lock().close(self.client_id);
     }
 }

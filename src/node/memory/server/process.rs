@@ -1,14 +1,19 @@
 //! The process of an in-process master, as its connections see it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
 };
 
-use crate::{clock::TokioClock, node::memory::store::Store};
+use tokio::time::Instant;
+
+use crate::{
+    clock::TokioClock,
+    node::{Answer, Incoming, memory::store::Store},
+};
 
 /// Shared by the node and its connections.
 pub(super) struct Process(Mutex<State>);
@@ -17,13 +22,24 @@ pub(super) struct State {
     pub(super) store: Store,
     pub(super) clock: TokioClock,
     pub(super) up: bool,
-    /// Each answer comes this much later.
+    /// Whatever a node says comes this much later.
     pub(super) delay: Duration,
-    pub(super) connections: u64,
-    /// Counts stops: a connection of an earlier life is over.
+    /// How many connections there ever were.
+    connections: u64,
+    /// Counts stops.
     pub(super) life: u64,
-    /// By connection: who waits for an answer on it.
-    pub(super) waiting: BTreeMap<u64, Waker>,
+    /// By its number: the node's end of every connection that is not broken.
+    open: BTreeMap<u64, Open>,
+}
+
+/// The node's end of a connection.
+pub(super) struct Open {
+    /// What it hears; empty: nothing.
+    channel: Arc<str>,
+    /// What was said on it, with the instant from which it may be read, if it comes late.
+    pub(super) said: VecDeque<(Option<Instant>, Incoming)>,
+    /// Who waits for more.
+    pub(super) waiting: Option<Waker>,
 }
 
 impl Process {
@@ -35,7 +51,7 @@ impl Process {
             delay: Duration::ZERO,
             connections: 0,
             life: 0,
-            waiting: BTreeMap::new(),
+            open: BTreeMap::new(),
         }))
     }
 
@@ -45,10 +61,71 @@ impl Process {
 }
 
 impl State {
+    /// A new connection that hears this channel: its number.
+    pub(super) fn connect(&mut self, channel: &Arc<str>) -> u64 {
+        self.connections += 1;
+        if !channel.is_empty() {
+            self.store.subscribe(channel);
+        }
+        let open = Open {
+            channel: Arc::clone(channel),
+            said: VecDeque::new(),
+            waiting: None,
+        };
+        self.open.insert(self.connections, open);
+        self.connections
+    }
+
+    /// The node's end of this connection. None: it is broken.
+    pub(super) fn open(&mut self, connection: u64) -> Option<&mut Open> {
+        self.open.get_mut(&connection)
+    }
+
+    /// Nobody reads this connection any more.
+    pub(super) fn close(&mut self, connection: u64) {
+        if let Some(open) = self.open.remove(&connection) {
+            self.unsubscribe(&open);
+        }
+    }
+
     pub(super) fn break_connections(&mut self) {
         self.life += 1;
-        for waker in mem::take(&mut self.waiting).into_values() {
-            waker.wake();
+        for open in mem::take(&mut self.open).into_values() {
+            self.unsubscribe(&open);
+            if let Some(waker) = open.waiting {
+                waker.wake();
+            }
+        }
+    }
+
+    /// When what the node says now may be read.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.delay.is_zero()).then(|| Instant::now() + self.delay)
+    }
+
+    /// Answers on this connection.
+    pub(super) fn answer(&mut self, connection: u64, due: Option<Instant>, answer: Answer) {
+        if let Some(open) = self.open.get_mut(&connection) {
+            open.said.push_back((due, Incoming::Answer(answer)));
+        }
+    }
+
+    /// Hands what was published to every connection that hears it, and gives who waits for it.
+    pub(super) fn hand_out(&mut self, due: Option<Instant>, woken: &mut Vec<Waker>) {
+        for (channel, push) in self.store.take_pushes() {
+            for open in self.open.values_mut() {
+                if open.channel == channel {
+                    let push = Incoming::Push(push.clone());
+                    open.said.push_back((due, push));
+                    woken.extend(open.waiting.take());
+                }
+            }
+        }
+    }
+
+    fn unsubscribe(&mut self, open: &Open) {
+        if !open.channel.is_empty() {
+            self.store.unsubscribe(&open.channel);
         }
     }
 }

@@ -2,10 +2,12 @@ use std::task::{Context, Waker};
 
 use tokio::time::{Instant, sleep, timeout};
 
+mod pushes;
+
 use super::*;
 use crate::{
     Error, NodeState, Quorum,
-    node::{Disconnected, Operation, server},
+    node::{Disconnected, Incoming, Operation, server},
 };
 
 const fn ms(ms: u64) -> Duration {
@@ -99,7 +101,8 @@ async fn answers_come_late_by_tokios_clock() {
 async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
     use std::future::poll_fn;
     let node = MemoryNode::new();
-    let mut connection = node.connect().unwrap();
+    let mut connection = node.connect(&"".into()).unwrap();
+    assert!(!connection.hears());
     let mut ask = |command, delay| {
         node.delay(delay);
         connection.send(Operation::new(command), Arc::default());
@@ -114,16 +117,19 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
     );
     let mut answers = Vec::new();
     for _ in 0..2 {
-        answers.push(poll_fn(|cx| connection.poll_answer(cx)).await);
+        match poll_fn(|cx| connection.poll_incoming(cx)).await {
+            Ok(Incoming::Answer(answer)) => answers.push(answer),
+            other => panic!("{other:?}"),
+        }
     }
     assert_eq!(
         answers,
         [
-            Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
+            Ok(Reply::Admission(admission::Reply::Surveyed {
                 used: false,
                 lock: None
-            }))),
-            Ok(Ok(Reply::Server(server::Reply::Loaded)))
+            })),
+            Ok(Reply::Server(server::Reply::Loaded))
         ]
     );
     assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
@@ -133,7 +139,7 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
         Arc::default(),
     );
     poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
-    let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_answer(cx)).await });
+    let waits = tokio::spawn(async move { poll_fn(|cx| connection.poll_incoming(cx)).await });
     sleep(ms(10)).await;
     node.restart_empty();
     let broken = timeout(ms(10), waits).await.expect("at once").unwrap();

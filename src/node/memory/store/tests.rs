@@ -85,12 +85,15 @@ fn a_read_only_server_writes_nothing() {
     let raise = mutex::Command::Raise {
         name: name(),
         entry: entry(1),
+        seq: 0,
         token: 9,
         max_ttl: TERMS.max_ttl,
     };
     let release = mutex::Command::Release {
         name: name(),
         entry: entry(1),
+        floor: 0,
+        max_ttl: TERMS.max_ttl,
     };
     for command in [acquire(2, 10), extend(1, 10), raise.into(), release.into()] {
         match store.apply(&command, GUARD, T) {
@@ -99,6 +102,49 @@ fn a_read_only_server_writes_nothing() {
         }
     }
     assert!(meet(store).1, "nothing to write");
+}
+
+/// Its connections are gone, and what they would have heard.
+#[test]
+fn after_a_restart_nobody_listens() {
+    let store = &mut voting(Rules::ALL);
+    let channel = "here".into();
+    store.subscribe(&channel);
+    store.apply(&acquire(1, 60_000), GUARD, T).unwrap();
+    let place = mutex::Place {
+        entry: entry(2),
+        seq: 1,
+        ticket: 1,
+        term: Duration::from_secs(1),
+        lock_delay: Duration::ZERO,
+        life: Duration::from_secs(30),
+        claim: Duration::from_secs(1),
+        channel,
+    };
+    let join = mutex::Command::Join {
+        name: name(),
+        place,
+        ttl: Duration::from_secs(1),
+        floor: 0,
+        max_ttl: TERMS.max_ttl,
+    };
+    store.apply(&join.into(), GUARD, T).unwrap();
+    let release = mutex::Command::Release {
+        name: name(),
+        entry: entry(1),
+        floor: 0,
+        max_ttl: TERMS.max_ttl,
+    };
+    let snapshot = store.snapshot();
+    let again = release.clone();
+    store.apply(&release.into(), GUARD, T).unwrap();
+    assert_eq!(store.take_pushes().len(), 1);
+    assert_eq!(store.take_pushes(), []);
+    store.restart("another");
+    store.restore(snapshot);
+    store.apply(&again.into(), GUARD, T).unwrap();
+    assert_eq!(store.take_pushes(), []);
+    assert_eq!(store.locks(T).count(), 0, "whom nobody hears is dropped");
 }
 
 /// What the trap of §10 does once its rule is off.

@@ -1,4 +1,5 @@
 mod batches;
+mod pushes;
 
 use std::future::poll_fn;
 
@@ -8,14 +9,18 @@ use super::*;
 use crate::node::redis::outbox::CHUNK;
 use crate::node::{Fault, Reply, admission, mutex, server};
 
+/// What the connections listen to.
+const CHANNEL: &str = "quorate:wake:1";
+
 fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
     let (ours, theirs) = duplex(capacity);
     (connection(ours), theirs)
 }
 
 fn connection<S>(stream: S) -> RedisConnection<S> {
-    let keys = Arc::new(Keys::new("quorate"));
-    RedisConnection::new(stream, 7, None, keys, Secret::new("sesame"), Inbox::new())
+    let (keys, channel) = (Arc::new(Keys::new("quorate")), Some(CHANNEL.into()));
+    let secret = Secret::new("sesame");
+    RedisConnection::new(stream, 7, None, channel, keys, secret, Inbox::new())
 }
 
 /// Operations of one reply each.
@@ -51,10 +56,24 @@ async fn flushed<S: AsyncRead + AsyncWrite + Unpin + Send>(c: &mut RedisConnecti
     poll_fn(|cx| c.poll_flush(cx)).await.unwrap();
 }
 
+async fn incoming<S: AsyncRead + AsyncWrite + Unpin + Send>(
+    c: &mut RedisConnection<S>,
+) -> Result<Incoming, Disconnected> {
+    poll_fn(|cx| c.poll_incoming(cx)).await
+}
+
+/// What comes next, which is no push.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     c: &mut RedisConnection<S>,
 ) -> Result<Answer, Disconnected> {
-    poll_fn(|cx| c.poll_answer(cx)).await
+    incoming(c).await.map(answered)
+}
+
+fn answered(incoming: Incoming) -> Answer {
+    match incoming {
+        Incoming::Answer(answer) => answer,
+        Incoming::Push(push) => panic!("no answer: {push:?}"),
+    }
 }
 
 /// An error reply with this number: an answer that tells to which request it was given.
@@ -79,8 +98,8 @@ async fn answers_come_in_order_wherever_the_bytes_are_cut() {
         server.write_all(one).await.unwrap();
         let mut answers = Vec::new();
         poll_fn(|cx| {
-            while let Poll::Ready(answer) = c.poll_answer(cx) {
-                answers.push(answer.unwrap());
+            while let Poll::Ready(incoming) = c.poll_incoming(cx) {
+                answers.push(answered(incoming.unwrap()));
             }
             Poll::Ready(())
         })
@@ -90,7 +109,7 @@ async fn answers_come_in_order_wherever_the_bytes_are_cut() {
             answers.push(answer(&mut c).await.unwrap());
         }
         assert_eq!(answers, [0, 1, 2, 3].map(fault), "cut at {cut}");
-        assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+        assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_incoming(cx)))).await);
     }
 }
 
@@ -131,8 +150,8 @@ async fn a_waiting_task_is_woken_by_an_answer_and_by_room() {
         let mut answers = Vec::new();
         poll_fn(|cx| {
             let _ = c.poll_flush(cx);
-            while let Poll::Ready(answer) = c.poll_answer(cx) {
-                answers.push(answer.unwrap());
+            while let Poll::Ready(incoming) = c.poll_incoming(cx) {
+                answers.push(answered(incoming.unwrap()));
             }
             if answers.len() == 3 {
                 Poll::Ready(())
@@ -193,7 +212,7 @@ async fn the_first_of_several_replies_may_come_before_the_last_byte_has_left() {
     server.write_all(b"$40\r\n").await.unwrap();
     server.write_all(&[b'a'; 40]).await.unwrap();
     server.write_all(b"\r\n").await.unwrap();
-    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_incoming(cx)))).await);
     let server = tokio::spawn(async move {
         let mut read = vec![0; bytes.len()];
         server.read_exact(&mut read).await.unwrap();

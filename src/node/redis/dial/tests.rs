@@ -1,3 +1,4 @@
+mod channel;
 mod refusals;
 #[cfg(feature = "tls-rustls")]
 mod tls;
@@ -10,7 +11,7 @@ use super::*;
 use crate::{
     name::Name,
     node::{
-        Answer, Command, Connection, Operation, Reply, admission, mutex,
+        Answer, Command, Connection, Incoming, Operation, Reply, admission, mutex,
         redis::{
             address::{IntoNode as _, Target},
             support::{Kind, Server, ServerOptions},
@@ -22,6 +23,7 @@ use crate::{
 use DialError::Refused;
 
 const LIMIT: Duration = Duration::from_secs(3);
+const CHANNEL: &str = "quorate:wake:1";
 
 fn address(url: &str) -> Address {
     match url.into_node() {
@@ -31,7 +33,13 @@ fn address(url: &str) -> Address {
 }
 
 async fn dialled(address: &Address) -> Dialled {
-    dial(address, Arc::new(Keys::new("quorate")), LIMIT).await
+    dial(
+        address,
+        Arc::new(Keys::new("quorate")),
+        &CHANNEL.into(),
+        LIMIT,
+    )
+    .await
 }
 
 async fn connected(url: &str) -> Box<dyn Connection> {
@@ -64,7 +72,10 @@ async fn unreachable(url: &str) -> String {
 async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
     connection.send(Operation::new(command), Arc::default());
     poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
-    poll_fn(|cx| connection.poll_answer(cx)).await.unwrap()
+    match poll_fn(|cx| connection.poll_incoming(cx)).await.unwrap() {
+        Incoming::Answer(answer) => answer,
+        Incoming::Push(push) => panic!("no answer: {push:?}"),
+    }
 }
 
 /// What the server knows of the connection.
@@ -91,6 +102,8 @@ async fn a_connection_is_ready_for_commands() {
         let release = Command::Mutex(mutex::Command::Release {
             name: Name::new("a").unwrap(),
             entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("test").unwrap()),
+            floor: 0,
+            max_ttl: Duration::from_secs(30),
         });
         assert_eq!(
             ask(&mut *connection, release.clone()).await,
@@ -132,12 +145,12 @@ async fn a_connection_is_ready_for_commands() {
             ask(&mut *third, kill).await,
             Ok(Reply::Server(server::Reply::Disconnected(true)))
         );
-        let over = poll_fn(|cx| connection.poll_answer(cx))
+        let over = poll_fn(|cx| connection.poll_incoming(cx))
             .await
             .expect_err("killed");
         assert_eq!(over.0, "the server closed the connection");
         server.kill9();
-        poll_fn(|cx| third.poll_answer(cx))
+        poll_fn(|cx| third.poll_incoming(cx))
             .await
             .expect_err("killed");
         assert!(
@@ -172,7 +185,8 @@ async fn silence_is_told_within_the_limit() {
     ] {
         let address = address(&format!("{scheme}://{}", listener.local_addr().unwrap()));
         let start = Instant::now();
-        let dialled = dial(&address, Arc::new(Keys::new("quorate")), limit).await;
+        let keys = Arc::new(Keys::new("quorate"));
+        let dialled = dial(&address, keys, &CHANNEL.into(), limit).await;
         assert_eq!(dialled.err(), Some(Unreachable(why.into())));
         assert!((limit..LIMIT).contains(&start.elapsed()));
     }

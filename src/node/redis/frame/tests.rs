@@ -102,6 +102,11 @@ fn what_is_quick() {
         ("*1\r\n*0\r\n", true),
         ("*2\r\n:1\r\n*2\r\n:1\r\n_\r\n", true),
         ("*1\r\n*1\r\n*0\r\n", false),
+        (">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n", true),
+        (">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", true),
+        (">2\r\n$1\r\na\r\n:1\r\n", false),
+        (">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*0\r\n", false),
+        ("*1\r\n>3\r\n:1\r\n:2\r\n:3\r\n", false),
         ("-ERR\r\n", false),
     ] {
         assert_eq!(quick(bytes.as_bytes()).is_some(), quickly, "{bytes:?}");
@@ -166,6 +171,14 @@ fn frame() -> impl Strategy<Value = OwnedFrame> {
     })
 }
 
+/// A push like those of what is published, or nearly.
+fn message() -> impl Strategy<Value = OwnedFrame> {
+    proptest::collection::vec(frame(), 2..5).prop_map(|data| OwnedFrame::Push {
+        data,
+        attributes: None,
+    })
+}
+
 proptest! {
     #[test]
     fn any_frames_in_any_pieces(
@@ -183,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn the_quick_way_gives_the_same(frame in frame()) {
+    fn the_quick_way_gives_the_same(frame in prop_oneof![3 => frame(), 1 => message()]) {
         let mut bytes = vec![0; frame.encode_len(false)];
         encode(&mut bytes, &frame, false).unwrap();
         let len = bytes.len();

@@ -1,19 +1,32 @@
-use tokio::io::AsyncWriteExt as _;
+mod channel;
+
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
 use super::*;
 use crate::node::redis::address::{IntoNode as _, Target};
 use DialError::Unreachable;
+
+/// What the greetings subscribe to.
+const CHANNEL: &str = "quorate:wake:1";
+
+fn address() -> Address {
+    match "redis://me:sesame@h".into_node() {
+        Ok(Target::Server(address)) => address,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn greeted_on(stream: DuplexStream, channel: &str) -> Dialled {
+    let keys = Arc::new(Keys::new("quorate"));
+    greet(stream, &address(), keys, &channel.into()).await
+}
 
 /// What becomes of a server that answers our greeting with this.
 async fn greeted(said: &[u8]) -> DialError {
     let (ours, mut theirs) = tokio::io::duplex(1 << 22);
     theirs.write_all(said).await.unwrap();
     theirs.shutdown().await.unwrap();
-    let keys = Arc::new(Keys::new("quorate"));
-    let Ok(Target::Server(address)) = "redis://me:sesame@h".into_node() else {
-        panic!("no server")
-    };
-    match greet(ours, &address, keys).await {
+    match greeted_on(ours, CHANNEL).await {
         Ok(_) => panic!("greeted"),
         Err(why) => why,
     }

@@ -1,5 +1,5 @@
-//! What is said, in which order: HELLO with the login, the database, our name, the scripts, and a try of
-//! every right.
+//! What is said, in which order: HELLO with the login, the database, our name, the scripts, a try of
+//! every right, and the channel of this process.
 
 use crate::node::{
     redis::{
@@ -18,10 +18,11 @@ pub(super) enum Word {
     SetInfo,
     LoadScript,
     Try(&'static Right),
+    Subscribe,
 }
 
-/// All of it, and its bytes.
-pub(super) fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
+/// All of it, and its bytes. An empty channel is none.
+pub(super) fn greeting(address: &Address, keys: &Keys, channel: &str) -> (Vec<Word>, Vec<u8>) {
     let (mut words, mut bytes) = (Vec::new(), Vec::new());
     let mut say = |word, parts: &[&str]| {
         words.push(word);
@@ -48,6 +49,11 @@ pub(super) fn greeting(address: &Address, keys: &Keys) -> (Vec<Word>, Vec<u8>) {
     for right in rights::TRIED {
         words.push(Word::Try(right));
         encode::words(&mut bytes, &right.words(keys));
+    }
+    // Last, so that nothing is published to a connection that does not come about.
+    if !channel.is_empty() {
+        words.push(Word::Subscribe);
+        encode::words(&mut bytes, &["SUBSCRIBE", channel]);
     }
     (words, bytes)
 }

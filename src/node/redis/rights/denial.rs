@@ -6,13 +6,20 @@ pub(in crate::node::redis) enum Denial {
     Command,
     /// Perhaps this one only: an ACL may permit some names of locks and not others.
     Key,
+    /// A channel of a process. Nothing that was asked for fails for want of it.
+    Channel,
 }
 
 /// Does this error say that a right is missing? In a script it has the code `ERR`, and is told by
 /// its words: Redis 7.0 has words of its own there, later ones and Valkey have those of NOPERM.
 pub(in crate::node::redis) fn denial(error: &str) -> Option<Denial> {
     let has = |words| error.contains(words);
-    if has("can't access at least one of the keys") || has("ermissions to access") {
+    if has("access a channel")
+        || has("access one of the channels")
+        || has("can't publish to the channel")
+    {
+        Some(Denial::Channel)
+    } else if has("can't access at least one of the keys") || has("ermissions to access") {
         Some(Denial::Key)
     } else if error.starts_with("NOPERM")
         || has("can't run this command or subcommand")

@@ -1,7 +1,7 @@
 //! What the tries on one connection have shown, and what an operator is told of it.
 
 use super::{
-    Right,
+    NOT_TOLD, Right,
     denial::{Denial, denial, is_unknown},
 };
 use crate::node::redis::encode::Keys;
@@ -14,13 +14,21 @@ pub(in crate::node::redis) struct Missing {
     unknown: Vec<&'static Right>,
     /// A key of ours may not be read or written.
     keys: bool,
+    /// A channel of ours may not be used.
+    channels: bool,
 }
 
 impl Missing {
+    /// Whether this error says that a right is missing, or the command itself.
+    pub(in crate::node::redis) fn is(error: &str) -> bool {
+        denial(error).is_some() || is_unknown(error)
+    }
+
     /// The try of this right was answered by this error.
     pub(in crate::node::redis) fn add(&mut self, right: &'static Right, error: &str) {
         match denial(error) {
             Some(Denial::Key) => self.keys = true,
+            Some(Denial::Channel) => self.channels = true,
             Some(Denial::Command) => self.withheld.push(right),
             None if is_unknown(error) => self.unknown.push(right),
             // It may be full, a replica, or the try is one that fails: the right is there.
@@ -62,8 +70,14 @@ impl Missing {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
+    /// Whether what is published cannot reach who waits.
+    pub(in crate::node::redis) fn silences(&self) -> bool {
+        let mut all = self.withheld.iter().chain(&self.unknown);
+        self.channels || all.any(|right| right.is_of_a_channel())
+    }
+
     /// What an operator should know of a node that votes all the same.
-    pub(in crate::node::redis) fn note(&self) -> Option<String> {
+    pub(in crate::node::redis) fn note(&self, keys: &Keys) -> Option<String> {
         let told = |verb: &'static str, rights: &[&Right]| -> Vec<String> {
             let useful =
                 |right: &&Right| Some(format!("{verb} {}: {}", right.name, right.without?));
@@ -71,6 +85,12 @@ impl Missing {
         };
         let mut notes = told("its ACL withholds", &self.withheld);
         notes.extend(told("it does not know", &self.unknown));
+        if self.channels {
+            let channels = keys.channels();
+            notes.push(format!(
+                "its ACL withholds channels of quorate ({channels}): {NOT_TOLD}"
+            ));
+        }
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 }

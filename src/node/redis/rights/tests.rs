@@ -25,6 +25,8 @@ fn in_scripts() -> BTreeSet<&'static str> {
 #[test]
 fn what_the_scripts_run_is_tried_and_nothing_else_is_needed() {
     let mut needed = in_scripts();
+    // Where it is withheld, who waits asks from time to time.
+    assert!(needed.remove("PUBLISH"));
     needed.extend(["SCRIPT LOAD", "EVAL", "EVALSHA"]);
     assert_eq!(tried(|right| right.without.is_none()), needed);
 }
@@ -37,7 +39,7 @@ fn the_documented_line_is_what_is_tried() {
     let documented: BTreeSet<String> = line.map(str::to_owned).collect();
     let mut grants: BTreeSet<String> = TRIED.iter().map(Right::grant).collect();
     // The greeting itself.
-    grants.insert("+hello".into());
+    grants.extend(["+hello".into(), SUBSCRIBE.grant()]);
     assert_eq!(documented, grants);
 }
 
@@ -57,15 +59,25 @@ fn a_try_names_the_keys_of_its_prefix() {
     let eval = TRIED.iter().find(|right| right.name == "EVAL").unwrap();
     let words = eval.words(&keys);
     let words: Vec<_> = words.into_iter().map(String::from_utf8_lossy).collect();
-    let text = "EVAL return 7 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1 \
-                jobs:@mutex-evicted:";
+    let text = "EVAL return 10 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1 \
+                jobs:@mutex-evicted: jobs:waiting jobs:@mutex-line: jobs:@mutex-waiters:";
     assert_eq!(words.join(" "), text);
+    let words_of = |name: &str| {
+        let right = TRIED.iter().find(|right| right.name == name).unwrap();
+        let words = right.words(&keys);
+        let words: Vec<_> = words.into_iter().map(String::from_utf8_lossy).collect();
+        words.join(" ")
+    };
+    assert_eq!(words_of("ZADD"), "ZADD jobs:@mutex-line: XX 1 x");
+    assert_eq!(words_of("HDEL"), "HDEL jobs:@mutex-waiters: x");
+    assert_eq!(words_of("PUBLISH"), "PUBLISH jobs:wake: x");
 }
 
 #[test]
 fn what_tells_of_a_missing_right() {
     let command = Some(Denial::Command);
     let key = Some(Denial::Key);
+    let channel = Some(Denial::Channel);
     for (error, what) in [
         // Redis 7.0, later ones and Valkey; by themselves and in a script.
         (
@@ -99,6 +111,24 @@ fn what_tells_of_a_missing_right() {
             key,
         ),
         (
+            "NOPERM this user has no permissions to access one of the channels used as arguments",
+            channel,
+        ),
+        ("NOPERM No permissions to access a channel", channel),
+        (
+            "ERR The user executing the script can't publish to the channel mentioned in the command",
+            channel,
+        ),
+        (
+            "ERR ACL failure in script: No permissions to access a channel script: on @user_script",
+            channel,
+        ),
+        // A user may have any name.
+        (
+            "NOPERM User channel has no permissions to run the 'publish' command",
+            command,
+        ),
+        (
             "OOM command not allowed when used memory > 'maxmemory'.",
             None,
         ),
@@ -126,7 +156,7 @@ fn all_that_is_missing_is_told_at_once() {
         }
         (
             missing.refusal("user \"me\"", &Keys::new("q")),
-            missing.note(),
+            missing.note(&Keys::new("q")),
         )
     };
     let (no, key) = ("NOPERM no", "NOPERM No permissions to access a key");
@@ -178,4 +208,9 @@ fn all_that_is_missing_is_told_at_once() {
         note.contains("; it does not know CLIENT KILL: after a lost"),
         "{note}"
     );
+    let channel = "NOPERM No permissions to access a channel";
+    let (refusal, note) = missing(&[("PUBLISH", channel)]);
+    assert_eq!(refusal, None);
+    let why = "its ACL withholds channels of quorate (&q:wake:*): who waits";
+    assert!(note.as_ref().unwrap().starts_with(why), "{note:?}");
 }

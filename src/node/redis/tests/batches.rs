@@ -57,6 +57,7 @@ fn a_key_of_another_type_is_somebody_elses() {
             remaining: None,
             counter: 0,
             holder: None,
+            ticket: 0,
         }));
         let wanted = [granted(5), held, lost(), lost(), freed(false), freed(true)];
         assert_eq!(answers, wanted);

@@ -21,6 +21,7 @@ fn settings(nodes: usize) -> Settings {
         node_timeout: Duration::from_millis(500),
         terms: OWN,
         label: Label::new("test").unwrap(),
+        channel: "locks:wake:test".into(),
         allow_eviction: false,
         rules: Rules::ALL,
     }

@@ -106,7 +106,7 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     assert_eq!(kinds(&world.sent()), ["release"]);
     assert!(matches!(
         world.heard.pop_front(),
-        Some(Heard {
+        Some(Heard::Answer {
             tag: Tag {
                 round: RoundId(1),
                 ..
@@ -126,12 +126,15 @@ fn a_damaged_counter_is_taken_from_no_reply() {
             remaining: None,
             counter,
             holder: Some("x".into()),
+            ticket: 0,
         })
     };
     let inspected = |counter| {
         Reply::Mutex(mutex::Reply::Inspected {
             holder: holder.clone(),
             counter,
+            line: Vec::new(),
+            waiting: 0,
         })
     };
     for reply in [
@@ -160,8 +163,8 @@ fn a_damaged_counter_is_taken_from_no_reply() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(max + 1))));
-    let heard = world.heard.pop_front().unwrap();
-    assert!(matches!(heard.answer, Err(Silence::Failed(why)) if why.contains("damaged")));
+    let (_, answer) = world.told().remove(0);
+    assert!(matches!(answer, Err(Silence::Failed(why)) if why.contains("damaged")));
 }
 
 #[test]

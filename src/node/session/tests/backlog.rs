@@ -15,11 +15,7 @@ fn what_is_taken_back_is_what_the_driver_had_been_given() {
     world.step(|session, step| session.withdrawn(step, 1, 1));
     world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
     world.answer(Ok(Reply::Mutex(mutex::Reply::Released(false))));
-    let heard: Vec<_> = world
-        .heard
-        .drain(..)
-        .map(|h| (h.tag.round.0, h.answer))
-        .collect();
+    let heard = world.told();
     let granted = (1, Ok(Reply::Mutex(mutex::Reply::Granted(5))));
     assert_eq!(
         heard,

@@ -11,7 +11,7 @@ fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
     assert!(world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
     assert!(matches!(
         world.heard.pop_front(),
-        Some(Heard {
+        Some(Heard::Answer {
             tag: Tag {
                 round: RoundId(1),
                 ..
@@ -200,7 +200,7 @@ fn a_server_that_withholds_what_locks_need_is_dialled_anew() {
 fn a_note_is_that_of_the_connection() {
     let mut world = World::new();
     world.pass(MS);
-    world.step(|session, step| session.connected(step, 7, Some("no EXISTS")));
+    world.step(|session, step| session.connected(step, 7, Some("no EXISTS"), true));
     assert_eq!(world.session.note(), Some("no EXISTS"));
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
     assert_eq!(world.session.note(), Some("no EXISTS"));
@@ -219,7 +219,7 @@ fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
         }
         dials += 1;
         world.effects.clear();
-        world.step(|session, step| session.connected(step, dials, None));
+        world.step(|session, step| session.connected(step, dials, None, true));
         world.meet(RUN, 40_000);
         assert_eq!(world.acquire(dials), Ok(()));
         world.answer(Err(Fault::Error("READONLY".into())));

@@ -56,6 +56,7 @@ impl World {
             node_timeout: Duration::from_millis(500),
             terms: TERMS,
             label: Label::new("test").unwrap(),
+            channel: "quorate:wake:test".into(),
             allow_eviction: false,
             rules,
         });
@@ -117,7 +118,7 @@ impl World {
             self.effects
         );
         self.effects.clear();
-        self.step(|session, step| session.connected(step, client_id, None));
+        self.step(|session, step| session.connected(step, client_id, None, true));
     }
 
     /// The handshake is answered: by this run, witnessed for this long.
@@ -202,8 +203,11 @@ impl World {
     }
 
     fn told(&mut self) -> Vec<(u64, Result<Reply, Silence>)> {
-        let heard = self.heard.drain(..);
-        heard.map(|h| (h.tag.round.0, h.answer)).collect()
+        let answer = |heard| match heard {
+            Heard::Answer { tag, answer, .. } => Some((tag.round.0, answer)),
+            Heard::Push { .. } => None,
+        };
+        self.heard.drain(..).filter_map(answer).collect()
     }
 
     fn release(&mut self, round: u64) -> DutyId {
@@ -244,6 +248,8 @@ fn release_of(round: u64) -> Arc<Operation> {
     Operation::new(mutex::Command::Release {
         name: name(),
         entry: entry(round),
+        floor: 0,
+        max_ttl: Duration::from_secs(30),
     })
 }
 

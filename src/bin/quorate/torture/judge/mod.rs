@@ -6,11 +6,13 @@
 //! | `tokens` | never twice, and growing in the order of the grants |
 //! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder |
 //! | `leftovers` | no lock is left on a node |
+//! | `order` | nobody is overtaken by one that asked long after it |
 //! | `progress` | a grant of every name, soon enough, and again after the last fault |
 
 mod exclusion;
 mod leftovers;
 mod operations;
+mod order;
 mod progress;
 mod tokens;
 mod updates;
@@ -44,6 +46,8 @@ pub(super) struct Summary {
     pub(super) lost_fenced: u64,
     pub(super) lost_plain: u64,
     pub(super) left: usize,
+    /// Pairs of waits of which the order was certain, and kept.
+    pub(super) in_order: usize,
     /// The longest time without a grant of any one name, in ns.
     pub(super) longest_gap: Option<u64>,
     /// Whether there was a store to lose updates in.
@@ -82,6 +86,8 @@ pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
     let updates = updates::check(&history);
     findings.extend(updates.findings);
     findings.extend(leftovers::check(&history));
+    let order = order::check(&history);
+    findings.extend(order.findings);
     let progress = progress::check(&history);
     findings.extend(progress.findings);
     let mut summary = Summary {
@@ -94,6 +100,7 @@ pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
         lost_plain: updates.lost_plain,
         with_store: updates.with_store,
         left: history.left.len(),
+        in_order: order.kept,
         longest_gap: progress.longest_gap,
         scenario,
         findings,
@@ -137,6 +144,9 @@ fn vacuous(summary: &Summary, held_at_the_last_fault: bool) -> Vec<Finding> {
                 missing.push(
                     "no holder lost its lease, and the fault should have made one".to_owned(),
                 );
+            }
+            Sight::Order if summary.in_order == 0 => {
+                missing.push("of no two who waited it was certain who had asked first".to_owned());
             }
             Sight::Held if !held_at_the_last_fault => {
                 missing.push(

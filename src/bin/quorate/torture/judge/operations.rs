@@ -53,6 +53,8 @@ pub(super) struct Process {
     pub(super) last: u64,
     /// When it was told to end.
     pub(super) stopped: Option<u64>,
+    /// When each of its lines was written, in order.
+    pub(super) lines: Vec<u64>,
 }
 
 /// Something was broken, or mended.
@@ -144,6 +146,7 @@ impl History {
                 && let Some(process) = self.processes.get_mut::<usize>(process)
             {
                 process.last = process.last.max(at);
+                process.lines.push(at);
             }
             match event.clone() {
                 Event::Process { label, .. } => {
@@ -153,6 +156,7 @@ impl History {
                         file: part.file.clone(),
                         last: at,
                         stopped: None,
+                        lines: vec![at],
                     });
                 }
                 Event::Invoked { op, name } => {
@@ -184,6 +188,7 @@ impl History {
                     stops: None,
                 }),
                 Event::Stopping => stopping.push(at),
+                Event::Alive => {}
                 Event::Looked { node, silent } => {
                     self.looked += 1;
                     self.unseen.extend(silent.map(|why| (node, why)));
@@ -217,6 +222,11 @@ impl History {
                     op.happen(at, of_an_op);
                 }
             }
+        }
+        if let Some(process) = process.and_then(|process| self.processes.get_mut::<usize>(process))
+        {
+            // A line may be written a little after one of a later instant.
+            process.lines.sort_unstable();
         }
         let mut ops: Vec<Op> = open.into_values().collect();
         ops.sort_by_key(|op| op.line);

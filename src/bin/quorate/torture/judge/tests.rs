@@ -748,6 +748,144 @@ fn a_run_that_shows_nothing() {
     finds(&told, Kind::Vacuous, &["no stale holder was refused"]);
 }
 
+/// `p` asks at 100, and `q`, which asks at 900, is granted at 1,000; `p` then at 1,100, or never. Both live until 3,000.
+fn overtaking(scenario: Scenario, granted: bool) -> Told {
+    let mut told = Told::by(&["p", "q", "look"]);
+    told.say("look", 0, Event::Scenario(scenario));
+    for at in (0..3_000).step_by(50) {
+        told.say("p", at, Event::Alive).say("q", at, Event::Alive);
+    }
+    let asks = |told: &mut Told, label, at| {
+        let name = "a".into();
+        told.say(label, at, Event::Invoked { op: 9, name });
+    };
+    asks(&mut told, "p", 100);
+    asks(&mut told, "q", 900);
+    let granted_at = [("q", 1_000, 100), ("p", 1_100, 101)];
+    for (label, at, token) in granted_at.into_iter().take(1 + usize::from(granted)) {
+        let valid_ns = 1_900 * MS;
+        let event = Event::Granted {
+            op: 9,
+            token,
+            valid_ns,
+        };
+        told.say(label, at, event);
+        let none = Access::NO_STORE;
+        let event = Event::Ended {
+            op: 9,
+            fenced: none,
+            plain: none,
+            valid_until: (at + 1_900) * MS,
+        };
+        told.say(label, at + 50, event);
+    }
+    told
+}
+
+fn named() -> Scenario {
+    Scenario {
+        name: "order".into(),
+        ..Scenario::default()
+    }
+}
+
+fn order_of(told: &Told) -> (usize, usize) {
+    let summary = told.judge();
+    let found = summary.findings.iter();
+    let found = found.filter(|finding| finding.kind == Kind::Order).count();
+    (found, summary.in_order)
+}
+
+#[test]
+fn one_that_asked_long_after_overtakes() {
+    finds(
+        &overtaking(named(), true),
+        Kind::Order,
+        &[
+            "asked 800 ms after it: p's operation 9",
+            "came q's operation 9",
+        ],
+    );
+    // It gave up: long after, or just then.
+    let over = |at| {
+        let mut told = overtaking(named(), false);
+        let why = "held".into();
+        told.say("p", at, Event::Failed { op: 9, why });
+        order_of(&told)
+    };
+    assert_eq!(over(2_500), (1, 0));
+    assert_eq!(over(1_100), (0, 0));
+}
+
+#[test]
+fn an_order_is_judged_only_where_it_is_certain() {
+    assert_eq!(order_of(&overtaking(named(), true)), (1, 0));
+    assert_eq!(
+        order_of(&overtaking(Scenario::default(), true)),
+        (0, 0),
+        "faults are not known"
+    );
+
+    // Almost at once.
+    let mut told = overtaking(named(), true);
+    for line in &mut told.files[0].1 {
+        if matches!(line.event, Event::Invoked { .. }) {
+            line.at = 700 * MS;
+        }
+    }
+    assert_eq!(order_of(&told), (0, 0));
+
+    // Its process stood still.
+    let mut told = overtaking(named(), true);
+    told.files[0]
+        .1
+        .retain(|line| !(500 * MS..700 * MS).contains(&line.at));
+    assert_eq!(order_of(&told), (0, 0));
+
+    // A fault concerns everybody, or those of whom the scenario says so.
+    for (disturbs, found) in [(None, 0), (Some(vec!["q"]), 0), (Some(vec!["x"]), 1)] {
+        let disturbs =
+            disturbs.map(|labels: Vec<&str>| labels.iter().map(|it| (*it).into()).collect());
+        let mut told = overtaking(
+            Scenario {
+                disturbs,
+                ..named()
+            },
+            true,
+        );
+        let (what, stops) = ("node1 killed".into(), None);
+        told.say("look", 50, Event::Fault { what, stops });
+        assert_eq!(order_of(&told), (found, 0));
+    }
+}
+
+#[test]
+fn an_order_that_was_kept_is_counted() {
+    let mut told = overtaking(named(), true);
+    for line in &mut told.files[1].1 {
+        if matches!(line.event, Event::Granted { .. } | Event::Ended { .. }) {
+            line.at += 200 * MS;
+        }
+    }
+    for line in &mut told.files[1].1 {
+        if let Event::Granted { token, .. } = &mut line.event {
+            *token = 102;
+        }
+    }
+    assert_eq!(order_of(&told), (0, 1));
+    let mut told = sound();
+    let must_see = vec![Sight::Order];
+    told.say(
+        "look",
+        100,
+        Event::Scenario(Scenario {
+            must_see,
+            ..named()
+        }),
+    );
+    finds(&told, Kind::Vacuous, &["who had asked first"]);
+}
+
 #[test]
 fn what_has_to_be_found_and_what_may_be() {
     let planted = |scenario| {

@@ -46,6 +46,7 @@ impl Node {
             admitted: true,
             writes: Writes::All,
             wrote: Box::leak(Box::default()),
+            air: Box::leak(Box::default()),
         };
         Self {
             memory: Memory::default(),

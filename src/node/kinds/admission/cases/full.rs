@@ -29,7 +29,9 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
         trial.say(inspect("c")).await,
         node::Reply::Mutex(mutex::Reply::Inspected {
             holder: None,
-            counter: 0
+            counter: 0,
+            line: Vec::new(),
+            waiting: 0,
         })
     );
     assert_eq!(

@@ -1,5 +1,13 @@
+mod line;
+
+use std::cell::Cell;
+
 use super::*;
-use crate::{node::kinds::moment::Writes, owner::Label, rules::Rules};
+use crate::{
+    node::kinds::{air::Air, moment::Writes},
+    owner::Label,
+    rules::Rules,
+};
 
 const MAX_TTL: Duration = Duration::from_secs(30);
 /// A TIME in the middle of a week and of a ms.
@@ -32,6 +40,7 @@ fn raise(owner: u128, token: u64) -> Command {
     Command::Raise {
         name: name(),
         entry: entry(owner),
+        seq: 0,
         token,
         max_ttl: MAX_TTL,
     }
@@ -55,6 +64,15 @@ fn repair(owner: u128, ttl: u64, token: u64) -> Command {
     }
 }
 
+fn release(owner: u128) -> Command {
+    Command::Release {
+        name: name(),
+        entry: entry(owner),
+        floor: 0,
+        max_ttl: MAX_TTL,
+    }
+}
+
 fn evict() -> Command {
     Command::Evict {
         name: name(),
@@ -66,6 +84,7 @@ fn evict() -> Command {
 struct Node {
     memory: Memory,
     rules: Rules,
+    air: Air,
 }
 
 impl Node {
@@ -73,22 +92,24 @@ impl Node {
         Self {
             memory: Memory::default(),
             rules,
+            air: Air::default(),
         }
     }
 
-    fn moment(&self, time: u64) -> Moment<'static> {
-        Moment {
+    fn try_ask(&mut self, command: &Command, time: u64, writes: Writes) -> Result<Reply, Fault> {
+        let at = Moment {
             time,
             rules: self.rules,
             admitted: true,
-            writes: Writes::All,
-            wrote: Box::leak(Box::default()),
-        }
+            writes,
+            wrote: &Cell::new(false),
+            air: &self.air,
+        };
+        self.memory.apply(command, at)
     }
 
     fn ask(&mut self, command: &Command, time: u64) -> Reply {
-        let at = self.moment(time);
-        self.memory.apply(command, at).unwrap()
+        self.try_ask(command, time, Writes::All).unwrap()
     }
 
     fn counter(&mut self, time: u64) -> u64 {
@@ -111,6 +132,7 @@ fn a_lock_is_held_to_the_end_of_its_last_ms() {
         remaining: Some(ms(left)),
         counter: 1,
         holder: Some(entry(1).text()),
+        ticket: 0,
     };
     assert_eq!(node.ask(&acquire(2, 10, 0), T), held(10));
     assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_000), held(0));
@@ -167,8 +189,7 @@ fn a_repair_goes_as_far_as_a_raise_and_no_further() {
     let node = &mut Node::new(Rules::ALL);
     assert_eq!(node.ask(&repair(1, 10, cap), T), Reply::Repaired(true));
     assert_eq!(node.counter(T), cap);
-    let at = node.moment(T);
-    let beyond = node.memory.apply(&repair(1, 10, cap + 1), at);
+    let beyond = node.try_ask(&repair(1, 10, cap + 1), T, Writes::All);
     assert!(matches!(beyond, Err(Fault::Error(_))), "{beyond:?}");
     assert_eq!(node.counter(T), cap);
     // What stands there already is far enough.
@@ -201,13 +222,6 @@ fn counters_rotate_after_a_week_to_the_microsecond() {
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;
-
-    fn release(owner: u128) -> Command {
-        Command::Release {
-            name: name(),
-            entry: entry(owner),
-        }
-    }
 
     fn node(rule: Rule) -> Node {
         Node::new(Rules::without(rule))
@@ -280,10 +294,7 @@ mod without {
     fn delete_first() {
         let node = &mut node(Rule::DeleteFirst);
         node.ask(&acquire(1, 10, 0), T);
-        let full = Moment {
-            writes: Writes::Small,
-            ..node.moment(T)
-        };
-        assert!(node.memory.apply(&release(1), full).is_err());
+        let refused = node.try_ask(&release(1), T, Writes::Small);
+        assert!(refused.is_err(), "{refused:?}");
     }
 }

@@ -31,6 +31,7 @@ pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Tri
         Reply::Inspected {
             holder: Some((who, Some(left))),
             counter: 2,
+            ..
         } => {
             assert_eq!(Some(who), holder);
             assert!(about(left, secs(10)), "{left:?}");
@@ -40,6 +41,8 @@ pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Tri
     let nobody = Reply::Inspected {
         holder: None,
         counter: 0,
+        line: Vec::new(),
+        waiting: 0,
     };
     assert_eq!(say(trial, inspect("never held")).await, nobody);
 }
@@ -80,7 +83,9 @@ pub(super) async fn an_entry_ends_with_its_ttl(trial: &mut Trial<'_>) {
         say(trial, inspect("a")).await,
         Reply::Inspected {
             holder: None,
-            counter: 1
+            counter: 1,
+            line: Vec::new(),
+            waiting: 0,
         }
     );
     assert_eq!(

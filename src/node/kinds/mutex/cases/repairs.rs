@@ -16,6 +16,8 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
 
     let anothers = say(trial, repair("a", 2, secs(20), TOKEN + 9)).await;
     assert_eq!(anothers, Reply::Repaired(false));
+    // It would be kept for the other one, once it is free.
+    assert_eq!(say(trial, release("a", 2)).await, Reply::Released(false));
     let (left, c, who) = held(say(trial, acquire("a", 2, secs(10), 0)).await);
     assert_eq!((c, who), (TOKEN, Some(entry(1).text())));
     assert!(about(left, secs(10)), "{left:?}");
@@ -45,6 +47,29 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
     let expired = say(trial, repair("b", 1, secs(10), 10)).await;
     assert_eq!(expired, repaired);
     assert_eq!(counter(trial, "b").await, 10, "9 is less than 10");
+}
+
+pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<'_>) {
+    say(trial, acquire("a", 1, secs(10), 5)).await;
+    let repaired = say(trial, repair("a", 2, secs(10), 9)).await;
+    assert_eq!(repaired, Reply::Repaired(false));
+    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(true));
+    let (left, _, who) = held(say(trial, acquire("a", 3, secs(10), 0)).await);
+    assert_eq!(who, Some(entry(2).text()));
+    assert!(about(left, secs(10)), "{left:?}");
+    let repaired = say(trial, repair("a", 2, secs(10), 9)).await;
+    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(say(trial, release("a", 2)).await, Reply::Released(true));
+    let next = say(trial, acquire("a", 3, secs(10), 0)).await;
+    assert_eq!(next, Reply::Granted(10), "nobody stands in line any more");
+
+    // Not for ever.
+    say(trial, acquire("b", 1, secs(10), 5)).await;
+    say(trial, repair("b", 2, Duration::from_millis(50), 9)).await;
+    say(trial, release("b", 1)).await;
+    sleep(Duration::from_millis(120)).await;
+    let next = say(trial, acquire("b", 3, secs(10), 0)).await;
+    assert_eq!(next, Reply::Granted(6));
 }
 
 pub(super) async fn a_repair_far_ahead_is_refused(trial: &mut Trial<'_>) {

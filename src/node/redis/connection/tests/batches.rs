@@ -25,7 +25,7 @@ fn said(reply: mutex::Reply) -> Answer {
 }
 
 /// What these four are answered where the server replies this to them.
-async fn answered(reply: &str) -> Vec<Answer> {
+async fn four_answered(reply: &str) -> Vec<Answer> {
     let (mut c, mut server) = fake(4096);
     send(&mut c, &four());
     flushed(&mut c).await;
@@ -34,7 +34,7 @@ async fn answered(reply: &str) -> Vec<Answer> {
     for _ in 0..4 {
         answers.push(answer(&mut c).await.unwrap());
     }
-    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_answer(cx)))).await);
+    assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_incoming(cx)))).await);
     answers
 }
 
@@ -46,30 +46,31 @@ async fn a_number_says_that_all_went_as_asked() {
         mutex::Reply::Extended,
         mutex::Reply::Released(true),
     ];
-    assert_eq!(answered(":4\r\n").await, wanted.map(said));
+    assert_eq!(four_answered(":4\r\n").await, wanted.map(said));
 }
 
 #[tokio::test]
-async fn an_array_says_what_each_is_answered() {
+async fn an_array_says_what_each_is_four_answered() {
     let reply = "*4\r\n*3\r\n:70\r\n:9\r\n_\r\n:-1\r\n$12\r\nNOT_ADMITTED\r\n:0\r\n";
     let wanted = [
         said(mutex::Reply::Held {
             remaining: Some(Duration::from_millis(70)),
             counter: 9,
             holder: None,
+            ticket: 0,
         }),
         said(mutex::Reply::Lost),
         Err(Fault::NotAdmitted),
         said(mutex::Reply::Released(false)),
     ];
-    assert_eq!(answered(reply).await, wanted);
+    assert_eq!(four_answered(reply).await, wanted);
 }
 
 #[tokio::test]
 async fn an_error_is_one_for_all() {
     let reply = "-NOSCRIPT No matching script.\r\n";
     assert_eq!(
-        answered(reply).await,
+        four_answered(reply).await,
         [(); 4].map(|()| Err(Fault::NoScript))
     );
 }
@@ -101,7 +102,7 @@ async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
 #[tokio::test]
 async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
     for reply in [":3\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "+OK\r\n", "_\r\n"] {
-        for answer in answered(reply).await {
+        for answer in four_answered(reply).await {
             let text = match answer {
                 Err(Fault::Error(text)) => text,
                 other => panic!("{reply:?}: {other:?}"),
@@ -110,7 +111,7 @@ async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
         }
     }
     // One bad answer among good ones spoils no other.
-    let answers = answered("*4\r\n:7\r\n_\r\n:1\r\n:1\r\n").await;
+    let answers = four_answered("*4\r\n:7\r\n_\r\n:1\r\n:1\r\n").await;
     assert_eq!(answers[0], said(mutex::Reply::Granted(7)));
     assert!(matches!(&answers[1], Err(Fault::Error(text)) if text.contains("RAISE")));
     assert_eq!(answers[3], said(mutex::Reply::Released(true)));

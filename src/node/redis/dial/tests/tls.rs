@@ -71,13 +71,13 @@ async fn encrypted_and_verified() {
             flushed.unwrap();
         }
         while answers < 5_000 {
-            let answer = ready!(connection.poll_answer(cx)).unwrap();
+            let answer = ready!(connection.poll_incoming(cx)).unwrap();
             assert_eq!(
                 answer,
-                Ok(Reply::Admission(admission::Reply::Surveyed {
+                Incoming::Answer(Ok(Reply::Admission(admission::Reply::Surveyed {
                     used: false,
                     lock: None
-                }))
+                })))
             );
             answers += 1;
         }
@@ -126,10 +126,9 @@ async fn plain_and_tls_confused() {
         "{}#insecure",
         plain.url().replace("redis:", "rediss:")
     ));
-    let why = dial(&address, Arc::new(Keys::new("quorate")), limit)
-        .await
-        .err()
-        .unwrap();
+    let keys = Arc::new(Keys::new("quorate"));
+    let dialled = dial(&address, keys, &CHANNEL.into(), limit).await;
+    let why = dialled.err().unwrap();
     let (Refused(text) | Unreachable(text)) = &why;
     assert!(text.contains("use redis://"), "{why:?}");
 }

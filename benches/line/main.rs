@@ -1,0 +1,75 @@
+//! Waiting in line beside polling: who comes next after a release, how soon, and at which cost. On five real servers,
+//! near and behind proxies that delay.
+//!
+//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+#[path = "../speed/cost.rs"]
+mod cost;
+#[path = "../speed/show.rs"]
+mod show;
+
+mod contend;
+mod far;
+mod idle;
+mod lockers;
+
+use std::time::Duration;
+
+use quorate::Quorum;
+use tokio::runtime::Builder;
+
+use self::support::{Fleet, Kind, Server};
+
+const NODES: usize = 5;
+const TTL: Duration = Duration::from_secs(10);
+
+fn main() {
+    let fleet = Fleet::start(NODES, Kind::Redis);
+    let servers: Vec<u32> = fleet.iter().map(Server::pid).collect();
+    println!("N = {NODES}, servers on the same machine; (target)");
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        builder(&fleet.urls())
+            .connect()
+            .await
+            .unwrap()
+            .bootstrap_forced()
+            .await
+            .unwrap();
+        contend::far(&fleet).await;
+        contend::near(&fleet, &servers).await;
+        far::far(&fleet).await;
+        idle::idle(&fleet, &servers).await;
+    });
+}
+
+/// The servers are the same behind proxies.
+fn builder(urls: &[String]) -> quorate::Builder {
+    Quorum::builder().nodes(urls).fleet("bench")
+}
+
+/// Another client: a process of its own, as the servers see it.
+async fn connect(urls: &[String]) -> Quorum {
+    let quorum = builder(urls).connect().await.unwrap();
+    while quorum.health().voting < NODES {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    quorum
+}

@@ -1,0 +1,127 @@
+//! Order: who waits is not overtaken by one that asked long after it. Only where that is certain: in a history whose faults
+//! are known, between two whom none of them concerned, and while the first one's process never stood still.
+
+use super::{
+    Finding,
+    operations::{History, Op, Process},
+};
+use crate::torture::history::{ALIVE, Kind};
+
+/// So long after it asked one stands in line on a majority: an attempt, its place, and what a busy machine adds.
+const REGISTERED: u64 = 300_000_000;
+/// A process that wrote nothing for so long may have stood still. A node then may have called it in vain.
+const STILL: u64 = 3 * ALIVE.as_nanos() as u64;
+/// A wait that was given up is over a little before that is written.
+const GIVEN_UP: u64 = 500_000_000;
+
+pub(super) struct Order {
+    pub(super) findings: Vec<Finding>,
+    /// Pairs of which the order was certain, and kept.
+    pub(super) kept: usize,
+}
+
+pub(super) fn check(history: &History) -> Order {
+    let mut order = Order {
+        findings: Vec::new(),
+        kept: 0,
+    };
+    // Nobody says what was broken, and when.
+    if history.scenario.name.is_empty() {
+        return order;
+    }
+    for (_, grants) in history.grants_by_name() {
+        let Some((first, _)) = grants.first() else {
+            continue;
+        };
+        let mut all: Vec<&Op> = history
+            .ops
+            .iter()
+            .filter(|op| op.name == first.name)
+            .collect();
+        all.sort_by_key(|op| op.invoked);
+        let mut asked = all.into_iter().peekable();
+        let mut waiting: Vec<&Op> = Vec::new();
+        for (op, grant) in &grants {
+            while let Some(next) = asked.next_if(|next| next.invoked < grant.at) {
+                waiting.push(next);
+            }
+            waiting.retain(|one| ends(one) >= grant.at && !std::ptr::eq(*one, *op));
+            for other in &waiting {
+                let (before, after) = (
+                    other.invoked.saturating_add(REGISTERED) < op.invoked,
+                    op.invoked.saturating_add(REGISTERED) < other.invoked,
+                );
+                if after && is_certain(history, op, other, grant.at) {
+                    order.kept += 1;
+                }
+                if before
+                    && still_waits(other, grant.at)
+                    && is_certain(history, other, op, grant.at)
+                {
+                    order.findings.push(overtaken(history, other, op));
+                }
+            }
+        }
+    }
+    order
+}
+
+/// When its wait was over. Never, as far as is known, where its process was killed.
+fn ends(op: &Op) -> u64 {
+    let granted = op.granted.map(|grant| grant.at);
+    granted.or(op.over).unwrap_or(u64::MAX)
+}
+
+/// Not only was that not written yet: it had not given up by then.
+fn still_waits(op: &Op, at: u64) -> bool {
+    op.granted.is_some() || ends(op) > at.saturating_add(GIVEN_UP)
+}
+
+/// Whether nothing that happened until then excuses that the first one came second.
+fn is_certain(history: &History, first: &Op, second: &Op, until: u64) -> bool {
+    let processes = [first, second].map(|op| history.processes.get(op.process));
+    let [Some(of_first), Some(of_second)] = processes else {
+        return false;
+    };
+    let disturbed = match &history.scenario.disturbs {
+        Some(labels) => [of_first, of_second].iter().any(|process| {
+            let mut labels = labels.iter();
+            labels.any(|label| process.label.starts_with(label.as_str()))
+        }),
+        None => changes(history).any(|at| at < until.saturating_add(STILL)),
+    };
+    !disturbed && went_on(of_first, first.invoked, until)
+}
+
+fn changes(history: &History) -> impl Iterator<Item = u64> + '_ {
+    let changes = history.faults.iter().chain(&history.healed);
+    changes.map(|change| change.at)
+}
+
+/// Whether the process wrote a line often enough all the time.
+fn went_on(process: &Process, from: u64, until: u64) -> bool {
+    let mut last = from;
+    let start = process.lines.partition_point(|at| *at < from);
+    for at in process.lines.iter().skip(start) {
+        if at.saturating_sub(last) > STILL {
+            return false;
+        }
+        if *at >= until {
+            return true;
+        }
+        last = *at;
+    }
+    false
+}
+
+fn overtaken(history: &History, first: &Op, second: &Op) -> Finding {
+    let late = second.invoked.saturating_sub(first.invoked) / 1_000_000;
+    Finding {
+        kind: Kind::Order,
+        text: format!(
+            "one that waited was overtaken by one that asked {late} ms after it: {}; before it came {}",
+            history.tell(first),
+            history.tell(second)
+        ),
+    }
+}

@@ -1,0 +1,42 @@
+//! What was won for a wish: by an attempt, or in line.
+
+use std::time::Duration;
+
+use super::{event::Wish, net::Net, rollback::roll_back};
+use crate::{clock::Tick, lease::upkeep::Good, node::session::RoundId, owner::Entry};
+
+/// A lock that is held on a majority, with one token.
+pub(super) struct Grant {
+    pub(super) wish: Wish,
+    /// By which it was won: its late answers find the lease.
+    pub(super) round: RoundId,
+    pub(super) entry: Entry,
+    pub(super) token: u64,
+    /// Since when it counts as held.
+    pub(super) since: Tick,
+    pub(super) good: Good,
+    /// For how long something of it may stand on a node that was asked.
+    pub(super) stands_for: Duration,
+    /// The nodes that were asked.
+    pub(super) asked: Vec<usize>,
+    /// The nodes that granted, and their counters.
+    pub(super) held: Vec<(usize, u64)>,
+    /// The nodes that were asked to raise their counters, or to grant, and have not answered.
+    pub(super) raising: Vec<usize>,
+}
+
+impl Grant {
+    /// Nobody can have it any more.
+    pub(super) fn take_back(self, net: &mut Net) {
+        let (seen, ttl) = (self.token, self.stands_for);
+        let granted = self.held.iter().map(|(node, _)| *node);
+        roll_back(
+            net,
+            &self.wish.claim,
+            &self.entry,
+            &self.asked,
+            granted,
+            (seen, ttl),
+        );
+    }
+}

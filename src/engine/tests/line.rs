@@ -1,0 +1,247 @@
+//! Waiting in line: what is asked of whom, and what follows from what nodes say.
+
+use super::*;
+use crate::{
+    Renewal,
+    node::{Incoming, Push, Says, mutex::Ahead},
+};
+
+const ALL: [usize; 3] = [0, 1, 2];
+
+fn all(letter: char) -> Vec<(usize, char)> {
+    ALL.map(|node| (node, letter)).to_vec()
+}
+
+fn in_line() -> mutex::Reply {
+    mutex::Reply::InLine {
+        counter: 6,
+        rank: 0,
+        ahead: Ahead {
+            remaining: Some(Duration::from_secs(5)),
+            ticket: 0,
+            holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
+            is_reserved: false,
+        },
+    }
+}
+
+impl World {
+    /// A wish that stands in line on three nodes by its first request: what it asked for.
+    fn waits(&mut self, renewal: Renewal) -> (Answered, mutex::Place) {
+        let wait = Wait::For(None);
+        let answer = self.ask(|wish| {
+            (wish.id, wish.wait, wish.renewal) = (WishId(1), wait, renewal);
+        });
+        assert_eq!(self.sent(), all('A'));
+        ALL.iter().for_each(|node| {
+            self.core.answered(*node, [Ok(held())]);
+        });
+        let place = self.place();
+        ALL.iter().for_each(|node| self.says(*node, in_line()));
+        (answer, place)
+    }
+
+    /// The rollback of the attempt is sent, and behind it the JOIN.
+    fn place(&mut self) -> mutex::Place {
+        let mut place = None;
+        let mut kinds = Vec::new();
+        for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
+            if let Effect::Send(_, operation, _) = effect {
+                match operation.command() {
+                    Command::Mutex(mutex::Command::Release { .. }) => kinds.push('R'),
+                    Command::Mutex(mutex::Command::Join { place: joined, .. }) => {
+                        kinds.push('J');
+                        place = Some(joined.clone());
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        self.core.left();
+        assert_eq!(kinds, ['R', 'R', 'R', 'J', 'J', 'J'], "{kinds:?}");
+        for node in ALL {
+            self.says(node, mutex::Reply::Released(false));
+        }
+        place.unwrap()
+    }
+
+    fn pushes(&mut self, node: usize, place: &mutex::Place, says: Says) {
+        let entry = place.entry.clone();
+        self.core.came(node, [Incoming::Push(Push { entry, says })]);
+    }
+}
+
+fn handed(token: u64) -> Says {
+    Says::Granted {
+        seq: 1,
+        token,
+        term: Duration::from_secs(1),
+    }
+}
+
+#[test]
+fn who_is_refused_takes_a_place_behind_its_rollback_and_is_granted_by_two_pushes() {
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::auto());
+    assert_eq!((place.seq, &*place.channel), (1, "quorate:wake:test"));
+    world.at(100);
+    world.pushes(1, &place, handed(7));
+    assert!(is_open(&mut answer));
+    world.pushes(1, &place, handed(7));
+    assert!(is_open(&mut answer), "the same again");
+    world.pushes(2, &place, handed(7));
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(lease.token().as_u64(), 7);
+    // It is good for its term, from the JOIN on, until it is confirmed.
+    assert_eq!(lease.validity(), Duration::from_millis(1_000 - 12 - 100));
+    // A hundredth of that later, as its section may be over by then.
+    world.at(108);
+    assert_eq!(world.sent(), []);
+    world.at(109);
+    assert_eq!(world.sent(), all('E'));
+    world.says(0, mutex::Reply::Lost);
+    world.says(1, mutex::Reply::Extended);
+    world.says(2, mutex::Reply::Extended);
+    assert!(lease.validity() > Duration::from_secs(8));
+    assert_eq!(
+        world.sent(),
+        [(0, 'P')],
+        "put back where it was not handed over"
+    );
+    drop(lease);
+}
+
+#[test]
+fn a_lease_that_is_not_confirmed_is_over_with_its_term() {
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::auto());
+    world.pushes(1, &place, handed(7));
+    world.pushes(2, &place, handed(7));
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.at(937);
+    assert!(lease.is_valid());
+    world.at(938);
+    assert!(!lease.is_valid(), "50 ms before the end of its term");
+}
+
+#[test]
+fn who_does_not_renew_gets_the_lease_when_it_is_confirmed() {
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::off());
+    world.pushes(1, &place, handed(7));
+    world.pushes(2, &place, handed(7));
+    assert!(is_open(&mut answer));
+    assert_eq!(world.sent(), all('E'));
+    world.says(1, mutex::Reply::Extended);
+    world.says(2, mutex::Reply::Extended);
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert!(lease.validity() > Duration::from_secs(8));
+
+    // Nobody confirms it.
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::off());
+    world.pushes(1, &place, handed(7));
+    world.pushes(2, &place, handed(7));
+    world.at(1_000);
+    let told = answer.try_recv().unwrap();
+    assert!(matches!(told, Err(Error::TooSlow(_))), "{told:?}");
+}
+
+#[test]
+fn a_push_to_nobody_or_by_an_unknown_request_changes_nothing() {
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::auto());
+    let mut other = place.clone();
+    other.entry = crate::owner::Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
+    for node in ALL {
+        world.pushes(node, &other, handed(7));
+        let unknown = Says::Granted {
+            seq: 9,
+            token: 7,
+            term: Duration::from_secs(1),
+        };
+        world.pushes(node, &place, unknown);
+    }
+    assert!(is_open(&mut answer));
+}
+
+#[test]
+fn who_gives_up_leaves_every_node_that_it_asked() {
+    let mut world = World::new(3);
+    let (answer, place) = world.waits(Renewal::auto());
+    drop(answer);
+    world.core.event(Event::Cancel(WishId(1)));
+    assert_eq!(world.sent(), all('R'));
+    world.pushes(0, &place, handed(7));
+    assert_eq!(world.sent(), [], "what comes later finds nobody");
+    ALL.iter()
+        .for_each(|node| world.says(*node, mutex::Reply::Released(true)));
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn a_node_that_comes_back_is_told_of_everybody_who_waits() {
+    let mut world = World::new(3);
+    let (_answer, place) = world.waits(Renewal::auto());
+    world.core.disconnected(1, &Disconnected("died".into()));
+    world.sent();
+    world.core.connected(1, 8, None, true);
+    world.greeted();
+    world.meet(1);
+    let sent = world.until_sent();
+    let again = sent.iter().find_map(|(node, command)| match command {
+        Command::Mutex(mutex::Command::Join { place, .. }) => Some((*node, place.clone())),
+        _ => None,
+    });
+    let (node, again) = again.unwrap();
+    assert_eq!((node, again.ticket, again.seq), (1, place.ticket, 2));
+    assert_eq!(again.entry, place.entry);
+}
+
+#[test]
+fn a_node_that_cannot_call_is_told_no_channel() {
+    let mut world = World::new(1);
+    world.core.disconnected(0, &Disconnected("died".into()));
+    world.sent();
+    world.core.connected(0, 8, None, false);
+    world.greeted();
+    world.meet(0);
+    let _answer = world.ask(|wish| wish.wait = Wait::For(None));
+    world.until_sent();
+    world.core.answered(0, [Ok(held())]);
+    let sent = world.until_sent();
+    let channel = sent.iter().find_map(|(_, command)| match command {
+        Command::Mutex(mutex::Command::Join { place, .. }) => Some(place.channel.clone()),
+        _ => None,
+    });
+    assert_eq!(channel.as_deref(), Some(""));
+}
+
+#[test]
+fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
+    let mut world = World::new(1);
+    let mut last = 0;
+    for id in 1..=3 {
+        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(id), Wait::For(None)));
+        world.until_sent();
+        let refused = mutex::Reply::Held {
+            remaining: None,
+            counter: 6,
+            holder: None,
+            ticket: if id == 2 { 1 << 52 } else { 5 },
+        };
+        world.says(0, refused);
+        let sent = world.until_sent();
+        let ticket = sent.iter().find_map(|(_, command)| match command {
+            Command::Mutex(mutex::Command::Join { place, .. }) => Some(place.ticket),
+            _ => None,
+        });
+        let ticket = ticket.unwrap();
+        assert!(ticket > last, "{ticket} after {last}");
+        assert!(id < 2 || ticket > 1 << 52);
+        last = ticket;
+        world.says(0, mutex::Reply::Released(false));
+        world.says(0, in_line());
+        std::mem::forget(_kept);
+    }
+}

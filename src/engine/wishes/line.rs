@@ -1,0 +1,348 @@
+//! The wishes that wait in line (protocol §5), and what travels between them and the nodes. What follows from what
+//! is [`crate::line`].
+
+mod in_line;
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
+
+use self::in_line::InLine;
+use super::waiter::Waiter;
+use crate::{
+    Error, FencingToken, Silence,
+    ballot::answers::{Answers, Said},
+    engine::{attempt::new_owner, event::WishId, grant::Grant, net::Net, timers::Key},
+    ids::ById,
+    lease::upkeep::Good,
+    line::{
+        place::{Answer, Place, Step},
+        terms::Terms,
+    },
+    node::{Push, Says, session::RoundId, status::NodeState},
+    owner::Entry,
+};
+
+/// Before any node has answered a round trip takes this long.
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// All who wait in line.
+#[derive(Default)]
+pub(super) struct Line {
+    waiting: ById<WishId, Box<InLine>>,
+    rounds: ById<RoundId, WishId>,
+    entries: HashMap<Entry, WishId>,
+    last_ticket: u64,
+    /// The nodes that may be asked, when that was last looked at.
+    voting: Vec<bool>,
+}
+
+/// What follows for one who waits.
+pub(super) enum Follows {
+    Nothing,
+    Won(Box<Grant>),
+    /// It waits no more, and is told so.
+    Over(Box<Waiter>, Error),
+}
+
+impl Line {
+    /// Takes a place. `ticket`: the largest that any node has named; `counter`: the largest counter.
+    pub(super) fn enter(
+        &mut self,
+        net: &mut Net,
+        mut waiter: Box<Waiter>,
+        (ticket, counter): (u64, u64),
+    ) -> Follows {
+        let entry = match new_owner(net, waiter.wish.id) {
+            Ok(entry) => entry,
+            Err(error) => return Follows::Over(waiter, error),
+        };
+        waiter.patience.enters_the_line();
+        let after = ticket.max(self.last_ticket).saturating_add(1);
+        let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);
+        self.last_ticket = ticket;
+        let wish = &waiter.wish;
+        let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), round_trip(net));
+        let (total, rules) = (net.total(), net.settings.rules);
+        let place = Place::new(net.now, ticket, terms, (total, net.needed), rules);
+        let (id, round) = (wish.id, net.new_round());
+        self.rounds.insert(round, id);
+        self.entries.insert(entry.clone(), id);
+        let in_line = InLine {
+            waiter,
+            round,
+            entry,
+            place,
+            answers: Answers::new(total),
+            counter,
+            alone_since: None,
+            look_at: None,
+        };
+        self.waiting.insert(id, Box::new(in_line));
+        self.look(net, id)
+    }
+
+    /// A node's answer to a request of one who waits.
+    pub(super) fn joined(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let Some((id, one)) = self.by_round(round) else {
+            return Follows::Nothing;
+        };
+        let now = net.now;
+        match &answer {
+            Ok(Said::Taken { counter, seq }) => {
+                one.saw(*counter);
+                let (seq, token) = (*seq, *counter);
+                one.place.answered(now, node, Answer::Taken { seq, token });
+            }
+            Ok(Said::InLine {
+                counter,
+                rank,
+                remaining,
+                ticket,
+                holder,
+                is_reserved,
+                ..
+            }) => {
+                one.saw(*counter);
+                let (rank, remaining, ticket) = (*rank, *remaining, *ticket);
+                let is_first = holder
+                    .as_deref()
+                    .is_some_and(|other| *other < *one.entry.as_str());
+                let behind = Answer::Behind {
+                    rank,
+                    remaining,
+                    ticket,
+                    is_first,
+                    is_reserved: *is_reserved,
+                    holder: holder.as_deref().map_or(0, number),
+                };
+                one.place.answered(now, node, behind);
+            }
+            Ok(_) | Err(_) => one.place.unanswered(now, node),
+        }
+        one.heard(node, answer);
+        self.look(net, id)
+    }
+
+    /// A node's answer to a raise of one who waits.
+    pub(super) fn raised(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let Some((id, one)) = self.by_round(round) else {
+            return Follows::Nothing;
+        };
+        match answer {
+            Ok(Said::Raised(counter)) => {
+                one.saw(counter);
+                one.place.raised(net.now, node, Some(counter));
+            }
+            Ok(_) => one.place.raised(net.now, node, None),
+            Err(_) => {}
+        }
+        self.look(net, id)
+    }
+
+    /// A node says something unasked.
+    pub(super) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
+        let Some(id) = self.entries.get(&push.entry).copied() else {
+            return Follows::Nothing;
+        };
+        let Some(one) = self.waiting.get_mut(&id) else {
+            return Follows::Nothing;
+        };
+        let now = net.now;
+        match push.says {
+            Says::Granted { seq, token, term } => {
+                one.saw(token);
+                one.place.handed(now, node, (seq, token), term);
+            }
+            Says::Called => one.place.called(now, node),
+            Says::Next { after } => one.place.is_next(now, node, after),
+        }
+        self.look(net, id)
+    }
+
+    pub(super) fn has(&self, id: WishId) -> bool {
+        self.waiting.contains_key(&id)
+    }
+
+    /// Whether it is the round of one who waits.
+    pub(super) fn knows(&self, round: RoundId) -> bool {
+        self.rounds.contains_key(&round)
+    }
+
+    /// The nodes that have come back, each for everybody who waits.
+    pub(super) fn look_at_nodes(&mut self, net: &Net) -> Vec<WishId> {
+        let voting = net.states().map(|state| state == NodeState::Voting);
+        let before = std::mem::replace(&mut self.voting, voting.collect());
+        let was = |node: usize| before.get(node).copied().unwrap_or(false);
+        let now_voting = self.voting.iter().enumerate();
+        let back: Vec<usize> = now_voting
+            .filter_map(|(node, voting)| (*voting && !was(node)).then_some(node))
+            .collect();
+        let gone: Vec<usize> = (0..self.voting.len())
+            .filter(|node| was(*node) && !self.is_voting(*node))
+            .collect();
+        if back.is_empty() && gone.is_empty() {
+            return Vec::new();
+        }
+        for one in self.waiting.values_mut() {
+            for node in &gone {
+                one.place.went(*node);
+            }
+            for node in &back {
+                one.place.came_back(net.now, *node);
+            }
+        }
+        self.ids()
+    }
+
+    /// It waits no more; what it may have left on the nodes is taken back. None: it does not wait in line.
+    pub(super) fn leave(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
+        let one = self.take(net, id)?;
+        one.take_back(net);
+        Some(one.waiter)
+    }
+
+    /// All who wait, oldest first.
+    pub(super) fn ids(&self) -> Vec<WishId> {
+        let mut ids: Vec<WishId> = self.waiting.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// What is kept of them.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.rounds.len() + self.entries.len()
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    fn is_voting(&self, node: usize) -> bool {
+        self.voting.get(node).copied().unwrap_or(false)
+    }
+
+    fn by_round(&mut self, round: RoundId) -> Option<(WishId, &mut InLine)> {
+        let id = *self.rounds.get(&round)?;
+        let one = self.waiting.get_mut(&id)?;
+        Some((id, one))
+    }
+
+    fn take(&mut self, net: &mut Net, id: WishId) -> Option<Box<InLine>> {
+        let one = self.waiting.remove(&id)?;
+        net.timers.cancel(Key::Wish(id));
+        self.rounds.remove(&one.round);
+        self.entries.remove(&one.entry);
+        Some(one)
+    }
+
+    /// One that reaches no majority for long must not keep the others from theirs: it leaves the nodes that know it. When
+    /// a majority votes again it takes the same place, under another name, since a RELEASE that is still owed would end
+    /// the old one.
+    fn stand_aside(&mut self, net: &mut Net, id: WishId) -> Result<(), Error> {
+        let Some(one) = self.waiting.get_mut(&id) else {
+            return Ok(());
+        };
+        if one.aside_at().is_none_or(|at| net.now < at) {
+            return Ok(());
+        }
+        let entry = new_owner(net, id)?;
+        one.take_back(net);
+        self.rounds.remove(&one.round);
+        self.entries.remove(&one.entry);
+        (one.round, one.entry) = (net.new_round(), entry);
+        self.rounds.insert(one.round, id);
+        self.entries.insert(one.entry.clone(), id);
+        one.place = one.place.anew(net.now);
+        Ok(())
+    }
+
+    /// Does what is to be done for one, until nothing is.
+    pub(super) fn look(&mut self, net: &mut Net, id: WishId) -> Follows {
+        let Some(one) = self.waiting.get_mut(&id) else {
+            return Follows::Nothing;
+        };
+        if one.waiter.wish.reply.is_closed() {
+            self.leave(net, id);
+            return Follows::Nothing;
+        }
+        let is_alone = one.is_alone(net);
+        if is_alone && let Err(error) = self.stand_aside(net, id) {
+            return match self.leave(net, id) {
+                Some(waiter) => Follows::Over(waiter, error),
+                None => Follows::Nothing,
+            };
+        }
+        let Some(one) = self.waiting.get_mut(&id) else {
+            return Follows::Nothing;
+        };
+        loop {
+            let step = match is_alone {
+                true => Step::Rest(None),
+                false => one.place.next(net.now),
+            };
+            match step {
+                Step::Ask(nodes, seq) => one.ask(net, &nodes, seq),
+                Step::GiveWay(given) => one.give_way(net, &given),
+                Step::Raise(token, behind) => one.raise(net, token, &behind),
+                Step::Won(won) => {
+                    let Some(one) = self.take(net, id) else {
+                        return Follows::Nothing;
+                    };
+                    let good = Good {
+                        until: won.end,
+                        notice: won.notice,
+                        is_provisional: won.is_provisional,
+                        is_partial: one.place.held().count() < one.place.asked().count(),
+                    };
+                    return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
+                }
+                Step::Rest(at) => {
+                    if let Some(error) = one.is_over(net) {
+                        return match self.leave(net, id) {
+                            Some(waiter) => Follows::Over(waiter, error),
+                            None => Follows::Nothing,
+                        };
+                    }
+                    let end = one.waiter.wish.end();
+                    let all = [at, end, one.look_at, one.aside_at()];
+                    if let Some(at) = all.into_iter().flatten().min() {
+                        net.timers.at(Key::Wish(id), at);
+                    }
+                    return Follows::Nothing;
+                }
+            }
+        }
+    }
+}
+
+/// A number for an entry.
+fn number(entry: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entry.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Within this a majority answers nearly always.
+fn round_trip(net: &Net) -> Duration {
+    let sessions = net.sessions().iter();
+    let mut trips: Vec<Duration> = sessions
+        .filter_map(|session| session.round_trip(&net.settings))
+        .collect();
+    trips.sort_unstable();
+    let nth = trips.get(net.needed.saturating_sub(1)).or(trips.last());
+    nth.copied().unwrap_or(ROUND_TRIP)
+}

@@ -1,0 +1,147 @@
+//! What one handle and its watches see of a lease.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use futures::future::{self, Either};
+use tokio::sync::Notify;
+
+use super::shared::Shared;
+use crate::{FencingToken, LossReason, Lost, name::Name};
+
+/// A lease as its handle sees it. Where several handles share a lease, each one's end is its own: a handle that was
+/// given up is over for its watches, and the others go on.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    shared: Arc<Shared>,
+    /// The handle's own end; none where the lease has one handle, which ends with it.
+    end: Option<Arc<End>>,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    is_over: AtomicBool,
+    over: Notify,
+}
+
+impl View {
+    /// Of a lease that has one handle.
+    pub(super) fn whole(shared: Arc<Shared>) -> Self {
+        Self { shared, end: None }
+    }
+
+    /// Of one handle among several.
+    pub(super) fn of_share(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            end: Some(Arc::default()),
+        }
+    }
+
+    /// What all handles of the lease have in common.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.shared.name
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.shared.token
+    }
+
+    pub(crate) fn validity(&self) -> Duration {
+        match self.is_given_up() {
+            true => Duration::ZERO,
+            false => self.shared.validity(),
+        }
+    }
+
+    /// For tests: how long before its end a loss is announced.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn notice(&self) -> Duration {
+        self.shared.notice()
+    }
+
+    pub(crate) fn held_for(&self) -> Duration {
+        self.shared.held_for()
+    }
+
+    /// A handle that was given up does not keep the others' lease going.
+    pub(crate) fn beat(&self) {
+        if !self.is_given_up() {
+            self.shared.beat();
+        }
+    }
+
+    /// Its holder gives it up. An earlier loss stands.
+    pub(super) fn give_up(&self) {
+        match &self.end {
+            None => self.shared.lose(LossReason::Released),
+            Some(end) => {
+                if self.shared.lost_now().is_none() {
+                    end.is_over.store(true, SeqCst);
+                    end.over.notify_waiters();
+                }
+            }
+        }
+    }
+
+    /// The loss, if it is over by now.
+    pub(crate) fn lost_now(&self) -> Option<Lost> {
+        match self.is_given_up() {
+            true => Some(Lost {
+                reason: LossReason::Released,
+            }),
+            false => self.shared.lost_now(),
+        }
+    }
+
+    pub(crate) async fn lost(&self) -> LossReason {
+        let Some(end) = &self.end else {
+            return self.shared.lost().await;
+        };
+        loop {
+            let over = pin!(end.over.notified());
+            if end.is_over.load(SeqCst) {
+                return LossReason::Released;
+            }
+            let lost = pin!(self.shared.lost());
+            if let Either::Right((reason, _)) = future::select(over, lost).await {
+                return reason;
+            }
+        }
+    }
+
+    /// The future while the lease is good. The clock is looked at before every poll too.
+    pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
+        let mut future = pin!(future);
+        let mut lost = pin!(self.lost());
+        poll_fn(|cx| {
+            // Looking at the clock makes a loss that nobody announced yet final.
+            if let Some(lost) = self.lost_now() {
+                return Poll::Ready(Err(lost));
+            }
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(Lost { reason }));
+            }
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.end
+            .as_ref()
+            .is_some_and(|end| end.is_over.load(SeqCst))
+    }
+}

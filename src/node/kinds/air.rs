@@ -1,0 +1,76 @@
+//! What an in-process node publishes, and who listens: what SUBSCRIBE and PUBLISH are on a server (protocol §5).
+
+use std::{cell::RefCell, collections::BTreeMap, mem, sync::Arc};
+
+use crate::node::push::Push;
+
+/// The channels of a node. A command that publishes has it behind a shared reference, beside the keys.
+#[derive(Debug, Default)]
+pub(crate) struct Air {
+    /// By channel: how many connections listen; at least one.
+    listeners: BTreeMap<Arc<str>, usize>,
+    /// What was published and has not been taken yet, in order.
+    pushes: RefCell<Vec<(Arc<str>, Push)>>,
+}
+
+impl Air {
+    /// One more connection listens.
+    pub(crate) fn subscribe(&mut self, channel: &Arc<str>) {
+        *self.listeners.entry(Arc::clone(channel)).or_default() += 1;
+    }
+
+    /// One connection listens no more.
+    pub(crate) fn unsubscribe(&mut self, channel: &Arc<str>) {
+        if let Some(count) = self.listeners.get_mut(channel) {
+            *count -= 1;
+            if *count == 0 {
+                self.listeners.remove(channel);
+            }
+        }
+    }
+
+    /// PUBLISH. Whether anybody heard it.
+    pub(crate) fn publish(&self, channel: &Arc<str>, push: Push) -> bool {
+        let heard = self.listeners.contains_key(channel);
+        if heard {
+            let message = (Arc::clone(channel), push);
+            self.pushes.borrow_mut().push(message);
+        }
+        heard
+    }
+
+    /// What was heard since the last time, in order.
+    pub(crate) fn take(&mut self) -> Vec<(Arc<str>, Push)> {
+        mem::take(self.pushes.get_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        node::push::Says,
+        owner::{Entry, Label},
+    };
+
+    #[test]
+    fn a_channel_is_heard_as_long_as_one_connection_listens() {
+        let (here, there): (Arc<str>, Arc<str>) = ("here".into(), "there".into());
+        let push = Push {
+            entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("test").unwrap()),
+            says: Says::Called,
+        };
+        let mut air = Air::default();
+        assert!(!air.publish(&here, push.clone()));
+        air.subscribe(&here);
+        air.subscribe(&here);
+        air.unsubscribe(&there);
+        air.unsubscribe(&here);
+        assert!(air.publish(&here, push.clone()));
+        assert!(!air.publish(&there, push.clone()));
+        air.unsubscribe(&here);
+        assert!(!air.publish(&here, push.clone()));
+        assert_eq!(air.take(), [(here, push)]);
+        assert_eq!(air.take(), []);
+    }
+}

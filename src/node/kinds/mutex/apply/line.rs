@@ -1,0 +1,309 @@
+//! Waiting in line (protocol §5): the executable meaning of `line.lua`.
+
+use std::time::Duration;
+
+use super::{Memory, lock::Came};
+use crate::{
+    name::Name,
+    node::{
+        fault::Fault,
+        kinds::{
+            moment::Moment,
+            mutex::{Ahead, Place, Reply, counters::MAX_TOKEN, lines::Waiter},
+        },
+        push::{Push, Says},
+    },
+    owner::Entry,
+    rules::Rule,
+};
+
+/// What became of a free lock.
+pub(super) enum Served {
+    /// Nobody who is alive waits.
+    Nobody,
+    /// Who asks is the head. It is not handed over, but answered. With a token, if one was made before.
+    Me(Option<u64>),
+    /// It is another's now, or kept for one.
+    Ahead(Ahead),
+    /// Something failed. It is free.
+    Stuck,
+}
+
+impl Memory {
+    /// JOIN. `floor` is capped.
+    pub(super) fn join(
+        &mut self,
+        name: &Name,
+        place: &Place,
+        ttl: Duration,
+        floor: u64,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let entry = &place.entry;
+        if self.is_held_by(name, entry, 0, at.time) {
+            at.may_delete()?; // PEXPIRE too is allowed to a full server
+            let seq = self.prolong(name, ttl, at.time);
+            let counter = self.counters.read(name, at);
+            return Ok(Reply::Taken { counter, seq });
+        }
+        let ahead = match self.live(name, at.time) {
+            Some(lock) => {
+                let ahead = lock.ahead(at.time);
+                self.register(name, place, place.seq, at)?;
+                ahead
+            }
+            None => match self.join_free(name, place, floor, at)? {
+                Served::Me(token) => {
+                    let token = match token {
+                        Some(token) => token,
+                        None => self.mint(name, floor, at)?,
+                    };
+                    let came = Came::by(place.seq, place.ticket);
+                    self.hold(name, entry, came, ttl, at.time);
+                    self.lines.remove(name, entry);
+                    return Ok(Reply::Taken {
+                        counter: token,
+                        seq: place.seq,
+                    });
+                }
+                Served::Ahead(ahead) => ahead,
+                Served::Nobody | Served::Stuck => FREE,
+            },
+        };
+        let mut before = self.lines.all(name, at.ms());
+        let rank = before.position(|(_, other)| other == entry).unwrap_or(0);
+        Ok(Reply::InLine {
+            counter: self.counters.read(name, at),
+            rank: rank as u64,
+            ahead,
+        })
+    }
+
+    /// JOIN where the lock is free: who is alive and comes first.
+    fn join_free(
+        &mut self,
+        name: &Name,
+        place: &Place,
+        floor: u64,
+        at: Moment,
+    ) -> Result<Served, Fault> {
+        let head = self.lines.all(name, at.ms()).next();
+        if head.is_none_or(|(_, head)| *head == place.entry) {
+            return Ok(Served::Me(None));
+        }
+        self.register(name, place, place.seq, at)?;
+        Ok(self.serve(name, floor, None, Some(&place.entry), at))
+    }
+
+    /// YIELD. `floor` is capped.
+    pub(super) fn give_back(
+        &mut self,
+        name: &Name,
+        place: &Place,
+        floor: u64,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        if self.is_held_by(name, &place.entry, place.seq, at.time) {
+            at.may_delete()?;
+            self.locks.remove(name);
+        } else if self.is_held_by(name, &place.entry, 0, at.time) {
+            // By a later request.
+            return Ok(Reply::Yielded);
+        }
+        // What was given back is not given again: the seq is used up.
+        self.register(name, place, 0, at)?;
+        if self.live(name, at.time).is_none() {
+            self.serve(name, floor, Some(&place.entry), None, at);
+        }
+        Ok(Reply::Yielded)
+    }
+
+    /// What RELEASE does for the line of a name, if there is one. `floor` is capped.
+    pub(super) fn leave(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        floor: u64,
+        at: Moment,
+    ) -> Result<(), Fault> {
+        if !self.has_line(name, at) {
+            return Ok(());
+        }
+        at.may_delete()?;
+        self.lines.remove(name, entry);
+        if at.admitted && self.live(name, at.time).is_none() {
+            self.serve(name, floor, None, None, at);
+        }
+        Ok(())
+    }
+
+    /// ACQUIRE of a name that has a line, which it never overtakes. None: it is as any other. `floor` is capped.
+    pub(super) fn behind(&mut self, name: &Name, floor: u64, at: Moment) -> Option<Reply> {
+        if !self.has_line(name, at) {
+            return None;
+        }
+        let ahead = match self.live(name, at.time) {
+            Some(lock) => lock.ahead(at.time),
+            None if self.counters.read(name, at) >= MAX_TOKEN => return None,
+            None => match self.serve(name, floor, None, None, at) {
+                Served::Ahead(ahead) => ahead,
+                Served::Stuck => FREE,
+                Served::Nobody | Served::Me(_) => return None,
+            },
+        };
+        let last = self.lines.all(name, at.ms()).next_back();
+        let last = last.map_or(0, |(ticket, _)| *ticket);
+        Some(Reply::Held {
+            remaining: ahead.remaining,
+            counter: self.counters.read(name, at),
+            holder: ahead.holder,
+            ticket: ahead.ticket.max(last),
+        })
+    }
+
+    /// A holder whose REPAIR is refused: when the lock is free it is kept for the next one.
+    pub(super) fn stand_first(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        at: Moment,
+    ) -> Result<(), Fault> {
+        let place = Place {
+            entry: entry.clone(),
+            seq: 0,
+            ticket: 0,
+            term: ttl,
+            lock_delay: Duration::ZERO,
+            life: ttl,
+            claim: ttl,
+            channel: "".into(),
+        };
+        at.may_write()?;
+        self.lines.register(name, &place, 0, at.ms());
+        Ok(())
+    }
+
+    fn has_line(&self, name: &Name, at: Moment) -> bool {
+        self.lines.stand(at.ms()) && self.lines.count(name, at.ms()) > 0
+    }
+
+    fn register(&mut self, name: &Name, place: &Place, seq: u64, at: Moment) -> Result<(), Fault> {
+        at.may_write()?;
+        self.lines.refresh(name, place, seq, at.ms());
+        Ok(())
+    }
+
+    /// A free lock goes to the head of the line. `floor`: of who has set it free, or tries to take it; capped.
+    fn serve(
+        &mut self,
+        name: &Name,
+        floor: u64,
+        not: Option<&Entry>,
+        me: Option<&Entry>,
+        at: Moment,
+    ) -> Served {
+        let now = at.ms();
+        let mut token = None;
+        loop {
+            let Some((head, next)) = self.lines.heads(name, now) else {
+                return Served::Nobody;
+            };
+            if not == Some(&head) {
+                return Served::Nobody;
+            }
+            if me == Some(&head) {
+                return Served::Me(token);
+            }
+            let Some(waiter) = self.lines.waiter(name, &head, now).cloned() else {
+                return Served::Stuck;
+            };
+            if let Some(left) = waiter.kept(now)
+                && !waiter.is_gone(now)
+            {
+                return Served::Ahead(reserved(&head, &waiter, left));
+            }
+            if waiter.is_gone(now) {
+                // Dropped, as one whom nobody hears.
+            } else if waiter.is_fresh(now) {
+                let minted = match token {
+                    Some(token) => Ok(token),
+                    None => self.mint(name, floor, at),
+                };
+                let Ok(minted) = minted else {
+                    return Served::Stuck;
+                };
+                token = Some(minted);
+                // Nothing is written for a head before somebody hears it: else its connection is gone.
+                let says = Says::Granted {
+                    seq: waiter.seq,
+                    token: minted,
+                    term: Duration::from_millis(waiter.term),
+                };
+                if publish(&head, &waiter, says, at) {
+                    let left = Duration::from_millis(waiter.term + waiter.lock_delay);
+                    let came = Came::by(waiter.seq, waiter.ticket);
+                    self.hold(name, &head, came, left, at.time);
+                    self.lines.remove(name, &head);
+                    self.tell(name, next.as_ref(), waiter.term, at);
+                    return Served::Ahead(Ahead {
+                        remaining: Some(left),
+                        ticket: waiter.ticket,
+                        holder: Some(head.text()),
+                        is_reserved: false,
+                    });
+                }
+            // It has to ask. Without a channel it does so from time to time.
+            } else if waiter.channel.is_empty() || publish(&head, &waiter, Says::Called, at) {
+                if at.may_write().is_err() {
+                    return Served::Stuck;
+                }
+                self.lines.reserve(name, &head, now);
+                self.tell(name, next.as_ref(), waiter.claim, at);
+                let left = Duration::from_millis(waiter.claim);
+                return Served::Ahead(reserved(&head, &waiter, left));
+            }
+            if at.may_delete().is_err() {
+                return Served::Stuck;
+            }
+            self.lines.remove(name, &head);
+        }
+    }
+
+    /// The next one in line is told when to ask. It need not hear that.
+    fn tell(&self, name: &Name, next: Option<&Entry>, after: u64, at: Moment) {
+        if !at.rules.hold(Rule::NextIsTold) {
+            return;
+        }
+        let waiter = next.and_then(|next| self.lines.waiter(name, next, at.ms()));
+        if let (Some(next), Some(waiter)) = (next, waiter)
+            && !waiter.channel.is_empty()
+        {
+            let after = Duration::from_millis(after);
+            publish(next, waiter, Says::Next { after }, at);
+        }
+    }
+}
+
+/// A lock that is free, and kept for nobody.
+const FREE: Ahead = Ahead {
+    remaining: Some(Duration::ZERO),
+    ticket: 0,
+    holder: None,
+    is_reserved: false,
+};
+
+fn reserved(head: &Entry, waiter: &Waiter, left: Duration) -> Ahead {
+    Ahead {
+        remaining: Some(left),
+        ticket: waiter.ticket,
+        holder: Some(head.text()),
+        is_reserved: true,
+    }
+}
+
+/// Whether anybody hears it.
+fn publish(entry: &Entry, waiter: &Waiter, says: Says, at: Moment) -> bool {
+    let entry = entry.clone();
+    at.air.publish(&waiter.channel, Push { entry, says })
+}

@@ -1,0 +1,156 @@
+//! The line, to the millisecond.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::node::{
+    mutex::Place,
+    push::{Push, Says},
+};
+
+const CHANNEL: &str = "here";
+
+/// S is 1 s, the life 3 s, the claim 50 ms.
+fn place(owner: u128, seq: u64, ticket: u64) -> Place {
+    Place {
+        entry: entry(owner),
+        seq,
+        ticket,
+        term: ms(1000),
+        lock_delay: ms(7),
+        life: ms(3000),
+        claim: ms(50),
+        channel: CHANNEL.into(),
+    }
+}
+
+fn join(place: &Place) -> Command {
+    Command::Join {
+        name: name(),
+        place: place.clone(),
+        ttl: ms(20_000),
+        floor: 0,
+        max_ttl: MAX_TTL,
+    }
+}
+
+/// Somebody listens. The lock is held by 1 for a minute; these wait since T.
+fn waited_for(places: &[Place]) -> Node {
+    let mut node = Node::new(Rules::ALL);
+    node.air.subscribe(&CHANNEL.into());
+    node.ask(&acquire(1, 60_000, 0), T);
+    for place in places {
+        let reply = node.ask(&join(place), T);
+        assert!(matches!(reply, Reply::InLine { .. }), "{reply:?}");
+    }
+    node
+}
+
+fn heard(node: &mut Node) -> Vec<(Entry, Says)> {
+    let told = node
+        .air
+        .take()
+        .into_iter()
+        .map(|(channel, Push { entry, says })| {
+            assert_eq!(channel, Arc::from(CHANNEL));
+            (entry, says)
+        });
+    told.collect()
+}
+
+fn after(n: u64) -> u64 {
+    T + n * 1000
+}
+
+#[test]
+fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
+    let granted = Says::Granted {
+        seq: 4,
+        token: 2,
+        term: ms(1000),
+    };
+    for (waited, says, left) in [
+        (500, Some(granted), Some(ms(1007))),
+        (501, Some(Says::Called), None),
+        (3000, Some(Says::Called), None),
+        (3001, None, None),
+    ] {
+        let node = &mut waited_for(&[place(2, 4, 50)]);
+        node.ask(&release(1), after(waited));
+        let told: Vec<_> = says.map(|says| (entry(2), says)).into_iter().collect();
+        assert_eq!(heard(node), told, "{waited}");
+        let time = after(waited);
+        let locks = node.memory.locks(time).map(|(_, _, left)| left);
+        assert_eq!(locks.collect::<Vec<_>>(), Vec::from_iter(left), "{waited}");
+    }
+}
+
+#[test]
+fn a_reservation_runs_for_the_claim() {
+    // At last a clock that went back.
+    for (then, kept) in [(649, true), (650, false), (599, false)] {
+        let node = &mut waited_for(&[place(2, 4, 50), place(3, 1, 60)]);
+        node.ask(&release(1), after(600));
+        let next = Says::Next { after: ms(50) };
+        assert_eq!(heard(node), [(entry(2), Says::Called), (entry(3), next)]);
+        let reply = node.ask(&acquire(9, 10, 0), after(then));
+        let (holder, remaining) = match kept {
+            true => (entry(2), ms(1)),
+            // 3 was not fresh either, and is called.
+            false => (entry(3), ms(50)),
+        };
+        let held = Reply::Held {
+            remaining: Some(remaining),
+            counter: 1,
+            holder: Some(holder.text()),
+            ticket: 60,
+        };
+        assert_eq!(reply, held, "{then}");
+    }
+}
+
+#[test]
+fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
+    for (later, waiting) in [(12_000, 1), (12_001, 0)] {
+        let node = &mut waited_for(&[place(2, 1, 50)]);
+        let inspect = Command::Inspect { name: name() };
+        match node.ask(&inspect, after(later)) {
+            Reply::Inspected { waiting: n, .. } => assert_eq!(n, waiting, "{later}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Who is heard of with more than three lives left changes nothing, and then it is four again.
+    for (beat, last) in [(3000, 12_000), (3001, 15_001)] {
+        let node = &mut waited_for(&[place(2, 1, 50)]);
+        node.ask(&join(&place(2, 2, 50)), after(beat));
+        let there = |time| node.memory.lines.count(&name(), time / 1000);
+        assert_eq!([there(after(last)), there(after(last + 1))], [1, 0]);
+        let stand = |time| node.memory.lines.stand(time / 1000);
+        assert_eq!([stand(after(last)), stand(after(last + 1))], [true, false]);
+    }
+}
+
+/// Nothing is written for a head that was not told, and the release is done all the same.
+#[test]
+fn a_full_server_that_has_not_written_serves_nobody() {
+    let node = &mut waited_for(&[place(2, 1, 50)]);
+    node.ask(&evict(), T);
+    let held = Reply::Held {
+        remaining: Some(Duration::ZERO),
+        counter: 1,
+        holder: None,
+        ticket: 50,
+    };
+    let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
+    assert_eq!(full, Ok(held));
+    assert_eq!(heard(node), []);
+    assert_eq!(node.memory.locks(T).count(), 0);
+    // Old counters are removed first, which it may do, and then it may write.
+    node.memory.counters_mut().set_begun(T - WEEK_US - 1);
+    let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
+    assert!(
+        matches!(full, Ok(Reply::Held { ticket: 50, .. })),
+        "{full:?}"
+    );
+    assert_eq!(heard(node).len(), 1);
+}

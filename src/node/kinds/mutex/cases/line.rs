@@ -1,0 +1,394 @@
+//! Waiting in line (protocol §5).
+
+// As in a test, a mistake ends it.
+#![allow(clippy::indexing_slicing)]
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::node::{Push, Says, mutex::Ahead};
+
+/// p of whoever sets a lock free here. No counter is ahead of it.
+pub(super) const P: u64 = 1_760_000_000_000_000;
+
+pub(super) fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Fresh, alive, and heard.
+pub(super) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
+    Place {
+        entry: entry(owner),
+        seq,
+        ticket,
+        term: secs(10),
+        lock_delay: secs(3),
+        life: secs(18),
+        claim: secs(7),
+        channel: CHANNEL.into(),
+    }
+}
+
+pub(super) fn join(n: &str, place: &Place) -> Command {
+    join_for(n, place.clone(), secs(15), P)
+}
+
+pub(super) fn free(n: &str, owner: u128) -> Command {
+    release_for(n, owner, P)
+}
+
+/// They stand in line in this order, behind the holder 1, who is plain.
+pub(super) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
+    let granted = say(trial, acquire(n, 1, secs(15), 0)).await;
+    assert!(matches!(granted, Reply::Granted(_)), "{granted:?}");
+    for (at, place) in places.iter().enumerate() {
+        let (rank, ahead) = in_line(say(trial, join(n, place)).await);
+        assert_eq!((rank, ahead.ticket), (at as u64, 0));
+        assert_eq!(ahead.holder, Some(entry(1).text()));
+    }
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) fn in_line(reply: Reply) -> (u64, Ahead) {
+    match reply {
+        Reply::InLine { rank, ahead, .. } => (rank, ahead),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn taken(counter: u64, seq: u64) -> Reply {
+    Reply::Taken { counter, seq }
+}
+
+pub(super) fn push(owner: u128, says: Says) -> Push {
+    let entry = entry(owner);
+    Push { entry, says }
+}
+
+pub(super) fn granted(owner: u128, seq: u64, token: u64) -> Push {
+    let term = secs(10);
+    push(owner, Says::Granted { seq, token, term })
+}
+
+pub(super) fn next(owner: u128, after: u64) -> Push {
+    let after = secs(after);
+    push(owner, Says::Next { after })
+}
+
+/// Owners in line, by the order of their places.
+pub(super) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
+    match say(trial, inspect(n)).await {
+        Reply::Inspected { line, waiting, .. } => {
+            assert_eq!(line.len() as u64, waiting);
+            line.into_iter().map(|(entry, _)| entry).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn owners(owners: &[u128]) -> Vec<String> {
+    let texts = owners.iter().map(|owner| entry(*owner));
+    texts.map(|entry| entry.as_str().to_owned()).collect()
+}
+
+/// What a plain ACQUIRE of somebody else is refused with: holder, last ticket, remaining time.
+pub(super) async fn refused(trial: &mut Trial<'_>, n: &str) -> (Option<Arc<str>>, u64, Duration) {
+    match say(trial, acquire(n, 99, secs(10), P)).await {
+        Reply::Held {
+            holder,
+            ticket,
+            remaining: Some(remaining),
+            ..
+        } => (holder, ticket, remaining),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
+    match say(trial, inspect(n)).await {
+        Reply::Inspected { holder, .. } => holder.map(|(entry, _)| entry),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
+    let first = place(2, 1, 50);
+    assert_eq!(say(trial, join("a", &first)).await, taken(P, 1));
+    assert!(about(remaining(trial, "a").await.unwrap(), secs(15)));
+    assert_eq!(line(trial, "a").await, owners(&[]));
+    assert_eq!(
+        refused(trial, "a").await.1,
+        50,
+        "the ticket that it came with"
+    );
+    // Asked again, it finds itself served, by the first request. It is prolonged, never shortened.
+    let again = Place { seq: 2, ..first };
+    for (ttl, left) in [(secs(20), 20), (secs(5), 20)] {
+        let joined = say(trial, join_for("a", again.clone(), ttl, P + 9)).await;
+        assert_eq!(joined, taken(P, 1));
+        assert!(about(remaining(trial, "a").await.unwrap(), secs(left)));
+    }
+    let other = say(trial, join("a", &place(3, 1, 60))).await;
+    let (rank, ahead) = in_line(other);
+    assert_eq!((rank, ahead.ticket, ahead.is_reserved), (0, 50, false));
+    assert_eq!(ahead.holder, Some(entry(2).text()));
+    assert!(about(ahead.remaining.unwrap(), secs(20)));
+    // What a plain holder took is its own as well, and was taken by no request.
+    say(trial, acquire("b", 2, secs(10), 7)).await;
+    assert_eq!(say(trial, join("b", &again)).await, taken(7, 0));
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) {
+    let raise_of = |seq, token| Command::Raise {
+        name: name("a"),
+        entry: entry(2),
+        seq,
+        token,
+        max_ttl: MAX_TTL,
+    };
+    say(trial, join("a", &place(2, 11, 50))).await;
+    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Reply::Extended);
+    for (seq, token, reply) in [
+        (0, P + 1, Reply::Raised(P + 1)),
+        (11, P + 2, Reply::Raised(P + 2)),
+        (1, P + 3, Reply::Lost),
+        (12, P + 3, Reply::Lost),
+    ] {
+        assert_eq!(say(trial, raise_of(seq, token)).await, reply, "{seq}");
+    }
+    let repaired = say(trial, repair("a", 2, secs(20), P + 2)).await;
+    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(refused(trial, "a").await.1, 50, "it stays as it came");
+    for other in [extend("a", 3, secs(20)), raise("a", 3, P + 9)] {
+        assert_eq!(say(trial, other).await, Reply::Lost);
+    }
+    assert_eq!(say(trial, free("a", 3)).await, Reply::Released(false));
+    assert_eq!(say(trial, free("a", 2)).await, Reply::Released(true));
+    assert_eq!(holder(trial, "a").await, None);
+    // A plain holder was given nothing by a request.
+    say(trial, acquire("a", 2, secs(10), 0)).await;
+    assert_eq!(say(trial, raise_of(11, P + 9)).await, Reply::Lost);
+    // Together with others it is the same.
+    say(trial, join("b", &place(2, 11, 50))).await;
+    let b = |seq| match raise_of(seq, P + 5) {
+        Command::Raise {
+            entry,
+            seq,
+            token,
+            max_ttl,
+            ..
+        } => Command::Raise {
+            name: name("b"),
+            entry,
+            seq,
+            token,
+            max_ttl,
+        },
+        other => other,
+    };
+    let asked = [b(1), b(11), extend("b", 2, secs(9)), free("b", 2)].map(node::Command::from);
+    let wanted = [
+        Reply::Lost,
+        Reply::Raised(P + 5),
+        Reply::Extended,
+        Reply::Released(true),
+    ];
+    let wanted = wanted.map(|reply| Ok(node::Reply::Mutex(reply)));
+    assert_eq!(trial.ask_all(&asked).await, wanted);
+}
+
+pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
+    stand(trial, "a", &[place(5, 1, 50), place(7, 1, 70)]).await;
+    // The smaller ticket first, and of equal ones the smaller entry.
+    for (who, ticket, rank) in [(4, 40, 0), (6, 50, 2), (3, 70, 3)] {
+        let joined = say(trial, join("a", &place(who, 1, ticket))).await;
+        assert_eq!(in_line(joined).0, rank, "{who}");
+    }
+    assert_eq!(line(trial, "a").await, owners(&[4, 5, 6, 3, 7]));
+    // Who asks again stays where it is.
+    let again = say(trial, join("a", &place(5, 2, 50))).await;
+    assert_eq!(in_line(again).0, 1);
+    let (by, last, left) = refused(trial, "a").await;
+    assert_eq!((by, last), (Some(entry(1).text()), 70));
+    assert!(about(left, secs(15)));
+    // Another name has another line.
+    assert_eq!(line(trial, "b").await, owners(&[]));
+    assert_eq!(refused_or_granted(trial, "b").await, Reply::Granted(P));
+    // For how long they have waited is told by their tickets.
+    let waited = trial.wall_us() - secs(60).as_micros() as u64;
+    say(trial, join("a", &place(9, 1, waited))).await;
+    match say(trial, inspect("a")).await {
+        Reply::Inspected { line, .. } => {
+            let (who, waited) = line.last().unwrap();
+            assert_eq!(*who, entry(9).as_str());
+            assert!(waited.abs_diff(secs(60)) < secs(5), "{waited:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn refused_or_granted(trial: &mut Trial<'_>, n: &str) -> Reply {
+    say(trial, acquire(n, 99, secs(10), P)).await
+}
+
+pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>) {
+    say(trial, acquire("a", 1, secs(15), 0)).await;
+    let joins: Vec<node::Command> = (0..101)
+        .map(|n| join("a", &place(1000 + n, 1, 1000 - n as u64)).into())
+        .collect();
+    trial.ask_all(&joins).await;
+    match say(trial, inspect("a")).await {
+        Reply::Inspected { line, waiting, .. } => {
+            assert_eq!((line.len(), waiting), (100, 101));
+            assert_eq!(line[0].0, entry(1100).as_str());
+            assert_eq!(line[99].0, entry(1001).as_str());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
+    let (two, three) = (place(2, 5, 50), place(3, 1, 60));
+    stand(trial, "a", &[two.clone(), three.clone()]).await;
+    say(trial, free("a", 1)).await;
+    trial.pushes().await;
+    // By another request: nothing happens.
+    let other = Place {
+        seq: 4,
+        ..two.clone()
+    };
+    assert_eq!(say(trial, give_back("a", other, P)).await, Reply::Yielded);
+    assert_eq!(holder(trial, "a").await, Some(entry(2).as_str().into()));
+    assert_eq!(line(trial, "a").await, owners(&[3]));
+    // It stays the head, so nobody gets it. The place is what it was.
+    let yielded = say(trial, give_back("a", two.clone(), P)).await;
+    assert_eq!(yielded, Reply::Yielded);
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(holder(trial, "a").await, None);
+    assert_eq!(line(trial, "a").await, owners(&[2, 3]));
+    // What was given back is not handed over again: it is called.
+    say(trial, free("a", 99)).await;
+    assert_eq!(trial.pushes().await, [push(2, Says::Called), next(3, 7)]);
+    assert_eq!(say(trial, join("a", &two)).await, taken(P + 1, 5));
+    // One with a smaller ticket has come.
+    let before = place(4, 1, 40);
+    say(trial, join("a", &before)).await;
+    say(trial, give_back("a", two.clone(), P + 9)).await;
+    assert_eq!(
+        trial.pushes().await,
+        [granted(4, 1, P + 9), next(2, 10)],
+        "p is of who gives back"
+    );
+    assert_eq!(line(trial, "a").await, owners(&[2, 3]));
+    // Where it holds nothing, it goes back in line, and no lock of another's is touched.
+    say(trial, give_back("a", place(7, 1, 45), P)).await;
+    assert_eq!(line(trial, "a").await, owners(&[7, 2, 3]));
+    assert_eq!(holder(trial, "a").await, Some(entry(4).as_str().into()));
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
+    let (two, three) = (place(2, 1, 50), place(3, 1, 60));
+    stand(trial, "a", &[two, three, place(4, 1, 70)]).await;
+    assert_eq!(say(trial, free("a", 3)).await, Reply::Released(false));
+    assert_eq!(line(trial, "a").await, owners(&[2, 4]));
+    assert_eq!(trial.pushes().await, [], "it is held");
+    say(trial, free("a", 1)).await;
+    assert_eq!(trial.pushes().await, [granted(2, 1, P), next(4, 10)]);
+    // A hand-over that it has not seen yet goes on to the next one.
+    assert_eq!(say(trial, free("a", 2)).await, Reply::Released(true));
+    assert_eq!(trial.pushes().await, [granted(4, 1, P + 1)]);
+    // Whoever releases where the lock is free serves the line.
+    stand(trial, "b", &[place(2, 1, 50)]).await;
+    say(trial, evict("b")).await;
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(say(trial, free("b", 99)).await, Reply::Released(false));
+    assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
+}
+
+pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'_>) {
+    stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
+    let wrong = "2 3 word 20000 5000 another";
+    let unadmitted = Ok(node::Reply::Mutex(Reply::ReleasedUnadmitted));
+    for owner in [2, 1] {
+        let answer = trial.ask_with(&free("a", owner).into(), wrong).await;
+        assert_eq!(answer, unadmitted);
+    }
+    let not_admitted = Err(node::Fault::NotAdmitted);
+    for command in [
+        join("a", &place(4, 1, 40)),
+        give_back("a", place(3, 1, 60), P),
+        acquire("a", 4, secs(10), P),
+    ] {
+        let answer = trial.ask_with(&command.into(), wrong).await;
+        assert_eq!(answer, not_admitted);
+    }
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(holder(trial, "a").await, None);
+    assert_eq!(line(trial, "a").await, owners(&[3]));
+}
+
+pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
+    stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
+    stand(trial, "b", &[]).await;
+    let asked = [
+        free("b", 1),
+        free("a", 1),
+        // Not overtaken, and not removed by what was released before.
+        acquire("a", 9, secs(10), P),
+        extend("a", 2, secs(15)),
+        free("a", 2),
+        join("a", &place(4, 1, 70)),
+        acquire("b", 9, secs(10), P + 3),
+        free("b", 9),
+        join("b", &place(4, 2, 70)),
+    ];
+    let answers = trial.ask_all(&asked.map(node::Command::from)).await;
+    let replies: Vec<Reply> = answers
+        .into_iter()
+        .map(|answer| match answer {
+            Ok(node::Reply::Mutex(reply)) => reply,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let released = || Reply::Released(true);
+    assert_eq!(replies[..2], [released(), released()]);
+    match &replies[2] {
+        Reply::Held {
+            counter,
+            holder,
+            ticket,
+            ..
+        } => assert_eq!((*counter, holder, *ticket), (P, &Some(entry(2).text()), 60)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(replies[3..5], [Reply::Extended, released()]);
+    let (rank, ahead) = in_line(replies[5].clone());
+    assert_eq!((rank, ahead.holder), (0, Some(entry(3).text())));
+    let granted_b = [Reply::Granted(P + 3), released(), taken(P + 4, 2)];
+    assert_eq!(replies[6..], granted_b);
+    let pushes = [granted(2, 1, P), next(3, 10), granted(3, 1, P + 1)];
+    assert_eq!(trial.pushes().await, pushes);
+    assert_eq!(holder(trial, "a").await, Some(entry(3).as_str().into()));
+    assert_eq!(holder(trial, "b").await, Some(entry(4).as_str().into()));
+    assert_eq!(counter(trial, "b").await, P + 4);
+}
+
+pub(super) async fn a_line_is_forgotten_after_four_lives(trial: &mut Trial<'_>) {
+    let short = Place {
+        life: millis(200),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", std::slice::from_ref(&short)).await;
+    // Who waits longer keeps it, also for others.
+    stand(trial, "b", &[place(3, 1, 60)]).await;
+    say(trial, join("b", &short)).await;
+    sleep(millis(300)).await;
+    assert_eq!(line(trial, "a").await, owners(&[2]), "nobody has looked");
+    sleep(millis(700)).await;
+    assert_eq!(line(trial, "a").await, owners(&[]));
+    assert_eq!(line(trial, "b").await, owners(&[2, 3]));
+    say(trial, free("b", 1)).await;
+    assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
+}

@@ -1,0 +1,213 @@
+//! To whom a free lock goes (protocol §5).
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::node::Says;
+
+pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
+    let (two, three, four) = (place(2, 3, 50), place(3, 1, 60), place(4, 1, 70));
+    stand(trial, "a", &[two.clone(), three, four]).await;
+    let released = say(trial, free("a", 1)).await;
+    assert_eq!(released, Reply::Released(true));
+    // p is of who released. The lock is the head's for S and the lock-delay; the next one is told when S is over.
+    assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
+    assert_eq!(counter(trial, "a").await, P);
+    assert_eq!(line(trial, "a").await, owners(&[3, 4]));
+    let (by, last, left) = refused(trial, "a").await;
+    assert_eq!((by, last), (Some(entry(2).text()), 70));
+    assert!(about(left, secs(13)), "{left:?}");
+    // A heartbeat that crossed the push finds itself served, by the request that registered it.
+    let heartbeat = Place { seq: 4, ..two };
+    assert_eq!(say(trial, join("a", &heartbeat)).await, taken(P, 3));
+    // A smaller p gives a greater token all the same, and one far ahead is capped.
+    say(trial, release_for("a", 2, 5)).await;
+    assert_eq!(trial.pushes().await, [granted(3, 1, P + 1), next(4, 10)]);
+    let before = trial.wall_us();
+    say(trial, release_for("a", 3, MAX_TOKEN)).await;
+    let token = counter(trial, "a").await;
+    let cap = before + MAX_TTL.as_micros() as u64;
+    assert!((cap - 2_000_000..cap + 20_000_000).contains(&token));
+    assert_eq!(trial.pushes().await, [granted(4, 1, token)]);
+    assert_eq!(say(trial, free("a", 4)).await, Reply::Released(true));
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(holder(trial, "a").await, None);
+}
+
+pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
+    let deaf = Place {
+        channel: NOBODY.into(),
+        ..place(2, 1, 50)
+    };
+    // Not fresh, it would be called; that nobody hears either.
+    let stale = Place {
+        term: millis(1),
+        entry: entry(3),
+        ticket: 55,
+        ..deaf.clone()
+    };
+    stand(trial, "a", &[deaf.clone(), stale, place(4, 1, 60)]).await;
+    sleep(millis(20)).await;
+    say(trial, free("a", 1)).await;
+    assert_eq!(trial.pushes().await, [granted(4, 1, P)], "one token");
+    assert_eq!(line(trial, "a").await, owners(&[]));
+    // It keeps its place all the same if it asks again.
+    let again = say(trial, join("a", &deaf)).await;
+    assert_eq!(in_line(again).0, 0);
+}
+
+pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
+    let stale = Place {
+        term: millis(400),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", &[stale.clone(), place(3, 1, 60)]).await;
+    sleep(millis(300)).await;
+    say(trial, free("a", 1)).await;
+    assert_eq!(
+        trial.pushes().await,
+        [push(2, Says::Called), next(3, 7)],
+        "it is told after the claim"
+    );
+    // Free, and kept for who was called, from all others.
+    assert_eq!(holder(trial, "a").await, None);
+    let (by, last, left) = refused(trial, "a").await;
+    assert_eq!((by, last), (Some(entry(2).text()), 60));
+    assert!(about(left, secs(7)), "{left:?}");
+    let (rank, ahead) = in_line(say(trial, join("a", &place(3, 2, 60))).await);
+    assert_eq!((rank, ahead.ticket, ahead.is_reserved), (1, 50, true));
+    assert_eq!(ahead.holder, Some(entry(2).text()));
+    assert!(about(ahead.remaining.unwrap(), secs(7)));
+    assert_eq!(counter(trial, "a").await, 1, "nothing was granted");
+    assert_eq!(trial.pushes().await, [], "it is called once");
+    let came = say(trial, join("a", &Place { seq: 2, ..stale })).await;
+    assert_eq!(came, taken(P, 2));
+    assert_eq!(line(trial, "a").await, owners(&[3]));
+}
+
+pub(super) async fn who_was_called_and_asks_again_is_reserved_no_more(trial: &mut Trial<'_>) {
+    let stale = Place {
+        term: millis(10),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", std::slice::from_ref(&stale)).await;
+    sleep(millis(20)).await;
+    say(trial, free("a", 1)).await;
+    assert_eq!(trial.pushes().await, [push(2, Says::Called)]);
+    // One with a smaller ticket is the head now, and takes it. Who was called asks again, and is fresh.
+    assert_eq!(say(trial, join("a", &place(3, 1, 40))).await, taken(P, 1));
+    let again = say(trial, join("a", &place(2, 2, 50))).await;
+    assert_eq!(in_line(again).1.ticket, 40);
+    say(trial, free("a", 3)).await;
+    assert_eq!(trial.pushes().await, [granted(2, 2, P + 1)]);
+}
+
+pub(super) async fn who_does_not_come_is_dropped(trial: &mut Trial<'_>) {
+    let absent = Place {
+        term: millis(10),
+        claim: millis(30),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", &[absent, place(3, 1, 60)]).await;
+    sleep(millis(20)).await;
+    say(trial, free("a", 1)).await;
+    let after = millis(30);
+    let called = [push(2, Says::Called), push(3, Says::Next { after })];
+    assert_eq!(trial.pushes().await, called);
+    sleep(millis(60)).await;
+    // Whoever comes next finds that out. A plain ACQUIRE does not overtake the line.
+    let (by, last, _) = refused(trial, "a").await;
+    assert_eq!((by, last), (Some(entry(3).text()), 60));
+    assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
+}
+
+pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
+    let dead = Place {
+        life: millis(10),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", &[dead.clone(), place(3, 1, 60)]).await;
+    sleep(millis(20)).await;
+    say(trial, free("a", 1)).await;
+    assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
+    // Nobody alive is left: a plain ACQUIRE is granted.
+    let deaf = Place {
+        channel: NOBODY.into(),
+        ..place(4, 1, 60)
+    };
+    stand(trial, "b", &[dead.clone(), deaf.clone()]).await;
+    sleep(millis(20)).await;
+    say(trial, release_for("b", 99, P)).await;
+    say(trial, evict("b")).await;
+    let granted = refused_or_granted(trial, "b").await;
+    assert!(matches!(granted, Reply::Granted(_)), "{granted:?}");
+    assert_eq!(line(trial, "b").await, owners(&[]));
+    // So is a JOIN behind them.
+    stand(trial, "c", &[dead, deaf]).await;
+    sleep(millis(20)).await;
+    say(trial, evict("c")).await;
+    let (joined, c) = (
+        say(trial, join("c", &place(5, 1, 70))).await,
+        counter(trial, "c").await,
+    );
+    assert_eq!(joined, taken(c, 1));
+    assert_eq!(c, P, "one token for all of them");
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn who_has_no_channel_is_waited_for(trial: &mut Trial<'_>) {
+    let polls = Place {
+        channel: "".into(),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "a", &[polls.clone(), place(3, 1, 60)]).await;
+    say(trial, free("a", 1)).await;
+    assert_eq!(trial.pushes().await, [next(3, 7)]);
+    let (by, _, left) = refused(trial, "a").await;
+    assert_eq!(by, Some(entry(2).text()));
+    assert!(about(left, secs(7)), "{left:?}");
+    assert_eq!(say(trial, join("a", &polls)).await, taken(P, 1));
+}
+
+pub(super) async fn a_full_server_hands_over(trial: &mut Trial<'_>) {
+    stand(trial, "a", &[place(2, 1, 50)]).await;
+    trial.change(Change::Full(true)).await;
+    let third = place(3, 1, 60);
+    assert_eq!(trial.error(join("a", &third)).await, "OOM");
+    assert_eq!(trial.error(give_back("a", third, P)).await, "OOM");
+    assert_eq!(line(trial, "a").await, owners(&[2]));
+    // A DEL comes first, so it may write.
+    assert_eq!(say(trial, free("a", 1)).await, Reply::Released(true));
+    assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
+}
+
+pub(super) async fn an_exhausted_counter_fails_no_release(trial: &mut Trial<'_>) {
+    stand(trial, "a", &[place(2, 1, 50)]).await;
+    trial.change(Change::Counter(name("a"), MAX_TOKEN)).await;
+    assert_eq!(say(trial, free("a", 1)).await, Reply::Released(true));
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(holder(trial, "a").await, None, "it is free");
+    let refused = trial.error(acquire("a", 9, secs(10), P)).await;
+    assert_eq!(refused, "EXHAUSTED");
+    assert_eq!(trial.error(join("a", &place(2, 2, 50))).await, "EXHAUSTED");
+    assert_eq!(line(trial, "a").await, owners(&[2]));
+}
+
+pub(super) async fn a_hand_over_finds_the_previous_counters(trial: &mut Trial<'_>) {
+    for n in ["a", "b"] {
+        say(trial, acquire(n, 1, secs(10), P + 50)).await;
+        say(trial, free(n, 1)).await;
+    }
+    for n in ["a", "b"] {
+        stand(trial, n, &[place(2, 1, 50)]).await;
+    }
+    trial.change(Change::Age(DAY * 8)).await;
+    // The first one rotates, and the second one finds its own behind it.
+    let frees = ["a", "b"].map(|n| free(n, 1).into());
+    trial.ask_all(&frees).await;
+    let tokens = [granted(2, 1, P + 52), granted(2, 1, P + 52)];
+    assert_eq!(trial.pushes().await, tokens);
+    for n in ["a", "b"] {
+        assert_eq!(counter(trial, n).await, P + 52, "{n}");
+    }
+}

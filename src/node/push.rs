@@ -1,0 +1,92 @@
+//! What a node says unasked: to who waits in line, through the channel of its process (protocol §5).
+
+use std::time::Duration;
+
+use crate::owner::Entry;
+
+/// A message to one who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// To whom.
+    pub entry: Entry,
+    /// What.
+    pub says: Says,
+}
+
+/// What a node says unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// The lock is handed over.
+    Granted {
+        /// The number of the request by which the waiter was registered.
+        seq: u64,
+        /// The counter.
+        token: u64,
+        /// For how long, without the lock-delay.
+        term: Duration,
+    },
+    /// The lock is free and kept for the waiter for a while: it has to ask.
+    Called,
+    /// The waiter is the next one, or the first. It should ask now, and again after this.
+    Next {
+        /// When what stands before it will be over at the latest.
+        after: Duration,
+    },
+}
+
+impl Push {
+    /// The text of a message. None: it is not one of ours.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let (kind, entry) = (words.next()?, Entry::read(words.next()?)?);
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let says = match kind {
+            "G" => Says::Granted {
+                seq: number()?,
+                token: number()?,
+                term: Duration::from_millis(number()?),
+            },
+            "W" => Says::Called,
+            "N" => Says::Next {
+                after: Duration::from_millis(number()?),
+            },
+            _ => return None,
+        };
+        words.next().is_none().then_some(Self { entry, says })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
+
+    #[test]
+    fn a_message_names_the_waiter_and_says_one_of_three_things() {
+        let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
+        let (seq, token, term) = (3, 1 << 51, Duration::from_secs(1));
+        let granted = Says::Granted { seq, token, term };
+        assert_eq!(says(&format!("G ENTRY 3 {token} 1000")), Some(granted));
+        assert_eq!(says("W ENTRY"), Some(Says::Called));
+        let after = Duration::from_millis(50);
+        assert_eq!(says("N ENTRY 50"), Some(Says::Next { after }));
+        for text in [
+            "",
+            "G",
+            "G ENTRY",
+            "G ENTRY 1 2",
+            "G ENTRY 1 2 3 4",
+            "G ENTRY x 2 3",
+            "W",
+            "W ENTRY 1",
+            "W nobody",
+            "N ENTRY",
+            "N ENTRY -1",
+            "X ENTRY",
+            "W  ENTRY",
+        ] {
+            assert_eq!(says(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What servers publish, and what becomes of it: it arrives in order with the answers, or is lost, late, or comes
+//! twice, also on a later connection.
+
+use super::{
+    network::Down,
+    profile::{MS, SECOND},
+    world::{What, World},
+};
+use crate::node::{Push, Says};
+
+/// A push that did not come when it should.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    client: usize,
+    incarnation: u64,
+    node: usize,
+    push: Push,
+}
+
+impl World {
+    /// The server publishes to this connection from now on.
+    pub(crate) fn subscribe(&mut self, id: usize) {
+        let channel = self.channel_of(id);
+        let connection = &mut self.connections[id];
+        connection.listens = true;
+        self.servers[connection.server].store.subscribe(&channel);
+    }
+
+    /// The server publishes to it no more.
+    pub(crate) fn unsubscribe(&mut self, id: usize) {
+        let connection = &mut self.connections[id];
+        if std::mem::take(&mut connection.listens) {
+            let (server, channel) = (connection.server, self.channel_of(id));
+            self.servers[server].store.unsubscribe(&channel);
+        }
+    }
+
+    fn channel_of(&self, id: usize) -> std::sync::Arc<str> {
+        let connection = &self.connections[id];
+        channel(connection.client, connection.incarnation)
+    }
+
+    /// The client has closed it. The server learns of that, or finds out after a while.
+    pub(crate) fn hang_up(&mut self, id: usize) {
+        let wait = match self.calm || !self.dice.percent(self.plan.gone) {
+            true => self.delay(),
+            false => self.dice.skewed(10 * MS, 2 * SECOND),
+        };
+        let at = (self.now + wait).max(self.connections[id].frozen_until());
+        self.at(at, What::HangUp(id));
+    }
+
+    /// What this server has published goes to whom it takes for alive.
+    pub(crate) fn publish(&mut self, s: usize, pushes: &[(std::sync::Arc<str>, Push)]) {
+        for (to, push) in pushes {
+            match push.says {
+                Says::Granted { token, .. } => {
+                    self.stats.handed_over += 1;
+                    self.checks.stood(s, push.entry.as_str(), token);
+                }
+                Says::Called => self.stats.called += 1,
+                Says::Next { .. } => {}
+            }
+            for id in self.servers[s].open.clone() {
+                let connection = &self.connections[id];
+                if connection.listens && *to == self.channel_of(id) {
+                    self.push(id, push);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, id: usize, push: &Push) {
+        let connection = &self.connections[id];
+        let late = Late {
+            client: connection.client,
+            incarnation: connection.incarnation,
+            node: connection.node,
+            push: push.clone(),
+        };
+        let wanted = connection.wanted;
+        let (lost, doubled, late_ones) = self.plan.pushes;
+        let fate = match (lost, doubled, late_ones) {
+            (0, 0, 0) => 100,
+            _ if self.calm => 100,
+            _ => self.dice.below(100),
+        };
+        if self.tracing() {
+            let fate = match fate {
+                f if f < lost => " (lost)",
+                f if f < lost + doubled => " (twice)",
+                f if f < lost + doubled + late_ones => " (late)",
+                _ => "",
+            };
+            let (c, s) = (connection.client, connection.server);
+            self.trace(format!("  s{s} -> c{c}#{id}: {}{fate}", brief(push)));
+        }
+        if fate >= lost && (fate < lost + doubled || fate >= lost + doubled + late_ones) && wanted {
+            self.answer(id, Down::Push(push.clone()));
+        }
+        if fate >= lost && fate < lost + doubled + late_ones {
+            let wait = self.dice.skewed(MS, 1500 * MS);
+            self.late.push(late);
+            self.at(self.now + wait, What::Late(self.late.len() - 1));
+        }
+    }
+
+    /// A push comes late, on the connection that there is now.
+    pub(crate) fn late(&mut self, n: usize) {
+        let Late {
+            client,
+            incarnation,
+            node,
+            push,
+        } = self.late[n].clone();
+        if self.clients[client].incarnation == incarnation
+            && let Some(id) = self.link(client, node)
+        {
+            self.answer(id, Down::Push(push));
+        }
+    }
+
+    /// Somebody else has done something at this server.
+    pub(crate) fn hand_out(&mut self, s: usize) {
+        let pushes = self.servers[s].store.take_pushes();
+        self.publish(s, &pushes);
+    }
+}
+
+/// The channel of a process.
+pub(crate) fn channel(client: usize, incarnation: u64) -> std::sync::Arc<str> {
+    format!("quorate:wake:{client}.{incarnation}").into()
+}
+
+fn brief(push: &Push) -> String {
+    let entry = push.entry.as_str();
+    format!("{:?} {}", push.says, entry.get(..6).unwrap_or(entry))
+}

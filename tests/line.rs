@@ -1,0 +1,234 @@
+//! Who asks first is served first, on real servers (Redis and Valkey in turn) while these and those who wait die, stop
+//! and are cut off (protocol §5).
+//!
+//! | file | promise |
+//! | --- | --- |
+//! | `line/order` | all are served, in the order in which they registered, whatever befalls a minority |
+//! | `line/dead` | one who died in line costs nothing, one who vanished its first term; `try_lock` overtakes nobody who lives |
+//! | `line/cut` | whose connection breaks keeps its place; who reaches only a minority stops nobody |
+//! | `line/traffic` | two pushes a hand-over, and nobody polls |
+//! | `line/leaving` | who gives up is gone from every node |
+//! | `line/terms` | settings of each waiter, and servers that may not push |
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+#[path = "line/cut.rs"]
+mod cut;
+#[path = "line/dead.rs"]
+mod dead;
+#[path = "line/leaving.rs"]
+mod leaving;
+#[path = "line/order.rs"]
+mod order;
+#[path = "line/terms.rs"]
+mod terms;
+#[path = "line/traffic.rs"]
+mod traffic;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{
+    Arc, Mutex as Shared,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+use std::time::{Duration, Instant};
+
+use quorate::{Builder, IntoNode, Mutex, Quorum};
+use redis::FromRedisValue;
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Fleet, Server};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const PREFIX: &str = "quorate";
+const NAME: &str = "a";
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// For the background work, once nothing hinders it.
+const SOON: Duration = Duration::from_secs(4);
+/// What two busy cores and a debug build may add to any time.
+const MACHINE: Duration = Duration::from_millis(1_500);
+/// S: for how long a hand-over is good until it is confirmed.
+const TERM: Duration = Duration::from_secs(1);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder(urls: impl IntoIterator<Item = impl IntoNode>) -> Builder {
+    Quorum::builder()
+        .fleet("tests") // some reach the masters through proxies
+        .max_ttl(Duration::from_secs(30))
+        .restart_margin(ms(100))
+        .node_timeout(ms(500))
+        .nodes(urls)
+}
+
+/// Connected, and all nodes vote.
+async fn connect(builder: Builder) -> Quorum {
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let nodes = quorum.nodes().len();
+    eventually("all nodes vote", || quorum.health().voting == nodes).await;
+    quorum
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+// ---- what stands on the servers ------------------------------------------------------------
+
+/// Who waits on a node, the head first.
+fn line(server: &Server) -> Vec<String> {
+    let key = format!("{PREFIX}:@mutex-line:{NAME}");
+    Vec::from_redis_value(server.cmd(&["ZRANGE", &key, "0", "-1"])).unwrap()
+}
+
+/// Their numbers: who was alone for long has another name then, and the same number.
+fn tickets(server: &Server) -> Vec<String> {
+    let key = format!("{PREFIX}:@mutex-line:{NAME}");
+    let all = server.cmd(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]);
+    let all = Vec::<String>::from_redis_value(all).unwrap();
+    all.into_iter().skip(1).step_by(2).collect()
+}
+
+/// Until so many wait on every node that is up.
+async fn registered(fleet: &Fleet, count: usize) {
+    let up = || fleet.iter().filter(|server| server.is_up());
+    let what = format!("{count} wait");
+    eventually(&what, || up().all(|server| line(server).len() == count)).await;
+}
+
+/// How often a server has run this command, by a script or without.
+fn calls(server: &Server, command: &str) -> u64 {
+    let stats = String::from_redis_value(server.cmd(&["INFO", "commandstats"])).unwrap();
+    let field = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&field));
+    line.and_then(|line| line.split(',').next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+fn nothing_is_left(fleet: &Fleet) {
+    let left = fleet.leftover_locks_after(SOON, PREFIX);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+// ---- who waits -----------------------------------------------------------------------------
+
+/// Who was served, in order, and whether two ever were at once.
+#[derive(Clone, Default)]
+struct Served {
+    all: Arc<Shared<Vec<One>>>,
+    is_held: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct One {
+    index: usize,
+    token: u64,
+    from: Instant,
+    until: Instant,
+}
+
+impl Served {
+    /// Waits, holds it for a while, and releases it.
+    fn wait(&self, index: usize, mutex: &Mutex, hold: Duration) -> JoinHandle<()> {
+        let (served, lock) = (self.clone(), mutex.lock());
+        tokio::spawn(async move {
+            let lease = lock.await.unwrap_or_else(|e| panic!("{index}: {e}"));
+            let from = Instant::now();
+            assert!(!served.is_held.swap(true, SeqCst), "two hold it: {index}");
+            sleep(hold).await;
+            assert!(lease.is_valid(), "{index}");
+            let token = lease.token().as_u64();
+            let until = Instant::now();
+            let one = One {
+                index,
+                token,
+                from,
+                until,
+            };
+            served.all.lock().unwrap().push(one);
+            served.is_held.store(false, SeqCst);
+            // Where a minority cannot answer that is no news here.
+            let _ = lease.release().await;
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.all.lock().unwrap().len()
+    }
+
+    async fn reaches(&self, count: usize) {
+        eventually(&format!("{count} are served"), || self.count() >= count).await;
+    }
+
+    /// All have been served once, from the first to the last. The longest time that it was nobody's.
+    fn in_order(&self, count: usize) -> Duration {
+        let all = self.all.lock().unwrap();
+        let order: Vec<usize> = all.iter().map(|one| one.index).collect();
+        assert_eq!(order, (0..count).collect::<Vec<_>>());
+        let pairs = || all.iter().zip(all.iter().skip(1));
+        for (one, next) in pairs() {
+            assert!(one.token < next.token, "{one:?}, {next:?}");
+        }
+        let gaps = pairs().map(|(one, next)| next.from.saturating_duration_since(one.until));
+        gaps.max().unwrap_or_default()
+    }
+}
+
+async fn all_end(waiters: impl IntoIterator<Item = JoinHandle<()>>) {
+    for waiter in waiters {
+        timeout(PATIENCE, waiter).await.expect("served").unwrap();
+    }
+}
+
+/// A process that waits. Dropping it kills it.
+struct Waiter(Child);
+
+impl Waiter {
+    fn start(fleet: &Fleet) -> Self {
+        // It ends with this thread, however that ends.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--", env!("CARGO_BIN_EXE_quorate")])
+            .args(["--fleet", "tests", "--max-ttl", "30s"])
+            .args(["--restart-margin", "100ms", "--label", "process"])
+            .args(["lock", NAME, "--", "sleep", "60"]);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("QUORATE_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("QUORATE_NODES", fleet.urls().join(","));
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self(quiet.spawn().expect("setpriv (Debian: util-linux)"))
+    }
+
+    fn kill9(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn sigstop(&self) {
+        kill_process(Pid::from_child(&self.0), Signal::STOP).unwrap();
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

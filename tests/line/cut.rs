@@ -1,0 +1,179 @@
+//! Whose connection breaks keeps its place.
+
+use super::*;
+use crate::support::Proxy;
+
+fn proxied(fleet: &Fleet) -> (Vec<Proxy>, Builder) {
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let builder = builder(proxies.iter().map(Proxy::url));
+    (proxies, builder)
+}
+
+/// Cut off from all nodes, and back; one behind it is connected all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_cut_off_for_a_moment_keeps_its_place() {
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let (proxies, far) = proxied(&fleet);
+    let far = connect(far).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let served = Served::default();
+    let mut waiters = Vec::new();
+    for index in 0..10 {
+        let who = [&far, &client][index % 2];
+        waiters.push(served.wait(index, &who.mutex(NAME), ms(5)));
+        registered(&fleet, index + 1).await;
+    }
+    let before: Vec<_> = fleet.iter().map(tickets).collect();
+    for round in 0..3 {
+        let asked: Vec<u64> = fleet.iter().map(|server| calls(server, "hset")).collect();
+        if round == 2 {
+            for server in fleet.iter() {
+                for kind in ["normal", "pubsub"] {
+                    server.cmd(&["CLIENT", "KILL", "TYPE", kind]);
+                }
+            }
+        } else {
+            proxies.iter().for_each(Proxy::cut);
+            eventually("it is cut off", || far.health().voting == 0).await;
+            proxies.iter().for_each(Proxy::heal);
+        }
+        let again = |(server, before): (&Server, &u64)| calls(server, "hset") >= before + 5;
+        let all_again = || fleet.iter().zip(&asked).all(again);
+        eventually("they are registered again", all_again).await;
+        registered(&fleet, 10).await;
+        let after: Vec<_> = fleet.iter().map(tickets).collect();
+        assert_eq!(before, after, "round {round}: the same places");
+    }
+    eventually("all vote", || {
+        far.health().voting == 3 && client.health().voting == 3
+    })
+    .await;
+    held.release().await.unwrap();
+    all_end(waiters).await;
+    served.in_order(10);
+    nothing_is_left(&fleet);
+}
+
+/// A hand-over finds it gone on one node, and drops it there: it comes back to the same place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_cut_off_from_a_minority_is_served_in_its_turn() {
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let (proxies, far) = proxied(&fleet);
+    let far = connect(far).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let served = Served::default();
+    let mut waiters = Vec::new();
+    for index in 0..20 {
+        let who = [&client, &far][index % 2];
+        waiters.push(served.wait(index, &who.mutex(NAME), ms(20)));
+        registered(&fleet, index + 1).await;
+    }
+    held.release().await.unwrap();
+    for (round, proxy) in proxies.iter().enumerate() {
+        served.reaches(1 + 6 * round).await;
+        proxy.cut();
+        served.reaches(4 + 6 * round).await;
+        proxy.heal();
+        eventually("all vote", || far.health().voting == 3).await;
+    }
+    all_end(waiters).await;
+    let longest = served.in_order(20);
+    assert!(longest < TERM + MACHINE, "free for {longest:?}");
+    nothing_is_left(&fleet);
+}
+
+/// Who can never have the lock keeps nobody from it: neither what it was handed nor its smaller number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reaches_only_a_minority_stops_nobody() {
+    let fleet = Fleet::mixed(5);
+    let client = connect(builder(fleet.urls())).await;
+    let (proxies, far) = proxied(&fleet);
+    let far = connect(far).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let (served, late) = (Served::default(), Served::default());
+    let mut waiters = Vec::new();
+    // Two of those who are cut off are the first.
+    for index in 0..2 {
+        waiters.push(late.wait(index, &far.mutex(NAME), ms(5)));
+        registered(&fleet, index + 1).await;
+    }
+    for index in 0..4 {
+        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
+        registered(&fleet, 2 + index + 1).await;
+    }
+    for proxy in &proxies[2..] {
+        proxy.blackhole(true);
+    }
+    let start = Instant::now();
+    held.release().await.unwrap();
+    served.reaches(4).await;
+    // What was handed to the first of them ends with its first term; the second is only called.
+    let took = start.elapsed();
+    assert!(took < TERM + MACHINE, "{took:?}");
+    assert_eq!(late.count(), 0);
+    eventually("they have left", || {
+        fleet.iter().take(2).all(|server| line(server).is_empty())
+    })
+    .await;
+    // Who comes later comes after them.
+    let held = client.mutex(NAME).lock().await.unwrap();
+    waiters.push(served.wait(4, &client.mutex(NAME), ms(5)));
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    registered(&fleet, 3).await;
+    held.release().await.unwrap();
+    all_end(waiters).await;
+    served.in_order(5);
+    late.in_order(2);
+    let last = |served: &Served| served.all.lock().unwrap().last().unwrap().until;
+    assert!(last(&late) < last(&served), "they keep their places");
+    nothing_is_left(&fleet);
+}
+
+/// The many waiters of one client. (Here in a debug build, beside other tests; `make bench` has 10,000 in release.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_who_are_cut_off_are_registered_again_at_once() {
+    const WAITERS: usize = 2_000;
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let (proxies, far) = proxied(&fleet);
+    let far = connect(far).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let waiters: Vec<_> = (0..WAITERS)
+        .map(|_| tokio::spawn(far.mutex(NAME).lock()))
+        .collect();
+    registered(&fleet, WAITERS).await;
+    sleep(ms(500)).await;
+    let before: Vec<_> = fleet.iter().map(tickets).collect();
+    let asked: Vec<u64> = fleet.iter().map(|server| calls(server, "hset")).collect();
+    proxies.iter().for_each(Proxy::cut);
+    eventually("it is cut off", || far.health().voting == 0).await;
+    proxies.iter().for_each(Proxy::heal);
+    eventually("it is back", || far.health().voting == 3).await;
+    let start = Instant::now();
+    let most = WAITERS as u64;
+    let again = |(server, before): (&Server, &u64)| calls(server, "hset") >= before + most;
+    eventually("they are registered again", || {
+        fleet.iter().zip(&asked).all(again)
+    })
+    .await;
+    registered(&fleet, WAITERS).await;
+    let took = start.elapsed();
+    assert!(took < ms(1_000) + MACHINE, "{took:?}");
+    println!("{WAITERS} registered again in {took:?}");
+    let after: Vec<_> = fleet.iter().map(tickets).collect();
+    assert!(before == after, "the same places");
+    for waiter in &waiters {
+        assert!(!waiter.is_finished());
+        waiter.abort();
+    }
+    held.release().await.unwrap();
+    eventually("they have left", || {
+        fleet.iter().all(|server| line(server).is_empty())
+    })
+    .await;
+    nothing_is_left(&fleet);
+}

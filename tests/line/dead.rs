@@ -1,0 +1,162 @@
+//! One who died in line costs nothing, and one who vanished its first term.
+
+use super::*;
+use crate::support::Proxy;
+
+/// A holder, a process behind it, and one of ours behind that.
+struct Behind {
+    fleet: Fleet,
+    client: Quorum,
+    held: quorate::Lease,
+    process: Waiter,
+}
+
+impl Behind {
+    async fn start() -> Self {
+        let fleet = Fleet::mixed(3);
+        let client = connect(builder(fleet.urls())).await;
+        let held = client.mutex(NAME).lock().await.unwrap();
+        let process = Waiter::start(&fleet);
+        registered(&fleet, 1).await;
+        Self {
+            fleet,
+            client,
+            held,
+            process,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_was_killed_costs_nothing() {
+    let mut all = Behind::start().await;
+    let served = Served::default();
+    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
+    registered(&all.fleet, 2).await;
+    all.process.kill9();
+    let start = Instant::now();
+    all.held.release().await.unwrap();
+    all_end([waiter]).await;
+    // Far below its ttl; on a quiet machine it is two round trips.
+    assert!(start.elapsed() < MACHINE, "{:?}", start.elapsed());
+    nothing_is_left(&all.fleet);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_vanished_costs_its_first_term_at_most() {
+    let all = Behind::start().await;
+    let served = Served::default();
+    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
+    registered(&all.fleet, 2).await;
+    // Its connections stay open: what is said to it is heard by its kernel.
+    all.process.sigstop();
+    let start = Instant::now();
+    all.held.release().await.unwrap();
+    all_end([waiter]).await;
+    assert!(start.elapsed() < TERM + MACHINE, "{:?}", start.elapsed());
+    nothing_is_left(&all.fleet);
+}
+
+/// All of a process that vanished. The first is handed over to; nobody hears of the end of that but the second, which is
+/// gone too. Who comes next asks at its next beat, and from then on the others cost what it takes to call them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_vanished_together_cost_a_beat_of_those_behind() {
+    const VANISHED: usize = 4;
+    let fleet = Fleet::mixed(3);
+    let longest = ms(6_000);
+    let client = connect(builder(fleet.urls()).max_ttl(longest)).await;
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let urls = proxies.iter().map(Proxy::url);
+    let host = connect(builder(urls).max_ttl(longest)).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let vanished: Vec<_> = (0..VANISHED)
+        .map(|_| tokio::spawn(host.mutex(NAME).lock()))
+        .collect();
+    registered(&fleet, VANISHED).await;
+    let served = Served::default();
+    let waiter = served.wait(0, &client.mutex(NAME), ms(1));
+    registered(&fleet, VANISHED + 1).await;
+    for proxy in &proxies {
+        proxy.blackhole(true);
+    }
+    let start = Instant::now();
+    held.release().await.unwrap();
+    all_end([waiter]).await;
+    let took = start.elapsed();
+    assert!(took < TERM + longest / 3 + MACHINE, "{took:?}");
+    for waiter in vanished {
+        waiter.abort();
+    }
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    nothing_is_left(&fleet);
+}
+
+/// The same where it has been silent for long: it is called, and not handed over to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_has_been_silent_is_only_called() {
+    let all = Behind::start().await;
+    let served = Served::default();
+    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
+    registered(&all.fleet, 2).await;
+    all.process.sigstop();
+    sleep(TERM).await;
+    let start = Instant::now();
+    all.held.release().await.unwrap();
+    all_end([waiter]).await;
+    assert!(start.elapsed() < MACHINE, "{:?}", start.elapsed());
+    nothing_is_left(&all.fleet);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_is_not_hindered_by_the_dead() {
+    let mut killed = Behind::start().await;
+    killed.process.kill9();
+    killed.held.release().await.unwrap();
+    let tried = killed.client.mutex(NAME).try_lock().await.unwrap();
+    assert!(tried.is_some(), "nobody who lives waits");
+    drop(tried);
+    nothing_is_left(&killed.fleet);
+
+    let vanished = Behind::start().await;
+    vanished.process.sigstop();
+    vanished.held.release().await.unwrap();
+    let start = Instant::now();
+    let mutex = vanished.client.mutex(NAME);
+    while mutex.try_lock().await.unwrap().is_none() {
+        assert!(start.elapsed() < TERM + MACHINE, "{:?}", start.elapsed());
+        sleep(ms(5)).await;
+    }
+    nothing_is_left(&vanished.fleet);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_overtakes_nobody_who_lives() {
+    const WAITERS: usize = 30;
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let trier = connect(builder(fleet.urls())).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let served = Served::default();
+    let mut waiters = Vec::new();
+    for index in 0..WAITERS {
+        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
+        registered(&fleet, index + 1).await;
+    }
+    held.release().await.unwrap();
+    let (mutex, mut tries) = (trier.mutex(NAME), 0);
+    loop {
+        let tried = mutex.try_lock().await.unwrap();
+        // Looked at after: who is served last has left the line by then.
+        if tried.is_some() {
+            assert_eq!(served.count(), WAITERS, "it overtook");
+            break;
+        }
+        tries += 1;
+    }
+    assert!(tries > 10, "{tries}");
+    all_end(waiters).await;
+    served.in_order(WAITERS);
+    nothing_is_left(&fleet);
+}

@@ -1,0 +1,84 @@
+//! Who gives up is gone from every node.
+
+use super::*;
+use quorate::Error;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_on_time_and_leaves_the_line() {
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let wait = ms(400);
+    let waiters: Vec<_> = (0..20)
+        .map(|_| {
+            let lock = client.mutex(NAME).wait_timeout(wait).lock();
+            tokio::spawn(async move {
+                let start = Instant::now();
+                (lock.await, start.elapsed())
+            })
+        })
+        .collect();
+    registered(&fleet, waiters.len()).await;
+    for waiter in waiters {
+        let (answer, took) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+        let error = answer.unwrap_err();
+        assert!(matches!(error, Error::Held(_)), "{error}");
+        assert!(error.retry_after().is_some(), "{error:?}");
+        assert!((wait..wait + MACHINE).contains(&took), "{took:?}");
+    }
+    registered(&fleet, 0).await;
+    held.release().await.unwrap();
+    assert!(client.mutex(NAME).try_lock().await.unwrap().is_some());
+    nothing_is_left(&fleet);
+}
+
+/// Every second one goes, the first ones too; those between are served, and none waits for one that is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_dropped_has_left_and_the_others_are_served() {
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let served = Served::default();
+    let (mut waiters, mut dropped) = (Vec::new(), Vec::new());
+    for index in 0..20 {
+        dropped.push(tokio::spawn(client.mutex(NAME).lock()));
+        registered(&fleet, 2 * index + 1).await;
+        waiters.push(served.wait(index, &client.mutex(NAME), ms(2)));
+        registered(&fleet, 2 * index + 2).await;
+    }
+    for waiter in dropped.drain(..10) {
+        waiter.abort();
+    }
+    registered(&fleet, 30).await;
+    held.release().await.unwrap();
+    // The others while the lock goes from hand to hand.
+    for waiter in dropped {
+        served.reaches(8).await;
+        waiter.abort();
+    }
+    all_end(waiters).await;
+    served.in_order(20);
+    nothing_is_left(&fleet);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutdown_ends_every_wait_and_leaves_the_line() {
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let other = connect(builder(fleet.urls())).await;
+    let held = other.mutex(NAME).lock().await.unwrap();
+    let waiters: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(client.mutex(NAME).lock()))
+        .collect();
+    registered(&fleet, waiters.len()).await;
+    assert_eq!(client.shutdown().await, [""; 0]);
+    for server in fleet.iter() {
+        assert_eq!(line(server), [""; 0], "{server}");
+    }
+    for waiter in waiters {
+        let answer = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+        assert!(matches!(answer, Err(Error::Closed)), "{answer:?}");
+    }
+    held.release().await.unwrap();
+    nothing_is_left(&fleet);
+}

@@ -1,0 +1,73 @@
+//! Two pushes a hand-over on each node, and nobody polls.
+
+use super::*;
+
+fn each(fleet: &Fleet, command: &str) -> Vec<u64> {
+    fleet.iter().map(|server| calls(server, command)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_costs_two_pushes_on_each_node() {
+    const WAITERS: usize = 60;
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let other = connect(builder(fleet.urls())).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let served = Served::default();
+    let mut waiters = Vec::new();
+    for index in 0..WAITERS {
+        let who = [&client, &other][index % 2];
+        waiters.push(served.wait(index, &who.mutex(NAME), ms(5)));
+        registered(&fleet, index + 1).await;
+    }
+    let before = each(&fleet, "publish");
+    held.release().await.unwrap();
+    all_end(waiters).await;
+    served.in_order(WAITERS);
+    for (after, before) in each(&fleet, "publish").iter().zip(before) {
+        let pushes = after - before;
+        println!("{pushes} pushes for {WAITERS} hand-overs");
+        assert!(pushes <= 2 * WAITERS as u64, "{pushes}");
+        assert!(
+            pushes >= WAITERS as u64 / 2,
+            "they are handed over: {pushes}"
+        );
+    }
+    nothing_is_left(&fleet);
+}
+
+/// The head asks four times a term, the others three times in the fleet's longest ttl, and the servers say nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_nothing_happens_nobody_polls() {
+    const WAITERS: u64 = 100;
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let waiters: Vec<_> = (0..WAITERS)
+        .map(|_| tokio::spawn(client.mutex(NAME).lock()))
+        .collect();
+    registered(&fleet, waiters.len()).await;
+    sleep(TERM).await;
+    let seconds = 5;
+    let (asked, pushed) = (each(&fleet, "hset"), each(&fleet, "publish"));
+    let called = each(&fleet, "evalsha");
+    sleep(Duration::from_secs(seconds)).await;
+    // Beats of a head, those of all others once, as they lie on a grid, and half as many again.
+    let most = (seconds * 4 + WAITERS) * 3 / 2;
+    for (now, before) in each(&fleet, "hset").iter().zip(asked) {
+        println!("{} beats in {seconds} s", now - before);
+        assert!(now - before <= most, "{}", now - before);
+    }
+    // Beats that fall together travel together.
+    for (now, before) in each(&fleet, "evalsha").iter().zip(called) {
+        println!("{} calls in {seconds} s", now - before);
+        assert!(now - before <= seconds * 14, "{}", now - before);
+    }
+    assert_eq!(each(&fleet, "publish"), pushed, "nobody is told anything");
+    for waiter in &waiters {
+        assert!(!waiter.is_finished());
+        waiter.abort();
+    }
+    held.release().await.unwrap();
+    nothing_is_left(&fleet);
+}
