@@ -53,11 +53,28 @@ fn main() {
             .bootstrap_forced()
             .await
             .unwrap();
-        contend::far(&fleet).await;
-        contend::near(&fleet, &servers).await;
-        far::far(&fleet).await;
-        idle::idle(&fleet, &servers).await;
+        if wanted("far") {
+            contend::far(&fleet).await;
+        }
+        if wanted("near") {
+            contend::near(&fleet, &servers).await;
+        }
+        if wanted("uncontended") {
+            far::far(&fleet).await;
+        }
+        if wanted("idle") {
+            idle::idle(&fleet, &servers).await;
+        }
     });
+}
+
+/// Whether this part is to be measured: `cargo bench --bench line --all-features -- near`. All are, where none is named.
+fn wanted(part: &str) -> bool {
+    let mut named = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .peekable();
+    named.peek().is_none() || named.any(|arg| arg == part)
 }
 
 /// The servers are the same behind proxies.
