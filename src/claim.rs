@@ -167,12 +167,7 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
             ticket,
         },
         mutex::Reply::Taken { counter, seq } => Said::Taken { counter, seq },
-        mutex::Reply::InLine {
-            counter,
-            rank,
-            ahead,
-        } => Said::InLine {
-            counter,
+        mutex::Reply::InLine { rank, ahead } => Said::InLine {
             rank,
             remaining: ahead.remaining,
             holder: ahead.holder,

@@ -29,8 +29,6 @@ pub(crate) enum Said {
     },
     /// We stand in line there.
     InLine {
-        /// The counter.
-        counter: u64,
         /// How many stand before us.
         rank: u64,
         /// For how much longer it is another's; none: without an end.

@@ -172,11 +172,15 @@ impl Attempt {
         if !self.rolled_back {
             self.rolled_back = true;
             let granted = self.ballot.granted().map(|(node, _)| node);
+            let answers = self.ballot.answers();
+            let is_refused =
+                |node| matches!(answers.get(node), Some(Heard::Said(Said::Held { .. })));
+            let asked = self.asked.iter().copied();
             roll_back(
                 net,
                 &self.claim,
                 &self.entry,
-                &self.asked,
+                asked.filter(|node| !is_refused(*node)),
                 granted,
                 (self.ballot.largest_counter(), self.node_ttl),
             );

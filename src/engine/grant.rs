@@ -34,7 +34,7 @@ impl Grant {
             net,
             &self.wish.claim,
             &self.entry,
-            &self.asked,
+            self.asked.into_iter(),
             granted,
             (seen, ttl),
         );

@@ -5,20 +5,20 @@ use std::time::Duration;
 use super::{net::Net, round};
 use crate::{claim::Claim, owner::Entry, rules::Rule};
 
-/// RELEASE to every node that was asked, also where it was refused: a grant may still come. `seen`: the largest counter
-/// in any answer.
+/// RELEASE to every node that was asked and has not refused: a grant may still come. One that refused has answered, and is
+/// not asked a second time by this entry. `seen`: the largest counter in any answer.
 pub(super) fn roll_back(
     net: &mut Net,
     claim: &Claim,
     entry: &Entry,
-    asked: &[usize],
+    asked: impl Iterator<Item = usize>,
     granted: impl Iterator<Item = usize>,
     (seen, ttl): (u64, Duration),
 ) {
     let until = net.now.plus(ttl);
     let operation = claim.release(entry, net.floor(seen), net.fleet().max_ttl());
     if net.holds(Rule::ReleaseEverywhere) {
-        round::release(net, None, &operation, asked.iter().copied(), until);
+        round::release(net, None, &operation, asked, until);
     } else {
         round::release(net, None, &operation, granted, until);
     }

@@ -162,8 +162,9 @@ fn who_waits_in_line_while_no_node_votes_is_told_so_at_its_end() {
         world.core.answered(node, [Ok(held())]);
     }
     let in_line: Vec<_> = (0..3).map(|node| (node, 'J')).collect();
-    assert_eq!(world.sent(), [ALL_RELEASED.to_vec(), in_line].concat());
-    (0..3).for_each(|node| world.says(node, mutex::Reply::Released(false)));
+    let taken_back = vec![(2, 'R')]; // The others had refused it.
+    assert_eq!(world.sent(), [taken_back, in_line].concat());
+    world.says(2, mutex::Reply::Released(false));
     for node in 0..3 {
         world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }

@@ -103,7 +103,6 @@ impl Line {
                 one.place.answered(now, node, Answer::Taken { seq, token });
             }
             Ok(Said::InLine {
-                counter,
                 rank,
                 remaining,
                 ticket,
@@ -111,7 +110,6 @@ impl Line {
                 is_reserved,
                 ..
             }) => {
-                one.saw(*counter);
                 let (rank, remaining, ticket) = (*rank, *remaining, *ticket);
                 let is_first = holder
                     .as_deref()

@@ -182,7 +182,14 @@ impl InLine {
         let granted = self.place.held().map(|(node, _)| node);
         let (wish, seen) = (&self.waiter.wish, self.counter);
         let kept = (seen, wish.node_ttl().max(self.place.terms.life));
-        roll_back(net, &wish.claim, &self.entry, &asked, granted, kept);
+        roll_back(
+            net,
+            &wish.claim,
+            &self.entry,
+            asked.into_iter(),
+            granted,
+            kept,
+        );
     }
 
     /// Why it waits no more: its time is over, or there has been no majority for too long.

@@ -4,39 +4,36 @@ use super::{Command, Place, Reply};
 use crate::{
     name::Name,
     node::wire::{
-        Arg::{Bytes, Number, Text},
+        Arg::{self, Bytes, Number, Text},
         Keys, Script, Writer, ms,
     },
     owner::Entry,
 };
 
-/// The source of [`BATCH`].
-macro_rules! batch {
-    () => {
+/// The source of a script for one operation that may come to the line: how it begins, and how it ends there.
+macro_rules! in_line {
+    ($begin:literal, $end:literal) => {
         concat!(
-            include_str!("batch.lua"),
+            include_str!($begin),
+            include_str!("common.lua"),
             include_str!("line.lua"),
-            include_str!("each.lua")
+            include_str!($end)
         )
     };
 }
 
-/// The source of a script for one operation that goes on as a batch of one where anybody waits.
-macro_rules! or_batch {
-    ($file:literal) => {
-        concat!(
-            include_str!($file),
-            "local function batch()\n",
-            $crate::node::kinds::mutex::batch::batch!(),
-            "end\n",
-            include_str!("alone.lua")
-        )
-    };
-}
+pub(super) use in_line;
 
-pub(super) use {batch, or_batch};
-
-pub(super) static BATCH: Script = Script::new(batch!());
+/// All of it, and the line only where it is needed.
+pub(super) static BATCH: Script = Script::new(concat!(
+    include_str!("batch.lua"),
+    include_str!("common.lua"),
+    include_str!("read.lua"),
+    "local function line()\n",
+    include_str!("line.lua"),
+    "return about, has_line, behind, leave, join, yield\nend\n",
+    include_str!("each.lua")
+));
 
 /// What one operation adds to the bytes beside its name, its entry: about that.
 const OVERHEAD: usize = 64;
@@ -131,7 +128,7 @@ impl Command {
 
     /// Whether it has no script of its own: alone it is a batch of one.
     pub(crate) fn is_always_rider(&self) -> bool {
-        matches!(self, Self::Join { .. } | Self::Yield { .. })
+        matches!(self, Self::Yield { .. })
     }
 }
 
@@ -169,13 +166,23 @@ impl<'c> Rider<'c> {
             writer.put(Number(number));
         }
         if let Some(place) = self.place {
-            writer.put(Number(place.seq));
-            writer.put(Number(place.ticket));
-            for duration in [place.term, place.lock_delay, place.life, place.claim] {
-                writer.put(Number(ms(duration)));
-            }
-            writer.put(Text(&place.channel));
+            place.words().into_iter().for_each(|word| writer.put(word));
         }
+    }
+}
+
+impl Place {
+    /// As a script reads it.
+    pub(super) fn words(&self) -> [Arg<'_>; 7] {
+        [
+            Number(self.seq),
+            Number(self.ticket),
+            Number(ms(self.term)),
+            Number(ms(self.lock_delay)),
+            Number(ms(self.life)),
+            Number(ms(self.claim)),
+            Text(&self.channel),
+        ]
     }
 }
 

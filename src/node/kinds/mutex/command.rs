@@ -170,8 +170,6 @@ pub enum Reply {
     },
     /// To a JOIN: it is another's, and we stand in line.
     InLine {
-        /// The counter.
-        counter: u64,
         /// How many stand before us.
         rank: u64,
         /// Whose it is.
@@ -278,15 +276,6 @@ impl Reply {
             Self::Taken { counter, .. } if damaged(counter) => Err(Fault::Error(format!(
                 "its counter for this name is damaged: {counter} is not below 2^53"
             ))),
-            Self::InLine {
-                counter,
-                rank,
-                ahead,
-            } if damaged(counter) => Ok(Self::InLine {
-                counter: 0,
-                rank,
-                ahead,
-            }),
             Self::Inspected {
                 holder,
                 counter,

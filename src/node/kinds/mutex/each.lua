@@ -1,4 +1,58 @@
--- Each operation (protocol §3, §5). A part of BATCH.
+-- Each operation (protocol §3, §5). A part of BATCH. Before it: what was read, and line().
+local answers, as_asked = {}, true
+
+-- Locks that were released are deleted together, but before anything is written that a full server may refuse.
+local freed, freed_by = {}, {}
+local function free()
+  local why = failed(pcall('DEL', unpack(freed)))
+  if why then
+    as_asked = false
+    for _, i in ipairs(freed_by) do
+      answers[i] = why
+    end
+  end
+  freed, freed_by = {}, {}
+end
+
+-- A lock that was not taken: somebody holds it, or its counter is at its end.
+local function refused(key, c, exhausted)
+  local left = pcall('PTTL', key)
+  if failed(left) then
+    return left.err
+  end
+  if exhausted and left == -2 then
+    return 'EXHAUSTED the counter is at 2^53 - 1'
+  end
+  -- A key of another kind has no text. Nothing of ours is longer than 138 bytes: more is not worth sending.
+  local holder = lock[key]
+  return { left, c, holder and sub(holder, 1, 160) }
+end
+
+local function raise(name, wanted)
+  local c, asked = tonumber(counter[name] or 0), tonumber(wanted)
+  if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
+    return why_unread(name)
+  end
+  -- A minute beyond where an ACQUIRE is capped (see RAISE).
+  local token = math.min(asked, cap + 60000000)
+  if c < token then
+    if #freed > 0 then
+      free()
+    end
+    local text = format('%.0f', token)
+    local why = failed(pcall('HSET', c0, name, text))
+    if why then
+      return why
+    end
+    counter[name], c = text, token
+  end
+  return c, c == asked
+end
+
+local about, has_line, behind, leave, join, yield
+if waiting or string.find(ARGV[2], '[JY]') then
+  about, has_line, behind, leave, join, yield = line()
+end
 -- Who was granted a lock. Their counters are written together at the end.
 local minted = {}
 local at = 3
@@ -9,11 +63,11 @@ for i = 1, n do
     local p = ARGV[at + 1]
     at = at + 2
     -- The guard decides the answer, never the deed.
-    if waiting and has_line(i) then
+    if waiting and has_line(key) then
       if #freed > 0 then
         free()
       end
-      answer = leave(i, key, entry, p)
+      answer = leave(key, entry, p, admitted)
       right = answer == 1
     elseif lock[key] == entry or ours(lock[key], entry) then
       lock[key] = false
@@ -26,11 +80,11 @@ for i = 1, n do
   elseif letter == 65 then
     local ttl, p = ARGV[at + 1], ARGV[at + 2]
     at = at + 3
-    if admitted and waiting and has_line(i) then
+    if admitted and waiting and has_line(key) then
       if #freed > 0 then
         free()
       end
-      answer = behind(i, key, p)
+      answer = behind(key, p)
     end
     local c = admitted and tonumber(counter[field[i]] or 0)
     if not admitted then
@@ -38,7 +92,7 @@ for i = 1, n do
     elseif answer then
       right = false
     elseif not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-      answer = why_unread(i)
+      answer = why_unread(field[i])
     else
       if #freed > 0 then
         free()
@@ -64,7 +118,7 @@ for i = 1, n do
         answer, right = token, token == floor
         minted[#minted + 1] = i
         -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
-        counter[field[i]] = right and p or string.format('%.0f', token)
+        counter[field[i]] = right and p or format('%.0f', token)
       end
     end
   elseif letter == 74 or letter == 89 then
@@ -77,10 +131,11 @@ for i = 1, n do
       if #freed > 0 then
         free()
       end
+      about(key)
       if letter == 74 then
-        answer, right = join(i, key, entry, ttl, p, place)
+        answer, right = join(key, entry, ttl, p, unpack(ARGV, place, place + 6))
       else
-        answer, right = yield(i, key, entry, p, place)
+        answer, right = yield(key, entry, p, unpack(ARGV, place, place + 6))
       end
     end
   else
@@ -91,7 +146,7 @@ for i = 1, n do
     elseif not (lock[key] == entry or ours(lock[key], entry)) then
       answer = letter == 84 and -1 or 0
     elseif letter == 84 then
-      answer, right = raise(i, key, number)
+      answer, right = raise(field[i], number)
     else
       -- GT: never shortens. A key that is gone stays gone.
       local why = failed(pcall('PEXPIRE', key, number, 'GT'))

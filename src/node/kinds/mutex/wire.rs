@@ -6,7 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
     Ahead, Command, Reply,
-    batch::{self, BATCH, granted, or_batch},
+    batch::{self, BATCH, granted, in_line},
 };
 use crate::{
     node::wire::{
@@ -20,17 +20,18 @@ use crate::{
     report::said,
 };
 
-static ACQUIRE: Script = Script::new(or_batch!("acquire.lua"));
+static ACQUIRE: Script = Script::new(in_line!("acquire.lua", "take.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script = Script::new(or_batch!("release.lua"));
+static RELEASE: Script = Script::new(in_line!("release.lua", "leave.lua"));
+static JOIN: Script = Script::new(in_line!("join.lua", "place.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[
-    &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &INSPECT, &EVICT, &BATCH,
+    &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &JOIN, &INSPECT, &EVICT, &BATCH,
 ];
 
 impl Command {
@@ -126,7 +127,33 @@ impl Command {
                     Number(*token),
                 ],
             ),
-            Self::Join { .. } | Self::Yield { .. } => {
+            Self::Join {
+                name,
+                place,
+                ttl,
+                floor,
+                max_ttl,
+            } => {
+                let [seq, ticket, term, lock_delay, life, claim, channel] = place.words();
+                writer.call_guarded(
+                    &JOIN,
+                    &[keys.lock(name), open, keys.waiting(), current, previous],
+                    &[
+                        Number(ms(*max_ttl)),
+                        Text(place.entry.as_str()),
+                        Number(ms(*ttl)),
+                        Number(*floor),
+                        seq,
+                        ticket,
+                        term,
+                        lock_delay,
+                        life,
+                        claim,
+                        channel,
+                    ],
+                );
+            }
+            Self::Yield { .. } => {
                 batch::encode(iter::once(self).filter_map(Self::rider), writer, keys);
             }
             Self::Release {
@@ -197,10 +224,9 @@ fn joined(frame: &OwnedFrame) -> Option<Reply> {
             counter: count(counter)?,
             seq: count(seq)?,
         },
-        [counter, rank, left, holder, reserved] => {
+        [rank, left, holder, reserved] => {
             let (holder, ticket) = our_holder(holder);
             Reply::InLine {
-                counter: count(counter)?,
                 rank: count(rank)?,
                 ahead: Ahead {
                     remaining: ttl(left)?,
@@ -386,31 +412,23 @@ mod tests {
     }
 
     #[test]
-    fn a_place_travels_as_a_batch_of_one() {
-        let place = [
-            "3",
-            "1125899906842624",
-            "1001",
-            "0",
-            "30000",
-            "50",
-            "q:wake:1",
-        ];
-        for (command, letter, numbers) in [
-            (join(), "J", &["10000", "7"][..]),
-            (give_back(), "Y", &["8"]),
-        ] {
+    fn a_place_travels_by_its_own_script_and_gives_back_as_a_batch_of_one() {
+        let sent = |command: Command| {
             let mut writer = Writer::new();
             command.encode(&mut writer, &Keys::new("q"));
             let mut bytes = writer.into_bytes();
             bytes.extend_from_slice(b"$5\r\nguard\r\n");
-            let words = read_back(bytes).remove(0);
-            let keys = ["5", "q:open", "q:waiting", "q:@mutex:a:b", "q:c0", "q:c1"];
-            let entry = super::tests::place().entry;
-            let wanted = [&["EVALSHA", BATCH.sha()], &keys[..], &["30000", letter]].concat();
-            let rest = [&[entry.as_str()], numbers, &place, &["guard"]].concat();
-            assert_eq!(words, [wanted, rest].concat());
-        }
+            read_back(bytes).remove(0).join(" ")
+        };
+        let entry = place().entry;
+        let entry = entry.as_str();
+        let place = "1125899906842624 1001 0 30000 50 q:wake:1 guard";
+        let (sha, keys) = (JOIN.sha(), "5 q:@mutex:a:b q:open q:waiting q:c0 q:c1");
+        let wanted = format!("EVALSHA {sha} {keys} 30000 {entry} 10000 7 3 {place}");
+        assert_eq!(sent(join()), wanted);
+        let (sha, keys) = (BATCH.sha(), "5 q:open q:waiting q:@mutex:a:b q:c0 q:c1");
+        let wanted = format!("EVALSHA {sha} {keys} 30000 Y {entry} 8 3 {place}");
+        assert_eq!(sent(give_back()), wanted);
     }
 
     #[test]
@@ -440,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_is_answered_by_two_or_by_five() {
+    fn a_join_is_answered_by_two_or_by_four() {
         let answered = |reply: &str| decoded(&join(), reply, &str::to_owned);
         let (counter, seq) = (9, 3);
         assert_eq!(
@@ -454,13 +472,10 @@ mod tests {
                 "" => "_\r\n".to_owned(),
                 text => format!("${}\r\n{text}\r\n", text.len()),
             };
-            answered(&format!(
-                "*5\r\n:9\r\n:2\r\n:{left}\r\n{text}:{reserved}\r\n"
-            ))
+            answered(&format!("*4\r\n:2\r\n:{left}\r\n{text}:{reserved}\r\n"))
         };
         let of = |remaining, ticket, holder, is_reserved| {
             Some(Reply::InLine {
-                counter,
                 rank: 2,
                 ahead: Ahead {
                     remaining,

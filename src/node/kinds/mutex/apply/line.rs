@@ -73,7 +73,6 @@ impl Memory {
         let mut before = self.lines.all(name, at.ms());
         let rank = before.position(|(_, other)| other == entry).unwrap_or(0);
         Ok(Reply::InLine {
-            counter: self.counters.read(name, at),
             rank: rank as u64,
             ahead,
         })
