@@ -647,11 +647,7 @@ impl World {
         self.stats.evicted += 1;
         let ttl = self.plan.ttl.1 * MS;
         let over_by = self.now + ttl + ttl / 50;
-        for lease in &mut self.checks.leases {
-            if lease.op.name == name && lease.op.answered_at.is_some_and(|at| at <= asked_at) {
-                lease.over_by.get_or_insert(over_by);
-            }
-        }
+        self.checks.evicted(name, asked_at, over_by);
     }
 
     #[allow(clippy::too_many_arguments)] // the fields of one stage

@@ -27,6 +27,10 @@ pub(crate) struct Checks {
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,
+    /// By token: the entry that it was told to.
+    entries: BTreeMap<u64, String>,
+    /// By entry: when a JOIN of it last came to a node.
+    joined: BTreeMap<String, u64>,
     /// Who stands in line, by name.
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
@@ -41,7 +45,34 @@ impl Checks {
         }
     }
 
+    /// A JOIN of this entry has come to a node.
+    pub(crate) fn joined(&mut self, entry: &str, now: u64) {
+        self.joined.insert(entry.to_owned(), now);
+        let of_it = |lease: &&mut Lease| {
+            let token = lease.op.token.unwrap_or(0);
+            self.entries.get(&token).is_some_and(|its| its == entry)
+        };
+        for lease in self.leases.iter_mut().filter(of_it) {
+            lease.over_by = None;
+        }
+    }
+
+    /// An operator has freed the name: leases that were granted before it was asked for cannot be prolonged after `over_by`.
+    /// But for those whose JOIN was under way to a node and came after it: they may be handed that node again.
+    pub(crate) fn evicted(&mut self, name: &str, asked_at: u64, over_by: u64) {
+        for lease in &mut self.leases {
+            let entry = self.entries.get(&lease.op.token.unwrap_or(0));
+            let joined_at = entry.and_then(|entry| self.joined.get(entry));
+            let came_after = joined_at.is_some_and(|at| *at >= asked_at);
+            let was_granted = lease.op.answered_at.is_some_and(|at| at <= asked_at);
+            if lease.op.name == name && was_granted && !came_after {
+                lease.over_by.get_or_insert(over_by);
+            }
+        }
+    }
+
     pub(crate) fn stood(&mut self, node: usize, entry: &str, counter: u64) {
+        self.entries.insert(counter, entry.to_owned());
         if let Some(support) = &mut self.support {
             support.stood(node, entry, counter);
         }

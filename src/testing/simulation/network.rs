@@ -395,6 +395,9 @@ impl World {
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
+        if let Command::Mutex(mutex::Command::Join { place, .. }) = command {
+            self.checks.joined(place.entry.as_str(), now);
+        }
         let server = &mut self.servers[s];
         match (command, &answer) {
             (
