@@ -133,6 +133,10 @@ pub(crate) const CASES: &[Case] = &[
         a_head_that_nobody_hears_is_dropped
     ),
     case!(
+        "§5: one of the head's own process may have vanished with it, so the last in line is told, if it is another's.",
+        one_of_the_heads_own_process_is_not_told_where_another_waits
+    ),
+    case!(
         "§5: a head that was not heard of within S/2 is called, and the lock is kept for it.",
         a_head_that_is_not_fresh_is_called
     ),

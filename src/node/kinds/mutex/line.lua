@@ -103,11 +103,24 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
   return why, rank
 end
 
--- The next one in line is told when to ask. It need not hear that. w: as it stands in qh.
-local function tell(entry, w, after)
-  local channel = type(w) == 'string' and string.match(w, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ (.+)$')
-  if channel then
-    pcall('PUBLISH', channel, 'N ' .. entry .. ' ' .. after)
+-- The channel of one who waits, as it stands in qh.
+local function channel_of(w)
+  return type(w) == 'string' and string.match(w, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ (.+)$')
+end
+
+-- Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have vanished
+-- with it: then the last in line is told, if it is another's. w: as it stands in qh; channel: the head's.
+local function tell(entry, w, after, channel)
+  local its = channel_of(w)
+  if its and its == channel then
+    local last = pcall('ZRANGE', q, -1, -1)[1]
+    local others = last ~= entry and channel_of(pcall('HGET', qh, last))
+    if others and others ~= channel then
+      entry, its = last, others
+    end
+  end
+  if its then
+    pcall('PUBLISH', its, 'N ' .. entry .. ' ' .. after)
   end
 end
 
@@ -153,7 +166,7 @@ local function serve(key, p, not_w, me)
         end
         lock[key] = text
         dequeue(h)
-        tell(second, second and places[2], term)
+        tell(second, second and places[2], term, channel)
         return 'taken', left, text
       end
     elseif alive then
@@ -168,7 +181,7 @@ local function serve(key, p, not_w, me)
         if failed(pcall('HSET', qh, h, text)) then
           return 'stuck', 0, false
         end
-        tell(second, second and places[2], claim)
+        tell(second, second and places[2], claim, channel)
         return 'reserved', tonumber(claim), h .. ' 0 ' .. ticket
       end
     end

@@ -6,15 +6,13 @@
 -- MGET finds nothing in a key of another kind: that is somebody else's.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 -- Where somebody waits for a lock on this node, it may be for this one.
-local prefix = string.sub(KEYS[2], 1, -5)
-local line = seen[3] and prefix .. '@mutex-line:' .. string.sub(KEYS[1], #KEYS[2] + 4)
-if not line or redis.pcall('ZCARD', line) == 0 then
+if not seen[3] or redis.pcall('ZCARD', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(KEYS[1], #KEYS[2] + 4)) == 0 then
   local text, entry = seen[1], ARGV[1]
   -- One that came through the line is "entry seq ticket".
-  local ours = text == entry or (text and string.sub(text, 1, #entry + 1) == entry .. ' ')
-  local freed = ours and redis.call('DEL', KEYS[1]) or 0
-  return seen[2] == ARGV[#ARGV] and freed or -1
+  local freed = (text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' ') and redis.call('DEL', KEYS[1])
+  return seen[2] == ARGV[3] and (freed or 0) or -1
 end
 -- Somebody does. One word less is sent each time: the guard, where it is right, says max_ttl too.
+local prefix = string.sub(KEYS[2], 1, -5)
 local from, waiting, c0, c1 = #prefix + 1, seen[3], prefix .. 'c0', prefix .. 'c1'
 local max_ttl = string.match(ARGV[3], '^%S+ %S+ %S+ (%d+)') or 0

@@ -244,7 +244,7 @@ impl Memory {
                     let came = Came::by(waiter.seq, waiter.ticket);
                     self.hold(name, &head, came, left, at.time);
                     self.lines.remove(name, &head);
-                    self.tell(name, next.as_ref(), waiter.term, at);
+                    self.tell(name, &waiter, next.as_ref(), waiter.term, at);
                     return Served::Ahead(Ahead {
                         remaining: Some(left),
                         ticket: waiter.ticket,
@@ -258,7 +258,7 @@ impl Memory {
                     return Served::Stuck;
                 }
                 self.lines.reserve(name, &head, now);
-                self.tell(name, next.as_ref(), waiter.claim, at);
+                self.tell(name, &waiter, next.as_ref(), waiter.claim, at);
                 let left = Duration::from_millis(waiter.claim);
                 return Served::Ahead(reserved(&head, &waiter, left));
             }
@@ -269,18 +269,28 @@ impl Memory {
         }
     }
 
-    /// The next one in line is told when to ask. It need not hear that.
-    fn tell(&self, name: &Name, next: Option<&Entry>, after: u64, at: Moment) {
-        if !at.rules.hold(Rule::NextIsTold) {
+    /// Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have
+    /// vanished with it: then the last in line is told, if it is another's.
+    fn tell(&self, name: &Name, head: &Waiter, next: Option<&Entry>, after: u64, at: Moment) {
+        let now = at.ms();
+        let known = |entry: &Entry| {
+            let waiter = self.lines.waiter(name, entry, now)?;
+            (!waiter.channel.is_empty()).then(|| (entry.clone(), waiter))
+        };
+        let Some(next) = next
+            .filter(|_| at.rules.hold(Rule::NextIsTold))
+            .and_then(known)
+        else {
             return;
-        }
-        let waiter = next.and_then(|next| self.lines.waiter(name, next, at.ms()));
-        if let (Some(next), Some(waiter)) = (next, waiter)
-            && !waiter.channel.is_empty()
-        {
-            let after = Duration::from_millis(after);
-            publish(next, waiter, Says::Next { after }, at);
-        }
+        };
+        let last = self.lines.all(name, now).next_back();
+        let last = last.and_then(|(_, last)| known(last));
+        let told = match last {
+            Some(last) if next.1.channel == head.channel && last.1.channel != head.channel => last,
+            _ => next,
+        };
+        let after = Duration::from_millis(after);
+        publish(&told.0, told.1, Says::Next { after }, at);
     }
 }
 
