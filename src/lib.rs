@@ -58,6 +58,7 @@ mod quorum;
 mod reentrant;
 mod report;
 mod response;
+mod room;
 mod rules;
 mod settings;
 mod start;

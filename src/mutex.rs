@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
-use tracing::Instrument;
+mod acquire;
 
+use futures::FutureExt as _;
+
+use self::acquire::{Acquire, Asks};
 use crate::{
     Error, Lease, LeaseWatch, Renewal, Report,
-    claim::Claim,
-    engine::{Engine, Wait, Wish},
+    engine::{Engine, Wait},
     logs,
     name::Name,
 };
@@ -241,23 +242,17 @@ impl Mutex {
         &self,
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        let settings = self.check();
-        let mutex = self.clone();
-        async move {
-            let (name, ttl) = settings?;
-            let wish = |id, asked_at, reply| Wish {
-                id,
-                claim: Claim::Mutex(name),
+        match self.check() {
+            Ok((name, ttl)) => Acquire::Unasked(Asks {
+                engine: self.engine.clone(),
+                name,
                 ttl,
-                lock_delay: mutex.lock_delay,
-                renewal: mutex.renewal,
+                lock_delay: self.lock_delay,
+                renewal: self.renewal,
                 wait,
-                asked_at,
-                seen: mutex.seen,
-                reply,
-            };
-            let span = logs::span!("acquire", name = &*mutex.name, wait_ms = wait_ms(wait));
-            mutex.engine.acquire(wish).instrument(span).await
+                seen: Arc::clone(&self.seen),
+            }),
+            Err(error) => Acquire::Invalid(error),
         }
     }
 
@@ -291,14 +286,6 @@ impl Mutex {
         }
         self.renewal.check()?;
         Ok((name, ttl))
-    }
-}
-
-/// The longest wait; none if there is no limit.
-fn wait_ms(wait: Wait) -> Option<u64> {
-    match wait {
-        Wait::Never => Some(0),
-        Wait::For(limit) => limit.map(logs::ms),
     }
 }
 

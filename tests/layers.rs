@@ -17,8 +17,8 @@ use names::Names;
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "ids", "logs", "name", "owner", "report", "response", "rules",
-        "token",
+        "clock", "columns", "error", "ids", "logs", "name", "owner", "report", "response", "room",
+        "rules", "token",
     ],
     &["node", "settings"],
     &["ballot"],

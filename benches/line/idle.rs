@@ -1,10 +1,11 @@
-//! What it costs to wait: memory, and CPU while nothing happens.
+//! What it costs to wait: memory, CPU while nothing happens, and to be cut off.
 
 use std::time::{Duration, Instant};
 
 use crate::{
     connect,
     cost::{Cost, live_bytes},
+    cut::cut_off,
     show::within,
     support::Fleet,
 };
@@ -15,10 +16,11 @@ const WINDOW: Duration = Duration::from_secs(20);
 
 pub async fn idle(fleet: &Fleet, servers: &[u32]) {
     let (holder, waiting) = (connect(&fleet.urls()).await, connect(&fleet.urls()).await);
-    let name = |i: usize| format!("bench:idle:{}", i % NAMES);
+    let names: Vec<String> = (0..NAMES).map(|i| format!("bench:idle:{i}")).collect();
+    let name = |i: usize| names[i % NAMES].as_str();
     let mut held = Vec::new();
-    for i in 0..NAMES {
-        held.push(holder.mutex(name(i)).lock().await.unwrap());
+    for name in &names {
+        held.push(holder.mutex(name).lock().await.unwrap());
     }
     let (before, start) = (live_bytes(), Instant::now());
     let tasks: Vec<_> = (0..WAITERS)
@@ -50,6 +52,7 @@ pub async fn idle(fleet: &Fleet, servers: &[u32]) {
         cost.client.as_secs_f64() / took,
         cost.servers.as_secs_f64() / took,
     );
+    cut_off(fleet, &waiting, &names, WAITERS).await;
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     drop(held);
 }

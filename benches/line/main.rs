@@ -22,6 +22,7 @@ mod cost;
 mod show;
 
 mod contend;
+mod cut;
 mod far;
 mod idle;
 mod lockers;

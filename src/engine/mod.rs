@@ -37,7 +37,7 @@ pub(crate) use self::{bootstrap::long_enough, core::Core};
 pub(crate) use self::{
     driver::Driver,
     event::{Event, Wait, Wish},
-    handle::Engine,
+    handle::{Acquiring, Engine},
     remains::Task,
     status::Status,
 };

@@ -13,6 +13,7 @@ use crate::{
         status::{NodeState, NodeStatus},
     },
     owner::Chance,
+    room::Room as _,
     rules::Rule,
     settings::Settings,
 };
@@ -172,11 +173,19 @@ impl Net {
     }
 
     pub(super) fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let next = self.effects.pop_front();
+        if next.is_none() {
+            self.effects.give_back();
+        }
+        next
     }
 
     pub(super) fn next_heard(&mut self) -> Option<Heard> {
-        self.heard.pop_front()
+        let next = self.heard.pop_front();
+        if next.is_none() {
+            self.heard.give_back();
+        }
+        next
     }
 
     pub(super) fn has_heard(&self) -> bool {

@@ -15,8 +15,10 @@ const QUARANTINE_REST: Duration = Duration::from_millis(500);
 /// One wish over time.
 #[derive(Debug)]
 pub(super) struct Patience {
-    wait: Wait,
-    asked_at: Tick,
+    /// It goes on after an attempt that was not won.
+    waits: bool,
+    /// When the caller is told at the latest.
+    end: Option<Tick>,
     attempts: u32,
     /// It has a place in line.
     is_in_line: bool,
@@ -78,8 +80,8 @@ pub(super) enum Next {
 impl Patience {
     pub(super) fn new(wait: Wait, asked_at: Tick) -> Self {
         Self {
-            wait,
-            asked_at,
+            waits: wait != Wait::Never,
+            end: wait.end(asked_at),
             attempts: 0,
             is_in_line: false,
             without_majority: None,
@@ -91,12 +93,12 @@ impl Patience {
 
     /// Whether it goes on after an attempt that was not won.
     pub(super) fn waits(&self) -> bool {
-        self.wait != Wait::Never
+        self.waits
     }
 
     /// When the caller is told at the latest.
     pub(super) fn give_up_at(&self) -> Option<Tick> {
-        self.wait.end(self.asked_at)
+        self.end
     }
 
     pub(super) fn is_over(&self, now: Tick) -> bool {

@@ -30,7 +30,7 @@ pub(crate) struct Place {
     pub(crate) ticket: u64,
     pub(crate) terms: Terms,
     votes: Votes,
-    beats: Vec<Beat>,
+    beats: Box<[Beat]>,
     /// Grants of which the giving back got lost: node and request.
     owed: Vec<(usize, u64)>,
     /// Grants that came while others were being raised: to which token, and node and request.
@@ -58,8 +58,8 @@ impl Place {
         let mut place = Self {
             ticket,
             terms,
-            votes: Votes::new(nodes, needed, rules),
-            beats: vec![Beat::default(); nodes],
+            votes: Votes::new(needed, rules),
+            beats: vec![Beat::default(); nodes].into(),
             owed: Vec::new(),
             late: Vec::new(),
             hasten_at: None,
@@ -136,7 +136,7 @@ impl Place {
                     if let (true, Some(left)) = (rank <= 1 || is_reserved, remaining) {
                         // A free lock that could not be handed over is asked for from time to time.
                         let left = if left.is_zero() {
-                            self.terms.claim
+                            self.terms.claim()
                         } else {
                             left
                         };

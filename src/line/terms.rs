@@ -14,12 +14,8 @@ const PROMPT: u32 = 4;
 pub(crate) struct Terms {
     /// For how long the lock is wanted, without the lock-delay.
     pub(crate) ttl: Duration,
-    /// S: for how long a hand-over is good until it is confirmed.
-    pub(crate) term: Duration,
     /// Who has not been heard of for so long waits no more.
     pub(crate) life: Duration,
-    /// For how long a free lock is kept for who was called.
-    pub(crate) claim: Duration,
     /// Within this a node is answered by nearly always.
     pub(crate) round_trip: Duration,
 }
@@ -29,24 +25,32 @@ impl Terms {
     pub(crate) fn new(ttl: Duration, life: Duration, round_trip: Duration) -> Self {
         Self {
             ttl,
-            term: (round_trip * 20).max(SHORTEST_TERM).min(ttl),
             life,
-            claim: (round_trip * 4).max(SHORTEST_CLAIM),
             round_trip,
         }
     }
 
+    /// S: for how long a hand-over is good until it is confirmed.
+    pub(crate) fn term(&self) -> Duration {
+        (self.round_trip * 20).max(SHORTEST_TERM).min(self.ttl)
+    }
+
+    /// For how long a free lock is kept for who was called.
+    pub(crate) fn claim(&self) -> Duration {
+        (self.round_trip * 4).max(SHORTEST_CLAIM)
+    }
+
     /// How often the head of a line asks at first: what a node knows of it is then never too old for a hand-over.
     pub(crate) fn as_head(&self) -> Duration {
-        self.term / 4
+        self.term() / 4
     }
 
     /// The same for one that has been the head for so long. After some terms it asks less often, and ever less: who has
     /// waited for seconds may be called, which costs a round trip more.
     pub(crate) fn as_head_for(&self, long: Duration) -> Duration {
-        match long < self.term * PROMPT {
+        match long < self.term() * PROMPT {
             true => self.as_head(),
-            false => (long / 8).max(self.term).min(self.behind()),
+            false => (long / 8).max(self.term()).min(self.behind()),
         }
     }
 
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_term_is_a_second_or_20_round_trips_and_never_longer_than_the_ttl() {
-        let term = |ttl, round_trip| Terms::new(ms(ttl), ms(30_000), ms(round_trip)).term;
+        let term = |ttl, round_trip| Terms::new(ms(ttl), ms(30_000), ms(round_trip)).term();
         assert_eq!(term(10_000, 1), ms(1_000));
         assert_eq!(term(10_000, 60), ms(1_200));
         assert_eq!(term(100, 1), ms(100));
@@ -104,9 +108,9 @@ mod tests {
         for (ttl, round_trip) in [(10_000, 1), (10_000, 60), (100, 1), (300, 2)] {
             let terms = Terms::new(ms(ttl), ms(30_000), ms(round_trip));
             // A node hands over within half a term of the last word.
-            assert!(terms.as_head() + terms.round_trip < terms.term / 2);
-            let (good, notice) = good_for(terms.term);
-            assert!(good > terms.term / 2 + notice, "{terms:?}");
+            assert!(terms.as_head() + terms.round_trip < terms.term() / 2);
+            let (good, notice) = good_for(terms.term());
+            assert!(good > terms.term() / 2 + notice, "{terms:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A vote counts from the sending of the request that carried its number, never from its receipt.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use super::terms::good_for;
 use crate::{
@@ -10,12 +10,13 @@ use crate::{
     rules::{Rule, Rules},
 };
 
-/// Requests whose sending is remembered. A hand-over by an older one is worth nothing.
-const REMEMBERED: usize = 8;
+/// The last requests whose sending is remembered. A hand-over by an older one is worth nothing.
+const REMEMBERED: u64 = 8;
 
 /// A node's hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vote {
+    node: usize,
     /// By which request.
     seq: u64,
     token: u64,
@@ -27,20 +28,17 @@ struct Vote {
     is_provisional: bool,
 }
 
-#[derive(Clone, Debug, Default)]
-struct AtNode {
-    vote: Option<Vote>,
-    /// What was granted by this request or an earlier one was given back.
-    yielded: u64,
-}
-
 /// The votes of all nodes for one who waits.
 #[derive(Debug)]
 pub(crate) struct Votes {
-    nodes: Vec<AtNode>,
+    /// In the order of the nodes. Who waits has none for nearly all of the time, and there is no room for any then.
+    given: Vec<Vote>,
+    /// Of each node: what was granted by this request or an earlier one was given back. The last ones may be missing, as
+    /// long as nothing was.
+    yielded: Vec<u64>,
     needed: usize,
-    /// The last requests, and when each was sent.
-    sent: VecDeque<(u64, Tick)>,
+    /// When each of the last requests was sent, by its number.
+    sent: [Option<Tick>; REMEMBERED as usize],
     last_seq: u64,
     /// T, once it is being raised to.
     raised_to: Option<u64>,
@@ -69,11 +67,12 @@ pub(crate) struct Won {
 }
 
 impl Votes {
-    pub(crate) fn new(nodes: usize, needed: usize, rules: Rules) -> Self {
+    pub(crate) fn new(needed: usize, rules: Rules) -> Self {
         Self {
-            nodes: vec![AtNode::default(); nodes],
+            given: Vec::new(),
+            yielded: Vec::new(),
             needed,
-            sent: VecDeque::with_capacity(REMEMBERED),
+            sent: [None; REMEMBERED as usize],
             last_seq: 0,
             raised_to: None,
             rules,
@@ -88,10 +87,9 @@ impl Votes {
     /// The number of a request that is sent now.
     pub(crate) fn request(&mut self, now: Tick) -> u64 {
         self.last_seq += 1;
-        if self.sent.len() == REMEMBERED {
-            self.sent.pop_front();
+        if let Some(sent) = self.sent.get_mut(place_of(self.last_seq)) {
+            *sent = Some(now);
         }
-        self.sent.push_back((self.last_seq, now));
         self.last_seq
     }
 
@@ -104,8 +102,7 @@ impl Votes {
         term: Duration,
         now: Tick,
     ) -> bool {
-        let sent = self.sent.iter().find(|(number, _)| *number == seq);
-        let Some(mut t0) = sent.map(|(_, at)| *at) else {
+        let Some(mut t0) = self.sent_at(seq) else {
             return false;
         };
         if !self.rules.hold(Rule::PushFromItsRequest) {
@@ -134,22 +131,20 @@ impl Votes {
         is_provisional: bool,
     ) -> bool {
         let ignores_old = self.rules.hold(Rule::YieldedIsOver);
-        let Some(at) = self.nodes.get_mut(node) else {
-            return false;
-        };
-        if seq <= at.yielded && ignores_old {
+        if self.was_yielded(node, seq) && ignores_old {
             return false;
         }
         let (good, notice) = good_for(granted);
         let end = t0.plus(good);
         let vote = Vote {
+            node,
             seq,
             token,
             end,
             lost_at: end.minus(notice),
             is_provisional,
         };
-        match &mut at.vote {
+        match self.given.iter_mut().find(|known| known.node == node) {
             // The same grant, heard of twice: the later end is true as well.
             Some(known) if known.seq == seq => {
                 known.token = known.token.max(token);
@@ -158,71 +153,74 @@ impl Votes {
                     known.is_provisional = is_provisional;
                 }
             }
-            known => *known = Some(vote),
+            Some(known) => *known = vote,
+            None => {
+                let place = self.given.partition_point(|other| other.node < node);
+                self.given.insert(place, vote);
+            }
         }
         true
     }
 
     /// The node says that it is another's, to the request with this number: what came by an earlier one is over.
     pub(crate) fn lost(&mut self, node: usize, asked: u64) {
-        if let Some(at) = self.nodes.get_mut(node) {
-            at.vote = at.vote.take().filter(|vote| vote.seq >= asked);
-        }
+        self.given
+            .retain(|vote| vote.node != node || vote.seq >= asked);
     }
 
     /// Forgets votes that are over: at which nodes.
     pub(crate) fn lapse(&mut self, now: Tick) -> Vec<usize> {
-        let mut lapsed = Vec::new();
-        for (node, at) in self.nodes.iter_mut().enumerate() {
-            if at.vote.is_some_and(|vote| vote.lost_at <= now) {
-                at.vote = None;
-                lapsed.push(node);
-            }
-        }
-        lapsed
+        let lapsed = |vote: &Vote| vote.lost_at <= now;
+        let over = self.given.iter().filter(|vote| lapsed(vote));
+        let over = over.map(|vote| vote.node).collect();
+        self.given.retain(|vote| !lapsed(vote));
+        over
     }
 
     /// When the next vote is over.
     pub(crate) fn next_lapse(&self) -> Option<Tick> {
-        self.any().map(|(_, vote)| vote.lost_at).min()
+        self.given.iter().map(|vote| vote.lost_at).min()
     }
 
     pub(crate) fn has(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|at| at.vote.is_some())
+        self.of(node).is_some()
     }
 
     /// Whether any node has handed over, and not enough of them.
     pub(crate) fn is_partial(&self) -> bool {
-        self.any().next().is_some()
+        !self.given.is_empty()
     }
 
     /// The nodes that have handed over, and their tokens.
     pub(crate) fn held(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.any().map(|(node, vote)| (node, vote.token))
+        self.given.iter().map(|vote| (vote.node, vote.token))
     }
 
     /// Whether this grant was given back.
     pub(crate) fn was_yielded(&self, node: usize, seq: u64) -> bool {
-        self.nodes.get(node).is_some_and(|at| seq <= at.yielded)
+        seq <= self.yielded.get(node).copied().unwrap_or(0)
     }
 
     /// Gives everything back: which nodes, and by which request it had come.
     pub(crate) fn give_way(&mut self) -> Vec<(usize, u64)> {
         self.raised_to = None;
-        let mut given = Vec::new();
-        for (node, at) in self.nodes.iter_mut().enumerate() {
-            if let Some(vote) = at.vote.take() {
-                at.yielded = at.yielded.max(vote.seq);
-                given.push((node, vote.seq));
+        let given = std::mem::take(&mut self.given);
+        if let Some(last) = given.last() {
+            let nodes = self.yielded.len().max(last.node + 1);
+            self.yielded.resize(nodes, 0);
+        }
+        for vote in &given {
+            if let Some(yielded) = self.yielded.get_mut(vote.node) {
+                *yielded = vote.seq.max(*yielded);
             }
         }
-        given
+        given.iter().map(|vote| (vote.node, vote.seq)).collect()
     }
 
     /// Begins to make the tokens equal: T, the smallest that enough nodes can be raised to, and who is to be raised,
     /// with the request by which it came to us.
     pub(crate) fn raise(&mut self) -> (u64, Vec<(usize, u64)>) {
-        let mut tokens: Vec<u64> = self.any().map(|(_, vote)| vote.token).collect();
+        let mut tokens: Vec<u64> = self.given.iter().map(|vote| vote.token).collect();
         tokens.sort_unstable();
         let reachable = tokens.get(self.needed.saturating_sub(1));
         let token = reachable.copied().unwrap_or(0);
@@ -233,16 +231,15 @@ impl Votes {
     /// Whether this node came with a smaller token while others are being raised: T, and by which request it came.
     pub(crate) fn is_late(&self, node: usize) -> Option<(u64, u64)> {
         let token = self.raised_to?;
-        let vote = self.nodes.get(node)?.vote?;
+        let vote = self.of(node)?;
         (vote.token < token).then_some((token, vote.seq))
     }
 
     /// A node's answer to a raise.
     pub(crate) fn raised(&mut self, node: usize, counter: u64) {
         let exact = self.raised_to == Some(counter) || !self.rules.hold(Rule::ExactAck);
-        if let (true, Some(token), Some(at)) = (exact, self.raised_to, self.nodes.get_mut(node))
-            && let Some(vote) = &mut at.vote
-        {
+        let vote = self.given.iter_mut().find(|vote| vote.node == node);
+        if let (true, Some(token), Some(vote)) = (exact, self.raised_to, vote) {
             vote.token = token;
         }
     }
@@ -258,7 +255,7 @@ impl Votes {
 
     pub(crate) fn verdict(&self, now: Tick) -> Verdict {
         let good = |vote: &&Vote| now < vote.lost_at;
-        let votes: Vec<&Vote> = self.any().map(|(_, vote)| vote).filter(good).collect();
+        let votes: Vec<&Vote> = self.given.iter().filter(good).collect();
         if votes.len() < self.needed {
             return Verdict::Open;
         }
@@ -279,15 +276,26 @@ impl Votes {
         Verdict::Split
     }
 
-    fn any(&self) -> impl Iterator<Item = (usize, &Vote)> + '_ {
-        let nodes = self.nodes.iter().enumerate();
-        nodes.filter_map(|(node, at)| Some((node, at.vote.as_ref()?)))
+    fn of(&self, node: usize) -> Option<&Vote> {
+        self.given.iter().find(|vote| vote.node == node)
+    }
+
+    /// When the request with this number was sent, if it is one of the last.
+    fn sent_at(&self, seq: u64) -> Option<Tick> {
+        let is_known = seq <= self.last_seq && self.last_seq - seq < REMEMBERED;
+        let sent = self.sent.get(place_of(seq)).filter(|_| is_known)?;
+        *sent
     }
 
     fn behind(&self, token: u64) -> Vec<(usize, u64)> {
-        let behind = self.any().filter(|(_, vote)| vote.token < token);
-        behind.map(|(node, vote)| (node, vote.seq)).collect()
+        let behind = self.given.iter().filter(|vote| vote.token < token);
+        behind.map(|vote| (vote.node, vote.seq)).collect()
     }
+}
+
+/// Where the sending of the request with this number is remembered.
+fn place_of(seq: u64) -> usize {
+    (seq % REMEMBERED) as usize
 }
 
 #[cfg(test)]
@@ -304,7 +312,7 @@ mod tests {
 
     /// Three nodes; request 1 was sent at 0.
     fn votes() -> Votes {
-        let mut votes = Votes::new(3, 2, Rules::ALL);
+        let mut votes = Votes::new(2, Rules::ALL);
         assert_eq!(votes.request(at(0)), 1);
         votes
     }
@@ -347,7 +355,7 @@ mod tests {
     fn a_hand_over_by_an_unknown_request_is_worth_nothing() {
         let mut votes = votes();
         assert!(!votes.pushed(0, 9, 7, TERM, at(1)));
-        for n in 0..REMEMBERED as u64 {
+        for n in 0..REMEMBERED {
             votes.request(at(n));
         }
         assert!(!votes.pushed(0, 1, 7, TERM, at(1)), "forgotten");

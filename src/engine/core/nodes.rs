@@ -1,9 +1,12 @@
 //! What the driver tells of the nodes, and what it takes from here.
 
 use super::Core;
-use crate::node::{
-    DialError, Disconnected, Incoming,
-    session::{Effect, Session, Step},
+use crate::{
+    node::{
+        DialError, Disconnected, Incoming,
+        session::{Effect, Session, Step},
+    },
+    room::Room as _,
 };
 
 impl Core {
@@ -51,6 +54,7 @@ impl Core {
             });
             self.settle();
         }
+        read.give_back();
         self.read = read;
         any
     }

@@ -2,6 +2,7 @@
 //! is [`crate::line`].
 
 mod in_line;
+mod last;
 
 use std::{
     collections::HashMap,
@@ -9,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use self::in_line::InLine;
+use self::{in_line::InLine, last::Last};
 use super::waiter::Waiter;
 use crate::{
     Error, FencingToken, Silence,
-    ballot::answers::{Answers, Said},
+    ballot::answers::Said,
     engine::{attempt::new_owner, event::WishId, grant::Grant, net::Net, timers::Key},
     ids::ById,
     lease::upkeep::Good,
@@ -75,7 +76,7 @@ impl Line {
             round,
             entry,
             place,
-            answers: Answers::new(total),
+            last: Last::new(total),
             counter,
             alone_since: None,
             look_at: None,
@@ -126,7 +127,7 @@ impl Line {
             }
             Ok(_) | Err(_) => one.place.unanswered(now, node),
         }
-        one.heard(node, answer);
+        one.last.set(node, answer);
         self.look(net, id)
     }
 

@@ -24,6 +24,7 @@ use crate::{
     clock::Tick,
     ids::ById,
     node::{Push, session::RoundId},
+    room::Room as _,
 };
 
 /// At most this many whose turn has come begin to ask in one go.
@@ -323,6 +324,8 @@ impl Wishes {
         let asking = self.asking.remove(&round)?;
         net.timers.cancel(Key::Round(asking.attempt.tag()));
         self.rounds.remove(&asking.waiter.wish.id);
+        self.asking.give_back();
+        self.rounds.give_back();
         Some(asking)
     }
 

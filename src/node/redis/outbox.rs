@@ -7,11 +7,14 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::encode::{self, Keys};
-use crate::node::{Guard, Operation, batch, operation::Wire};
+use crate::{
+    node::{Guard, Operation, batch, operation::Wire},
+    room::Room as _,
+};
 
 /// Calls are made until their bytes are about this many. All are offered to the stream together.
 pub(super) const CHUNK: usize = 16 << 10;
-/// An idle queue keeps room for this many operations.
+/// A new queue has room for this many operations.
 const QUEUE: usize = 64;
 
 #[derive(Debug)]
@@ -153,9 +156,7 @@ impl Outbox {
             self.called -= call.operations;
             self.queue.drain(..call.operations.min(self.queue.len()));
         }
-        if self.queue.is_empty() && self.queue.capacity() > 16 * QUEUE {
-            self.queue.shrink_to(QUEUE);
-        }
+        self.queue.give_back();
     }
 
     // ---- inside -----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::step::Tag;
-use crate::{clock::Tick, ids::ById, node::Operation, owner::Entry};
+use crate::{clock::Tick, ids::ById, node::Operation, owner::Entry, room::Room as _};
 
 /// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -83,6 +83,7 @@ impl Duties {
     /// It was answered, or has nothing to free. Returns who waits for the answer.
     pub(super) fn done(&mut self, id: DutyId) -> Option<Tag> {
         let duty = self.by_id.remove(&id)?;
+        self.by_id.give_back();
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }

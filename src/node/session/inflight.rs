@@ -15,7 +15,7 @@ use super::{
     rtt::RoundTrip,
     step::{ClientId, Tag},
 };
-use crate::{clock::Tick, node::Operation, owner::Entry, settings::Settings};
+use crate::{clock::Tick, node::Operation, owner::Entry, room::Room as _, settings::Settings};
 
 /// At most this many requests are unanswered on a connection.
 pub(super) const MOST: usize = 65_536;
@@ -100,7 +100,10 @@ impl InFlight {
         if self.is_full() {
             return None;
         }
-        let mut sent = self.waiting.pop_front()?;
+        let Some(mut sent) = self.waiting.pop_front() else {
+            self.waiting.give_back();
+            return None;
+        };
         sent.at = now;
         Some(self.fly(sent))
     }
@@ -131,6 +134,7 @@ impl InFlight {
     /// The node answered the oldest.
     pub(super) fn answered(&mut self, now: Tick) -> Option<Sent> {
         let sent = self.sent.pop_front()?;
+        self.sent.give_back();
         self.left = self.left.saturating_sub(1);
         self.ended(sent.what);
         self.heard_at = now;

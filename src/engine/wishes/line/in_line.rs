@@ -2,9 +2,9 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
+use super::last::Last;
 use crate::{
-    Error, Report, Silence,
-    ballot::answers::{Answers, Heard, Said},
+    Error, Report,
     claim::{Ask, Place as Registration},
     clock::Tick,
     engine::{
@@ -34,7 +34,7 @@ pub(super) struct InLine {
     pub(super) entry: Entry,
     pub(super) place: Place,
     /// What each node has said last.
-    pub(super) answers: Answers<Said>,
+    pub(super) last: Last,
     /// The largest counter in any answer.
     pub(super) counter: u64,
     /// Since when there is no majority, while there is none.
@@ -47,19 +47,6 @@ impl InLine {
     pub(super) fn saw(&mut self, counter: u64) {
         self.counter = self.counter.max(counter);
         self.waiter.wish.seen.fetch_max(counter, Relaxed);
-    }
-
-    /// Keeps what a node has said last.
-    pub(super) fn heard(&mut self, node: usize, mut answer: Result<Said, Silence>) {
-        if let Ok(Said::InLine { holder, .. }) = &mut answer {
-            // Mostly they all name the same holder: its text is kept once.
-            let known = self.answers.iter().find_map(|heard| match heard {
-                Heard::Said(Said::InLine { holder: known, .. }) if known == holder => known.clone(),
-                _ => None,
-            });
-            *holder = known.or_else(|| holder.take());
-        }
-        self.answers.set(node, answer);
     }
 
     /// Whether no majority votes. It asks nobody then: what a minority has handed to it shall end.
@@ -77,7 +64,7 @@ impl InLine {
     pub(super) fn aside_at(&self) -> Option<Tick> {
         let since = self.alone_since?;
         self.place.asked().next()?;
-        Some(since.plus(self.place.terms.term / 2))
+        Some(since.plus(self.place.terms.term() / 2))
     }
 
     /// As the nodes are told of us.
@@ -85,8 +72,8 @@ impl InLine {
         let terms = &self.place.terms;
         // Who cannot be called asks from time to time: it is kept for that long.
         let claim = match hears {
-            true => terms.claim,
-            false => terms.claim.max(terms.term / 2),
+            true => terms.claim(),
+            false => terms.claim().max(terms.term() / 2),
         };
         let channel = match hears {
             true => net.settings.channel.clone(),
@@ -96,7 +83,7 @@ impl InLine {
             entry: self.entry.clone(),
             seq,
             ticket: self.place.ticket,
-            term: terms.term,
+            term: terms.term(),
             lock_delay: self.waiter.wish.lock_delay,
             life: terms.life,
             claim,
@@ -126,7 +113,7 @@ impl InLine {
             }
             for (node, silence) in round::ask(net, tag, &operation, some) {
                 self.place.refused(node);
-                self.answers.set(node, Err(silence));
+                self.last.set(node, Err(silence));
             }
         }
     }
@@ -200,7 +187,7 @@ impl InLine {
             self.look_at = None;
             self.waiter.patience.has_a_majority();
             let ends = self.waiter.patience.is_over(net.now);
-            return ends.then(|| Error::Held(self.report(net, self.free_in())));
+            return ends.then(|| Error::Held(self.report(net, self.last.free_in())));
         }
         let quarantined = of(|state| matches!(state, NodeState::Quarantined(_)));
         let report = self.report(net, Some(net.try_again(net.needed)));
@@ -213,18 +200,9 @@ impl InLine {
         (!goes_on).then_some(error)
     }
 
-    /// When a majority will be free, by what the nodes have said last.
-    fn free_in(&self) -> Option<Duration> {
-        let left = self.answers.iter().filter_map(|heard| match heard {
-            Heard::Said(Said::InLine { remaining, .. }) => *remaining,
-            _ => None,
-        });
-        left.max()
-    }
-
     /// The evidence: what each node has said last, or why it says nothing.
     fn report(&self, net: &Net, retry_after: Option<Duration>) -> Report {
-        let mut answers = self.answers.clone();
+        let mut answers = self.last.answers();
         for (node, state) in net.states().enumerate() {
             if let Some(silence) = state.silence() {
                 answers.set(node, Err(silence));

@@ -1,0 +1,120 @@
+//! What each node has said last to one who waits: as much of it as its caller may be told. Many wait, so it takes half the
+//! room of [`Answers`].
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    FencingToken, Silence, Vote,
+    ballot::answers::{Answers, Evidence, Said},
+};
+
+pub(super) struct Last(Box<[Word]>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// It was not asked, or has not answered.
+    Nothing,
+    Ours(FencingToken),
+    /// For how much longer it is another's, and whose entry, where that was told.
+    Held(Option<Duration>, Option<Arc<str>>),
+    Else,
+    Silent(Box<Silence>),
+}
+
+impl Last {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self(vec![Word::Nothing; nodes].into())
+    }
+
+    pub(super) fn set(&mut self, node: usize, answer: Result<Said, Silence>) {
+        let word = match answer {
+            Ok(Said::InLine {
+                remaining, holder, ..
+            }) => Word::Held(remaining, self.once(holder)),
+            Ok(Said::Taken { counter, .. }) => Word::Ours(FencingToken::from_counter(counter)),
+            Ok(_) => Word::Else,
+            Err(silence) => Word::Silent(Box::new(silence)),
+        };
+        if let Some(last) = self.0.get_mut(node) {
+            *last = word;
+        }
+    }
+
+    /// Mostly all nodes name the same holder: its text is kept once.
+    fn once(&self, holder: Option<Arc<str>>) -> Option<Arc<str>> {
+        let known = self.0.iter().find_map(|word| match word {
+            Word::Held(_, known) if *known == holder => known.clone(),
+            _ => None,
+        });
+        known.or(holder)
+    }
+
+    /// When all will be free, by what they have said.
+    pub(super) fn free_in(&self) -> Option<Duration> {
+        let left = self.0.iter().filter_map(|word| match word {
+            Word::Held(left, _) => *left,
+            _ => None,
+        });
+        left.max()
+    }
+
+    /// The same as evidence.
+    pub(super) fn answers(&self) -> Answers<impl Evidence + PartialEq> {
+        let mut answers = Answers::new(self.0.len());
+        for (node, word) in self.0.iter().enumerate() {
+            match word {
+                Word::Nothing => {}
+                Word::Silent(silence) => answers.set(node, Err(Silence::clone(silence))),
+                word => answers.set(node, Ok(word.clone())),
+            }
+        }
+        answers
+    }
+}
+
+impl Evidence for Word {
+    fn vote(&self) -> Vote {
+        match self {
+            Self::Ours(token) => Vote::Granted(*token),
+            Self::Held(left, _) => Vote::Held(*left),
+            Self::Else => Vote::Confirmed,
+            Self::Nothing => Vote::NotWaitedFor,
+            Self::Silent(silence) => Vote::None(Silence::clone(silence)),
+        }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        match self {
+            Self::Held(_, holder) => holder.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_small_and_a_holder_is_kept_once() {
+        assert!(size_of::<Word>() <= 32, "{}", size_of::<Word>());
+        let behind = |holder: &str| Said::InLine {
+            counter: 1,
+            rank: 1,
+            remaining: None,
+            holder: Some(holder.into()),
+            ticket: 0,
+            is_reserved: false,
+        };
+        let mut last = Last::new(3);
+        last.set(0, Ok(behind("a")));
+        last.set(1, Ok(behind("b")));
+        last.set(2, Ok(behind("a")));
+        let holder = |node: usize| match &last.0[node] {
+            Word::Held(_, Some(holder)) => Arc::clone(holder),
+            other => panic!("{other:?}"),
+        };
+        assert!(Arc::ptr_eq(&holder(0), &holder(2)));
+        assert_eq!(&*holder(1), "b");
+    }
+}

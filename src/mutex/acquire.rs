@@ -1,0 +1,104 @@
+//! What a caller holds while it waits. Many wait: so what it asks for and the answer that it waits for then have the same
+//! room. In the future of an async block each would have its own.
+
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::{Arc, atomic::AtomicU64},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tracing::{Instrument as _, instrument::Instrumented};
+
+use crate::{
+    Error, Lease, Renewal,
+    claim::Claim,
+    engine::{Acquiring, Engine, Wait, Wish},
+    logs,
+    name::Name,
+};
+
+/// A wish. With its first poll it is put to the engine.
+pub(super) enum Acquire {
+    Unasked(Asks),
+    Asked(Instrumented<Acquiring>),
+    /// Bad settings.
+    Invalid(Error),
+    Over,
+}
+
+/// What is asked for.
+pub(super) struct Asks {
+    pub(super) engine: Engine,
+    pub(super) name: Name,
+    pub(super) ttl: Duration,
+    pub(super) lock_delay: Duration,
+    pub(super) renewal: Renewal,
+    pub(super) wait: Wait,
+    pub(super) seen: Arc<AtomicU64>,
+}
+
+impl Asks {
+    fn ask(self) -> Instrumented<Acquiring> {
+        let span = logs::span!(
+            "acquire",
+            name = self.name.as_str(),
+            wait_ms = wait_ms(self.wait)
+        );
+        let wish = |id, asked_at, reply| Wish {
+            id,
+            claim: Claim::Mutex(self.name),
+            ttl: self.ttl,
+            lock_delay: self.lock_delay,
+            renewal: self.renewal,
+            wait: self.wait,
+            asked_at,
+            seen: self.seen,
+            reply,
+        };
+        self.engine.acquire(wish).instrument(span)
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Option<Lease>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Self::Asked(answer) = this {
+            let answer = ready!(Pin::new(answer).poll(cx));
+            *this = Self::Over;
+            return Poll::Ready(answer);
+        }
+        match mem::replace(this, Self::Over) {
+            Self::Unasked(asks) => {
+                *this = Self::Asked(asks.ask());
+                self.poll(cx)
+            }
+            Self::Invalid(error) => Poll::Ready(Err(error)),
+            Self::Asked(_) | Self::Over => Poll::Ready(Err(Error::Closed)),
+        }
+    }
+}
+
+/// The longest wait; none if there is no limit.
+fn wait_ms(wait: Wait) -> Option<u64> {
+    match wait {
+        Wait::Never => Some(0),
+        Wait::For(limit) => limit.map(logs::ms),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_and_its_answer_share_their_room() {
+        let parts = [size_of::<Asks>(), size_of::<Instrumented<Acquiring>>()];
+        let most = parts[0].max(parts[1]) + 8;
+        assert!(size_of::<Acquire>() <= most, "{parts:?}");
+    }
+}
