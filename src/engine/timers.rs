@@ -14,6 +14,9 @@ pub(crate) enum Key {
     Wish(WishId),
 }
 
+/// From so much room on it is a crowd's.
+const CROWD: usize = 1024;
+
 /// A heap of instants.
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -62,6 +65,20 @@ impl Timers {
             let armed = &self.armed;
             self.heap
                 .retain(|Reverse((at, key))| armed.get(key) == Some(at));
+        }
+        self.give_back();
+    }
+
+    /// The room that a crowd took on its way in, whose requests are answered. Not before a good part of it is empty: it is
+    /// taken again before long otherwise.
+    fn give_back(&mut self) {
+        let (armed, room) = (self.armed.len(), self.armed.capacity());
+        if room > CROWD && armed < room / 8 * 3 {
+            self.armed.shrink_to(armed / 4 * 5);
+        }
+        let (kept, room) = (self.heap.len(), self.heap.capacity());
+        if room > CROWD && kept < room / 8 * 3 {
+            self.heap.shrink_to(kept / 4 * 5);
         }
     }
 
@@ -116,6 +133,21 @@ mod tests {
         assert_eq!(timers.next(), Some(t(10)));
         timers.cancel(round(1));
         assert_eq!(timers.next(), Some(t(30)));
+    }
+
+    #[test]
+    fn the_room_of_a_crowd_is_given_back() {
+        let t = Tick::from_nanos;
+        let mut timers = Timers::default();
+        for id in 0..10_000 {
+            timers.at(round(id), t(id));
+        }
+        for id in 0..9_990 {
+            timers.cancel(round(id));
+        }
+        assert!(timers.armed.capacity() < 2 * CROWD);
+        assert!(timers.heap.capacity() < 2 * CROWD);
+        assert_eq!(timers.pop(t(20_000)), Some(round(9_990)));
     }
 
     #[test]

@@ -99,7 +99,6 @@ mod tests {
     fn a_word_is_small_and_a_holder_is_kept_once() {
         assert!(size_of::<Word>() <= 32, "{}", size_of::<Word>());
         let behind = |holder: &str| Said::InLine {
-            counter: 1,
             rank: 1,
             remaining: None,
             holder: Some(holder.into()),
