@@ -141,7 +141,7 @@ fn told(outcome: Outcome) -> (usize, String) {
 async fn the_node_in_this_process() {
     let outcome = conformance::all(&MemoryNode::new()).await;
     let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
-    assert_eq!(told(outcome), (49, not_run));
+    assert_eq!(told(outcome), (50, not_run));
 }
 
 #[tokio::test]
