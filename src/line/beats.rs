@@ -6,6 +6,8 @@ use crate::clock::Tick;
 
 /// An end that is heard of twice may differ by this: answers take longer at times.
 const BLUR: Duration = Duration::from_millis(20);
+/// A node counts in ms, and what ends in one of them is still there in it.
+pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
 /// Who has the lock on a node where we do not, as far as that is known since the first node was ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,16 +108,15 @@ impl Beat {
     /// It should hear of us now, unless it has within `fresh`; and again after `after`.
     pub(crate) fn is_next(&mut self, now: Tick, fresh: Duration, after: Duration) {
         self.near(now, true);
-        let again = now.plus(after);
+        let again = now.plus(after).plus(ROUNDING);
         match self.asked_at.map(|at| at.plus(fresh)) {
             // What is on its way says the same.
-            _ if self.in_flight.is_some() => self.later(again),
-            Some(stale) if now < stale => self.by(stale.min(again)),
-            _ => {
-                self.next = Some(now);
-                self.later(again);
-            }
+            _ if self.in_flight.is_some() => {}
+            Some(stale) if again <= stale => return self.by(again),
+            Some(stale) if now < stale => self.by(stale),
+            _ => self.next = Some(now),
         }
+        self.later(again);
     }
 
     /// When it is to be asked, if that is known.

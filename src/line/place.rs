@@ -7,7 +7,7 @@ mod words;
 
 pub(crate) use self::words::{Answer, Step};
 use super::{
-    beats::{Beat, Has},
+    beats::{Beat, Has, ROUNDING},
     terms::Terms,
     votes::{Verdict, Votes},
 };
@@ -140,7 +140,7 @@ impl Place {
                         } else {
                             left
                         };
-                        beat.by(now.plus(left).plus(Duration::from_millis(2)));
+                        beat.by(now.plus(left).plus(ROUNDING));
                     }
                 }
                 let left = remaining.filter(|left| ticket == 0 && !left.is_zero());
