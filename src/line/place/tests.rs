@@ -178,7 +178,7 @@ fn who_is_told_asks_when_the_time_has_come_however_many_stand_before_it() {
     let fresh = rests_until(&mut place, 50).unwrap();
     assert!(fresh < at(1_052), "it is heard of before");
     let now = fresh.since(at(0)).as_millis() as u64;
-    assert_eq!(place.next(fresh), Step::Ask(vec![1], 2));
+    assert!(matches!(place.next(fresh), Step::Ask(nodes, 2) if nodes.contains(&1)));
     place.answered(at(now), 1, behind(4, 60_000, 7));
     assert_eq!(rests_until(&mut place, now), Some(at(1_052)));
 }
