@@ -74,10 +74,10 @@ impl Place {
         place
     }
 
-    /// The same place, of which no node knows.
-    pub(crate) fn anew(&self, now: Tick) -> Self {
+    /// The same place, of which no node knows. It asks from then on.
+    pub(crate) fn anew(&self, at: Tick) -> Self {
         let all = (self.beats.len(), self.votes.needed());
-        Self::new(now, self.ticket, self.terms, all, self.rules)
+        Self::new(at, self.ticket, self.terms, all, self.rules)
     }
 
     // ---- what nodes say ---------------------------------------------------------------------

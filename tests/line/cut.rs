@@ -133,6 +133,51 @@ async fn who_reaches_only_a_minority_stops_nobody() {
     nothing_is_left(&fleet);
 }
 
+/// The same where it may ask a majority, one node of which is full and registers nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_registered_on_a_minority_only_stops_nobody() {
+    let fleet = Fleet::mixed(5);
+    let client = connect(builder(fleet.urls())).await;
+    let (proxies, far) = proxied(&fleet);
+    let far = connect(far).await;
+    let held = client.mutex(NAME).lock().await.unwrap();
+    fleet[2].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (served, late) = (Served::default(), Served::default());
+    let stand = async |count: usize| {
+        eventually("they stand in line", || {
+            let others = fleet.iter().enumerate().filter(|(node, _)| *node != 2);
+            others
+                .into_iter()
+                .all(|(_, server)| line(server).len() == count)
+        })
+        .await;
+    };
+    let mut waiters = vec![late.wait(0, &far.mutex(NAME), ms(5))];
+    stand(1).await;
+    for index in 0..4 {
+        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
+        stand(1 + index + 1).await;
+    }
+    for proxy in &proxies[3..] {
+        proxy.blackhole(true);
+    }
+    let start = Instant::now();
+    held.release().await.unwrap();
+    served.reaches(4).await;
+    let took = start.elapsed();
+    println!("one who was registered on a minority cost {took:?}");
+    assert!(took < 2 * TERM + MACHINE, "{took:?}");
+    assert_eq!(late.count(), 0);
+    fleet[2].cmd(&["CONFIG", "SET", "maxmemory", "0"]);
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    all_end(waiters).await;
+    served.in_order(4);
+    late.in_order(1);
+    nothing_is_left(&fleet);
+}
+
 /// The many waiters of one client. (Here in a debug build, beside other tests; `make bench` has 10,000 in release.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_who_are_cut_off_are_registered_again_at_once() {

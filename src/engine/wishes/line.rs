@@ -262,10 +262,9 @@ impl Line {
         one.take_back(net);
         self.rounds.remove(&one.round);
         self.entries.remove(&one.entry);
-        (one.round, one.entry) = (net.new_round(), entry);
+        one.put_aside(net, entry);
         self.rounds.insert(one.round, id);
         self.entries.insert(one.entry.clone(), id);
-        one.place = one.place.anew(net.now);
         Ok(())
     }
 
@@ -279,7 +278,7 @@ impl Line {
             return Follows::Nothing;
         }
         let is_alone = one.is_alone(net);
-        if is_alone && let Err(error) = self.stand_aside(net, id) {
+        if let Err(error) = self.stand_aside(net, id) {
             return match self.leave(net, id) {
                 Some(waiter) => Follows::Over(waiter, error),
                 None => Follows::Nothing,

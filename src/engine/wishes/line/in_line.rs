@@ -37,7 +37,7 @@ pub(super) struct InLine {
     pub(super) last: Last,
     /// The largest counter in any answer.
     pub(super) counter: u64,
-    /// Since when there is no majority, while there is none.
+    /// Since when no majority hears it, while none does.
     pub(super) alone_since: Option<Tick>,
     /// When to look next whether there is one.
     pub(super) look_at: Option<Tick>,
@@ -51,12 +51,37 @@ impl InLine {
 
     /// Whether no majority votes. It asks nobody then: what a minority has handed to it shall end.
     pub(super) fn is_alone(&mut self, net: &Net) -> bool {
-        if net.has_a_majority() || !net.holds(Rule::StandAside) {
+        let has_a_majority = net.has_a_majority();
+        if has_a_majority && self.is_heard(net) || !net.holds(Rule::StandAside) {
             self.alone_since = None;
             return false;
         }
         self.alone_since.get_or_insert(net.now);
-        true
+        !has_a_majority
+    }
+
+    /// Whether Q of those that vote have not refused it.
+    fn is_heard(&self, net: &Net) -> bool {
+        if !self.last.is_any_silent() {
+            return true;
+        }
+        let states = net.states().enumerate();
+        let hear = states
+            .filter(|(node, state)| *state == NodeState::Voting && !self.last.is_silent(*node));
+        hear.count() >= net.needed
+    }
+
+    /// It has left all nodes, and is to be put in line again under this name: when a majority votes again; or after a term, in
+    /// which others are served, where one votes of which some refuse it.
+    pub(super) fn put_aside(&mut self, net: &mut Net, entry: Entry) {
+        let again_at = match net.has_a_majority() {
+            true => net.now.plus(self.place.terms.term()),
+            false => net.now,
+        };
+        (self.round, self.entry) = (net.new_round(), entry);
+        self.place = self.place.anew(again_at);
+        self.last = Last::new(net.total());
+        self.alone_since = None;
     }
 
     /// Until when nodes may know it, while it is alone. (For a moment it is when all connections were cut: the nodes are

@@ -40,6 +40,15 @@ impl Last {
         }
     }
 
+    /// Whether its last answer was none.
+    pub(super) fn is_silent(&self, node: usize) -> bool {
+        matches!(self.0.get(node), Some(Word::Silent(_)))
+    }
+
+    pub(super) fn is_any_silent(&self) -> bool {
+        self.0.iter().any(|word| matches!(word, Word::Silent(_)))
+    }
+
     /// Mostly all nodes name the same holder: its text is kept once.
     fn once(&self, holder: Option<Arc<str>>) -> Option<Arc<str>> {
         let known = self.0.iter().find_map(|word| match word {
