@@ -182,7 +182,7 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
         mutex::Reply::Released(freed) => Said::Released(freed),
         mutex::Reply::ReleasedUnadmitted
         | mutex::Reply::Inspected { .. }
-        | mutex::Reply::Evicted(_) => Said::Else,
+        | mutex::Reply::Evicted { .. } => Said::Else,
     }
 }
 
@@ -217,10 +217,12 @@ pub(crate) fn seen(reply: Reply) -> Option<Seen> {
     }
 }
 
-/// A node's answer to [`evict`]: whether anybody held it.
-pub(crate) fn evicted(reply: &Reply) -> Option<bool> {
+/// A node's answer to [`evict`]: whether anybody held it, and who, where that is known.
+pub(crate) fn evicted(reply: &Reply) -> Option<(bool, Option<Entry>)> {
     match reply {
-        Reply::Mutex(mutex::Reply::Evicted(held)) => Some(*held),
+        Reply::Mutex(mutex::Reply::Evicted { held, holder }) => {
+            Some((*held, holder.as_deref().and_then(Entry::read)))
+        }
         _ => None,
     }
 }

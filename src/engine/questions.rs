@@ -15,6 +15,7 @@ use crate::{
     node::{Operation, Reply, session::RoundId},
     owner::{Entry, label_of},
     response::Responder,
+    rules::Rule,
 };
 
 /// Questions under way. Each waits for every node: an operator wants to know what each one says.
@@ -31,9 +32,9 @@ enum Asks {
     ToFree(Answers<Evicted>, Responder<bool>),
 }
 
-/// Whether anybody held it.
+/// Whether anybody held it, and who.
 #[derive(PartialEq)]
-struct Evicted(bool);
+struct Evicted(bool, Option<Entry>);
 
 impl Evidence for Evicted {
     fn vote(&self) -> Vote {
@@ -73,6 +74,7 @@ impl Questions {
     ) {
         if let Some(question) = self.0.get_mut(&round) {
             question.asks.heard(node, answer);
+            question.free_elsewhere(net, node);
             self.look(net, round);
         }
     }
@@ -123,6 +125,33 @@ impl Questions {
 }
 
 impl Question {
+    /// Whom an EVICT found on one node may still hold another that it did not reach, or stand in line on a third, where it
+    /// would be handed the lock again.
+    fn free_elsewhere(&self, net: &mut Net, node: usize) {
+        let Asks::ToFree(answers, _) = &self.asks else {
+            return;
+        };
+        let holder = |heard: &Heard<Evicted>| match heard {
+            Heard::Said(Evicted(_, holder)) => holder.clone(),
+            _ => None,
+        };
+        let Some(found) = answers.get(node).and_then(holder) else {
+            return;
+        };
+        let known = answers
+            .iter()
+            .filter_map(holder)
+            .filter(|other| *other == found);
+        if known.count() > 1 || !net.holds(Rule::EvictionLasts) {
+            return;
+        }
+        let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
+        let operation = Claim::Mutex(self.name.clone()).release(&found, floor, max_ttl);
+        // No lease of it is longer.
+        let until = net.now.plus(max_ttl);
+        round::release(net, None, &operation, 0..net.total(), until);
+    }
+
     /// Every node has answered, or will not.
     fn end(self, net: &Net) {
         let name = self.name.as_str();
@@ -138,7 +167,7 @@ impl Question {
             Asks::ToFree(answers, reply) => {
                 let answered = answers.count(|_| true);
                 let _ = reply.send(match answered >= net.needed {
-                    true => Ok(answers.count(|evicted| evicted.0) > 0),
+                    true => Ok(answers.count(|Evicted(held, _)| *held) > 0),
                     false => {
                         let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
                         let report = answers.report(name, net.needed, nodes, Some(again));
@@ -161,7 +190,7 @@ impl Asks {
             Self::ToFree(answers, _) => {
                 let evicted =
                     answer.and_then(|reply| claim::evicted(&reply).ok_or(Silence::TimedOut));
-                answers.set(node, evicted.map(Evicted));
+                answers.set(node, evicted.map(|(held, holder)| Evicted(held, holder)));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the simulation keeps in mind to see a violation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariants::{
     Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, stall::Stall,
@@ -27,8 +27,8 @@ pub(crate) struct Checks {
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,
-    /// By token: the entry that it was told to.
-    entries: BTreeMap<u64, String>,
+    /// By token: the entries that it was told to, and by which nodes.
+    entries: BTreeMap<u64, BTreeMap<String, BTreeSet<usize>>>,
     /// By entry: when a JOIN of it last came to a node.
     joined: BTreeMap<String, u64>,
     /// Who stands in line, by name.
@@ -48,12 +48,10 @@ impl Checks {
     /// A JOIN of this entry has come to a node.
     pub(crate) fn joined(&mut self, entry: &str, now: u64) {
         self.joined.insert(entry.to_owned(), now);
-        let of_it = |lease: &&mut Lease| {
-            let token = lease.op.token.unwrap_or(0);
-            self.entries.get(&token).is_some_and(|its| its == entry)
-        };
-        for lease in self.leases.iter_mut().filter(of_it) {
-            lease.over_by = None;
+        for lease in &mut self.leases {
+            if entry_of(&self.entries, &lease.op) == Some(entry) {
+                lease.over_by = None;
+            }
         }
     }
 
@@ -61,7 +59,7 @@ impl Checks {
     /// But for those whose JOIN was under way to a node and came after it: they may be handed that node again.
     pub(crate) fn evicted(&mut self, name: &str, asked_at: u64, over_by: u64) {
         for lease in &mut self.leases {
-            let entry = self.entries.get(&lease.op.token.unwrap_or(0));
+            let entry = entry_of(&self.entries, &lease.op);
             let joined_at = entry.and_then(|entry| self.joined.get(entry));
             let came_after = joined_at.is_some_and(|at| *at >= asked_at);
             let was_granted = lease.op.answered_at.is_some_and(|at| at <= asked_at);
@@ -72,7 +70,8 @@ impl Checks {
     }
 
     pub(crate) fn stood(&mut self, node: usize, entry: &str, counter: u64) {
-        self.entries.insert(counter, entry.to_owned());
+        let entries = self.entries.entry(counter).or_default();
+        entries.entry(entry.to_owned()).or_default().insert(node);
         if let Some(support) = &mut self.support {
             support.stood(node, entry, counter);
         }
@@ -143,4 +142,14 @@ impl Checks {
         let good = of_name.map(|l| (&l.op, just == Some(l.id) || l.watch.is_valid()));
         exclusion::check(now, good)
     }
+}
+
+/// The entry of a lease: that which most nodes told its token to.
+fn entry_of<'e>(
+    entries: &'e BTreeMap<u64, BTreeMap<String, BTreeSet<usize>>>,
+    lease: &Operation,
+) -> Option<&'e str> {
+    let entries = entries.get(&lease.token?)?;
+    let most = entries.iter().max_by_key(|(_, nodes)| nodes.len());
+    most.map(|(entry, _)| entry.as_str())
 }

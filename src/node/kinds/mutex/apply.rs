@@ -330,7 +330,7 @@ impl Memory {
 
     fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Reply, Fault> {
         at.may_delete()?;
-        let held = self.live(name, at.time).is_some();
+        let holder = self.live(name, at.time).map(|lock| lock.entry.text());
         self.locks.remove(name);
         if at.rules.hold(Rule::EvictionLasts) {
             let now = at.time / 1000;
@@ -338,7 +338,10 @@ impl Memory {
             let until = now.saturating_add(ms(max_ttl * 2));
             self.evicted.insert(name.clone(), until);
         }
-        Ok(Reply::Evicted(held))
+        Ok(Reply::Evicted {
+            held: holder.is_some(),
+            holder,
+        })
     }
 
     fn live(&self, name: &Name, time: u64) -> Option<&Lock> {

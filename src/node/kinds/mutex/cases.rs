@@ -133,8 +133,8 @@ pub(crate) const CASES: &[Case] = &[
         a_head_that_nobody_hears_is_dropped
     ),
     case!(
-        "§5: one of the head's own process may have vanished with it, so the last in line is told, if it is another's.",
-        one_of_the_heads_own_process_is_not_told_where_another_waits
+        "§5: who stands behind the head is told when to ask, or the last in line, where that one hears it.",
+        where_nobody_hears_the_last_in_line_the_next_is_told
     ),
     case!(
         "§5: a head that was not heard of within S/2 is called, and the lock is kept for it.",
@@ -287,6 +287,14 @@ pub(crate) fn evict(n: &str) -> Command {
     Command::Evict {
         name: name(n),
         max_ttl: MAX_TTL,
+    }
+}
+
+/// To an eviction: who held it.
+pub(crate) fn evicted(holder: Option<u128>) -> Reply {
+    Reply::Evicted {
+        held: holder.is_some(),
+        holder: holder.map(|owner| entry(owner).text()),
     }
 }
 

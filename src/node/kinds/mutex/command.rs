@@ -188,8 +188,13 @@ pub enum Reply {
         /// How many wait.
         waiting: u64,
     },
-    /// To an eviction: whether anybody held it.
-    Evicted(bool),
+    /// To an eviction.
+    Evicted {
+        /// Whether anybody held it.
+        held: bool,
+        /// The holder's entry; none where what stood there is not one.
+        holder: Option<Arc<str>>,
+    },
 }
 
 /// Whose a lock is that one waits for.

@@ -1,7 +1,7 @@
 -- EVICT: frees the lock, no matter who holds it. A key of another kind is left alone, by GET's own error.
 -- KEYS     lock, open, evicted
 -- ARGV     max_ttl ms, guard
--- RETURNS  1; 0, where nobody held it
+-- RETURNS  what stood in it; 0, where nobody held it
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
@@ -10,4 +10,5 @@ local held = redis.call('GET', KEYS[1])
 redis.call('DEL', KEYS[1])
 -- Until every lease that an eviction may still miss elsewhere is over, none is repaired here.
 redis.call('SET', KEYS[3], '', 'PX', ARGV[1] * 2)
-return held and 1 or 0
+-- Nothing of ours is longer than 138 bytes: more is not worth sending.
+return held and string.sub(held, 1, 160) or 0

@@ -109,14 +109,15 @@ local function channel_of(w)
 end
 
 -- Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have vanished
--- with it: then the last in line is told, if it is another's. w: as it stands in qh; channel: the head's.
+-- with it: then the last in line is told, if it is another's and hears it. w: as it stands in qh; channel: the head's.
 local function tell(entry, w, after, channel)
   local its = channel_of(w)
   if its and its == channel then
     local last = pcall('ZRANGE', q, -1, -1)[1]
     local others = last ~= entry and channel_of(pcall('HGET', qh, last))
-    if others and others ~= channel then
-      entry, its = last, others
+    local heard = others and others ~= channel and pcall('PUBLISH', others, 'N ' .. last .. ' ' .. after)
+    if type(heard) == 'number' and heard > 0 then
+      return
     end
   end
   if its then
@@ -263,6 +264,10 @@ local function join(key, entry, ttl, p, seq, ticket, term, ...)
   if failed(left) then
     return left.err
   end
+  -- A counter that cannot be read fails what may need it, and nothing else.
+  if left == -2 and not count() then
+    return why_unread(name)
+  end
   local what, token, why, rank
   local head = left == -2 and pcall('ZRANGE', q, 0, 0)[1]
   if left == -2 and (not head or head == entry) then
@@ -290,7 +295,7 @@ local function join(key, entry, ttl, p, seq, ticket, term, ...)
     return { token, tonumber(seq) }, token == tonumber(p)
   end
   rank = rank or pcall('ZRANK', q, entry)
-  return { tonumber(rank) or 0, left or 0, whose and sub(whose, 1, 160),
+  return { tonumber(rank) or 0, left or 0, whose and sub(whose, 1, 160) or false,
     what == 'reserved' and 1 or 0 }
 end
 

@@ -6,7 +6,9 @@
 -- MGET finds nothing in a key of another kind: that is somebody else's.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 -- Where somebody waits for a lock on this node, it may be for this one.
-if not seen[3] or redis.pcall('ZCARD', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(KEYS[1], #KEYS[2] + 4)) == 0 then
+local wait = seen[3]
+  and redis.pcall('ZCARD', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(KEYS[1], #KEYS[2] + 4))
+if type(wait) ~= 'number' or wait == 0 then
   local text, entry = seen[1], ARGV[1]
   -- One that came through the line is "entry seq ticket".
   local freed = (text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' ') and redis.call('DEL', KEYS[1])

@@ -213,7 +213,14 @@ impl Command {
                 _ => Reply::Released(yes(frame)?),
             },
             Self::Inspect { .. } => inspected(frame, hide)?,
-            Self::Evict { .. } => Reply::Evicted(yes(frame)?),
+            Self::Evict { .. } => {
+                let held = bytes(frame).is_some();
+                if !held && integer(frame)? != 0 {
+                    return None;
+                }
+                let (holder, _) = our_holder(frame);
+                Reply::Evicted { held, holder }
+            }
         })
     }
 }

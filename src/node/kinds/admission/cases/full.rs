@@ -41,11 +41,11 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
     );
     assert_eq!(
         trial.say(evict("b")).await,
-        node::Reply::Mutex(mutex::Reply::Evicted(true))
+        node::Reply::Mutex(mutex::cases::evicted(Some(1)))
     );
     assert_eq!(
         trial.say(evict("c")).await,
-        node::Reply::Mutex(mutex::Reply::Evicted(false))
+        node::Reply::Mutex(mutex::cases::evicted(None))
     );
     assert_eq!(
         trial.say(repair("c", 1, secs(10), 5)).await,

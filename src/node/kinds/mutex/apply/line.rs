@@ -270,7 +270,7 @@ impl Memory {
     }
 
     /// Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have
-    /// vanished with it: then the last in line is told, if it is another's.
+    /// vanished with it: then the last in line is told, if it is another's and hears it.
     fn tell(&self, name: &Name, head: &Waiter, next: Option<&Entry>, after: u64, at: Moment) {
         let now = at.ms();
         let known = |entry: &Entry| {
@@ -285,12 +285,14 @@ impl Memory {
         };
         let last = self.lines.all(name, now).next_back();
         let last = last.and_then(|(_, last)| known(last));
-        let told = match last {
-            Some(last) if next.1.channel == head.channel && last.1.channel != head.channel => last,
-            _ => next,
-        };
+        let last =
+            last.filter(|(_, last)| next.1.channel == head.channel && last.channel != head.channel);
         let after = Duration::from_millis(after);
-        publish(&told.0, told.1, Says::Next { after }, at);
+        let hears =
+            |(entry, waiter): (Entry, &Waiter)| publish(&entry, waiter, Says::Next { after }, at);
+        if !last.is_some_and(hears) {
+            hears(next);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) async fn an_entry_ends_with_its_ttl(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, extend("a", 1, secs(10))).await, Reply::Lost);
     assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Lost);
     assert_eq!(say(trial, release("a", 1)).await, Reply::Released(false));
-    assert_eq!(say(trial, evict("a")).await, Reply::Evicted(false));
+    assert_eq!(say(trial, evict("a")).await, evicted(None));
     assert_eq!(
         say(trial, inspect("a")).await,
         Reply::Inspected {
@@ -95,9 +95,9 @@ pub(super) async fn an_entry_ends_with_its_ttl(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_eviction_frees_and_forgets_no_counter(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, evict("a")).await, Reply::Evicted(false));
+    assert_eq!(say(trial, evict("a")).await, evicted(None));
     say(trial, acquire("a", 1, secs(10), 0)).await;
-    assert_eq!(say(trial, evict("a")).await, Reply::Evicted(true));
+    assert_eq!(say(trial, evict("a")).await, evicted(Some(1)));
     assert_eq!(say(trial, extend("a", 1, secs(10))).await, Reply::Lost);
     assert_eq!(
         say(trial, acquire("a", 2, secs(10), 0)).await,

@@ -112,8 +112,8 @@ pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) 
 pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, secs(10), 5)).await;
     // Where it does not stand, the eviction counts as well.
-    for (n, held) in [("a", true), ("b", false)] {
-        assert_eq!(say(trial, evict(n)).await, Reply::Evicted(held));
+    for (n, holder) in [("a", Some(1)), ("b", None)] {
+        assert_eq!(say(trial, evict(n)).await, evicted(holder));
         let repaired = say(trial, repair(n, 1, secs(10), 9)).await;
         assert_eq!(repaired, Reply::Repaired(false), "{n}");
         assert_eq!(remaining(trial, n).await, None, "{n}");

@@ -56,38 +56,27 @@ pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
     assert_eq!(in_line(again).0, 0);
 }
 
-pub(super) async fn one_of_the_heads_own_process_is_not_told_where_another_waits(
-    trial: &mut Trial<'_>,
-) {
-    let others = Place {
-        channel: NOBODY.into(),
-        ..place(4, 1, 70)
-    };
+/// (That another's is told rather than one of the head's own process is in `tests/line/dead.rs`: it takes two processes.)
+pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: &mut Trial<'_>) {
     let (two, three) = (place(2, 1, 50), place(3, 1, 60));
-    stand(trial, "a", &[two.clone(), three.clone(), others.clone()]).await;
-    say(trial, free("a", 1)).await;
-    // The last one, who does not hear it here.
-    assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
-    // Where all who wait are of one process, it is the next one.
+    for (n, channel) in [("a", NOBODY), ("b", "")] {
+        let last = Place {
+            channel: channel.into(),
+            ..place(4, 1, 70)
+        };
+        stand(trial, n, &[two.clone(), three.clone(), last]).await;
+        say(trial, free(n, 1)).await;
+        let pushes = trial.pushes().await;
+        assert_eq!(pushes, [granted(2, 1, P), next(3, 10)], "{n}");
+    }
+    // The next one is another's: it is told, and does not hear it.
     let deaf = Place {
-        channel: "".into(),
-        ..others
-    };
-    stand(trial, "b", &[two.clone(), three, deaf]).await;
-    say(trial, free("b", 1)).await;
-    assert_eq!(trial.pushes().await, [granted(2, 1, P), next(3, 10)]);
-    // And where the next one is another's, it is told.
-    let first = Place {
-        term: secs(12),
-        ..two
-    };
-    let between = Place {
         channel: NOBODY.into(),
-        ..place(3, 1, 60)
+        ..three
     };
-    stand(trial, "c", &[first, between, place(4, 1, 70)]).await;
+    stand(trial, "c", &[two, deaf, place(4, 1, 70)]).await;
     say(trial, free("c", 1)).await;
-    assert_eq!(trial.pushes().await.len(), 1, "the hand-over");
+    assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }
 
 pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
