@@ -29,8 +29,8 @@ pub(crate) struct Checks {
     support: Option<Support>,
     /// By token: the entries that it was told to, and by which nodes.
     entries: BTreeMap<u64, BTreeMap<String, BTreeSet<usize>>>,
-    /// By entry: when a JOIN of it last came to a node.
-    joined: BTreeMap<String, u64>,
+    /// By entry: when an ACQUIRE or a JOIN of it last came to a node.
+    asked: BTreeMap<String, u64>,
     /// Who stands in line, by name.
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
@@ -45,9 +45,9 @@ impl Checks {
         }
     }
 
-    /// A JOIN of this entry has come to a node.
-    pub(crate) fn joined(&mut self, entry: &str, now: u64) {
-        self.joined.insert(entry.to_owned(), now);
+    /// An ACQUIRE or a JOIN of this entry has come to a node.
+    pub(crate) fn asked(&mut self, entry: &str, now: u64) {
+        self.asked.insert(entry.to_owned(), now);
         for lease in &mut self.leases {
             if entry_of(&self.entries, &lease.op) == Some(entry) {
                 lease.over_by = None;
@@ -56,12 +56,12 @@ impl Checks {
     }
 
     /// An operator has freed the name: leases that were granted before it was asked for cannot be prolonged after `over_by`.
-    /// But for those whose JOIN was under way to a node and came after it: they may be handed that node again.
+    /// But for those whose own request was under way to a node and came after it: they may have that node again.
     pub(crate) fn evicted(&mut self, name: &str, asked_at: u64, over_by: u64) {
         for lease in &mut self.leases {
             let entry = entry_of(&self.entries, &lease.op);
-            let joined_at = entry.and_then(|entry| self.joined.get(entry));
-            let came_after = joined_at.is_some_and(|at| *at >= asked_at);
+            let came_at = entry.and_then(|entry| self.asked.get(entry));
+            let came_after = came_at.is_some_and(|at| *at >= asked_at);
             let was_granted = lease.op.answered_at.is_some_and(|at| at <= asked_at);
             if lease.op.name == name && was_granted && !came_after {
                 lease.over_by.get_or_insert(over_by);

@@ -395,8 +395,14 @@ impl World {
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
-        if let Command::Mutex(mutex::Command::Join { place, .. }) = command {
-            self.checks.joined(place.entry.as_str(), now);
+        match command {
+            Command::Mutex(mutex::Command::Join { place, .. }) => {
+                self.checks.asked(place.entry.as_str(), now);
+            }
+            Command::Mutex(mutex::Command::Acquire { entry, .. }) => {
+                self.checks.asked(entry.as_str(), now);
+            }
+            _ => {}
         }
         let server = &mut self.servers[s];
         match (command, &answer) {
