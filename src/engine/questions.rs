@@ -125,8 +125,8 @@ impl Questions {
 }
 
 impl Question {
-    /// Whom an EVICT found on one node may still hold another that it did not reach, or stand in line on a third, where it
-    /// would be handed the lock again.
+    /// Whom an EVICT found on one node may stand in line on another, and be handed the lock there again: with a third that no
+    /// EVICT reached it would have a majority.
     fn free_elsewhere(&self, net: &mut Net, node: usize) {
         let Asks::ToFree(answers, _) = &self.asks else {
             return;
@@ -147,8 +147,7 @@ impl Question {
         }
         let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
         let operation = Claim::Mutex(self.name.clone()).release(&found, floor, max_ttl);
-        // No lease of it is longer.
-        let until = net.now.plus(max_ttl);
+        let until = net.now.plus(net.settings.node_timeout);
         round::release(net, None, &operation, 0..net.total(), until);
     }
 
