@@ -200,3 +200,33 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     assert_eq!(renewed, all);
     assert!(world.core.next_tick().is_some_and(|at| at > now));
 }
+
+/// It may stand in line where it does not hold, and would be handed the lock again there.
+#[test]
+fn whom_an_eviction_found_is_released_on_all_nodes_once() {
+    let mut world = World::new(3);
+    let (reply, mut answer) = oneshot::channel();
+    let name = Name::new("a").unwrap();
+    world.core.event(Event::Evict { name, reply });
+    let released = |world: &mut World| {
+        let sent = world.until_sent().into_iter();
+        let entries = sent.filter_map(|(node, command)| match command {
+            Command::Mutex(mutex::Command::Release { entry, .. }) => Some((node, entry.text())),
+            _ => None,
+        });
+        entries.collect::<Vec<_>>()
+    };
+    let nobody = released(&mut world);
+    assert_eq!(nobody.len(), 3);
+    let owner = |digit: &str| Arc::<str>::from(format!("{}@web-1:77", digit.repeat(32)));
+    let found = |holder: Option<Arc<str>>| mutex::Reply::Evicted { held: true, holder };
+    world.says(0, found(Some(owner("a"))));
+    let everywhere = |whose: &str| (0..3).map(|node| (node, owner(whose))).collect::<Vec<_>>();
+    assert_eq!(released(&mut world), everywhere("a"));
+    world.says(1, found(Some(owner("a"))));
+    assert_eq!(released(&mut world), [], "it is on its way");
+    assert!(is_open(&mut answer));
+    world.says(2, found(None));
+    assert!(matches!(answer.try_recv(), Ok(Ok(true))));
+    assert_eq!(released(&mut world), []);
+}
