@@ -55,13 +55,16 @@ impl Questions {
         // Behind it, the release of nobody's lock: where the name is free now it goes to who waits.
         let nobody = net.chance.owner().ok();
         let nobody = nobody.map(|owner| Entry::new(owner, &net.settings.label));
-        let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
-        let serve =
-            nobody.map(|nobody| Claim::Mutex(name.clone()).release(&nobody, floor, max_ttl));
-        self.ask(net, Question { name, asks }, &operation);
-        if let Some(serve) = serve {
-            let until = net.now.plus(net.settings.node_timeout);
-            round::release(net, None, &serve, 0..net.total(), until);
+        self.ask(
+            net,
+            Question {
+                name: name.clone(),
+                asks,
+            },
+            &operation,
+        );
+        if let Some(nobody) = nobody {
+            release(net, name, &nobody);
         }
     }
 
@@ -145,10 +148,7 @@ impl Question {
         if known.count() > 1 || !net.holds(Rule::EvictionLasts) {
             return;
         }
-        let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
-        let operation = Claim::Mutex(self.name.clone()).release(&found, floor, max_ttl);
-        let until = net.now.plus(net.settings.node_timeout);
-        round::release(net, None, &operation, 0..net.total(), until);
+        release(net, self.name.clone(), &found);
     }
 
     /// Every node has answered, or will not.
@@ -200,6 +200,14 @@ impl Asks {
             Self::ToFree(answers, _) => answers.outstanding().collect(),
         }
     }
+}
+
+/// On all nodes, as far as they answer soon.
+fn release(net: &mut Net, name: Name, entry: &Entry) {
+    let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
+    let operation = Claim::Mutex(name).release(entry, floor, max_ttl);
+    let until = net.now.plus(net.settings.node_timeout);
+    round::release(net, None, &operation, 0..net.total(), until);
 }
 
 fn node_inspection(node: &Arc<str>, heard: &Heard<Seen>) -> NodeInspection {

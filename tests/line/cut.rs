@@ -3,19 +3,19 @@
 use super::*;
 use crate::support::Proxy;
 
-fn proxied(fleet: &Fleet) -> (Vec<Proxy>, Builder) {
+/// One who reaches the servers itself, and one who does through proxies.
+async fn near_and_far(fleet: &Fleet) -> (Quorum, Vec<Proxy>, Quorum) {
+    let client = connect(builder(fleet.urls())).await;
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
-    let builder = builder(proxies.iter().map(Proxy::url));
-    (proxies, builder)
+    let far = connect(builder(proxies.iter().map(Proxy::url))).await;
+    (client, proxies, far)
 }
 
 /// Cut off from all nodes, and back; one behind it is connected all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_cut_off_for_a_moment_keeps_its_place() {
     let fleet = Fleet::mixed(3);
-    let client = connect(builder(fleet.urls())).await;
-    let (proxies, far) = proxied(&fleet);
-    let far = connect(far).await;
+    let (client, proxies, far) = near_and_far(&fleet).await;
     let held = client.mutex(NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
@@ -59,9 +59,7 @@ async fn who_is_cut_off_for_a_moment_keeps_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_cut_off_from_a_minority_is_served_in_its_turn() {
     let fleet = Fleet::mixed(3);
-    let client = connect(builder(fleet.urls())).await;
-    let (proxies, far) = proxied(&fleet);
-    let far = connect(far).await;
+    let (client, proxies, far) = near_and_far(&fleet).await;
     let held = client.mutex(NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
@@ -88,9 +86,7 @@ async fn who_is_cut_off_from_a_minority_is_served_in_its_turn() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reaches_only_a_minority_stops_nobody() {
     let fleet = Fleet::mixed(5);
-    let client = connect(builder(fleet.urls())).await;
-    let (proxies, far) = proxied(&fleet);
-    let far = connect(far).await;
+    let (client, proxies, far) = near_and_far(&fleet).await;
     let held = client.mutex(NAME).lock().await.unwrap();
     let (served, late) = (Served::default(), Served::default());
     let mut waiters = Vec::new();
@@ -137,9 +133,7 @@ async fn who_reaches_only_a_minority_stops_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_registered_on_a_minority_only_stops_nobody() {
     let fleet = Fleet::mixed(5);
-    let client = connect(builder(fleet.urls())).await;
-    let (proxies, far) = proxied(&fleet);
-    let far = connect(far).await;
+    let (client, proxies, far) = near_and_far(&fleet).await;
     let held = client.mutex(NAME).lock().await.unwrap();
     fleet[2].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     let (served, late) = (Served::default(), Served::default());
@@ -183,9 +177,7 @@ async fn who_is_registered_on_a_minority_only_stops_nobody() {
 async fn thousands_who_are_cut_off_are_registered_again_at_once() {
     const WAITERS: usize = 2_000;
     let fleet = Fleet::mixed(3);
-    let client = connect(builder(fleet.urls())).await;
-    let (proxies, far) = proxied(&fleet);
-    let far = connect(far).await;
+    let (client, proxies, far) = near_and_far(&fleet).await;
     let held = client.mutex(NAME).lock().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)
         .map(|_| tokio::spawn(far.mutex(NAME).lock()))

@@ -28,36 +28,37 @@ impl Behind {
             process,
         }
     }
+
+    /// This becomes of the process while one waits behind it, and the lock is released `after` that: how long that one waits.
+    async fn cost(mut self, happens: impl FnOnce(&mut Waiter), after: Duration) -> Duration {
+        let served = Served::default();
+        let waiter = served.wait(0, &self.client.mutex(NAME), ms(1));
+        registered(&self.fleet, 2).await;
+        happens(&mut self.process);
+        sleep(after).await;
+        let start = Instant::now();
+        self.held.release().await.unwrap();
+        all_end([waiter]).await;
+        let took = start.elapsed();
+        nothing_is_left(&self.fleet);
+        took
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_was_killed_costs_nothing() {
-    let mut all = Behind::start().await;
-    let served = Served::default();
-    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
-    registered(&all.fleet, 2).await;
-    all.process.kill9();
-    let start = Instant::now();
-    all.held.release().await.unwrap();
-    all_end([waiter]).await;
+    let all = Behind::start().await;
+    let took = all.cost(Waiter::kill9, Duration::ZERO).await;
     // Far below its ttl; on a quiet machine it is two round trips.
-    assert!(start.elapsed() < MACHINE, "{:?}", start.elapsed());
-    nothing_is_left(&all.fleet);
+    assert!(took < MACHINE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_vanished_costs_its_first_term_at_most() {
-    let all = Behind::start().await;
-    let served = Served::default();
-    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
-    registered(&all.fleet, 2).await;
     // Its connections stay open: what is said to it is heard by its kernel.
-    all.process.sigstop();
-    let start = Instant::now();
-    all.held.release().await.unwrap();
-    all_end([waiter]).await;
-    assert!(start.elapsed() < TERM + MACHINE, "{:?}", start.elapsed());
-    nothing_is_left(&all.fleet);
+    let all = Behind::start().await;
+    let took = all.cost(|process| process.sigstop(), Duration::ZERO).await;
+    assert!(took < TERM + MACHINE, "{took:?}");
 }
 
 /// All of a process that vanished: the first costs its first term, each of the others what it takes to call it. Who
@@ -100,16 +101,8 @@ async fn many_who_vanished_together_cost_one_first_term() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_has_been_silent_is_only_called() {
     let all = Behind::start().await;
-    let served = Served::default();
-    let waiter = served.wait(0, &all.client.mutex(NAME), ms(1));
-    registered(&all.fleet, 2).await;
-    all.process.sigstop();
-    sleep(TERM).await;
-    let start = Instant::now();
-    all.held.release().await.unwrap();
-    all_end([waiter]).await;
-    assert!(start.elapsed() < MACHINE, "{:?}", start.elapsed());
-    nothing_is_left(&all.fleet);
+    let took = all.cost(|process| process.sigstop(), TERM).await;
+    assert!(took < MACHINE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
