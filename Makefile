@@ -56,9 +56,10 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	  cargo check --locked --no-default-features --features "$$feature"; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; and what the check of a token costs
+bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; and what the check of a token costs
 	cargo bench --bench speed --all-features
 	cargo bench --bench line --all-features
+	cargo bench --bench slots --all-features
 	cargo bench --bench fence --all-features
 
 docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)

@@ -4,19 +4,43 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    Error,
     ballot::answers::Said,
+    limit::{Agreed, Limit},
     name::Name,
-    node::{Operation, Reply, mutex},
+    node::{Operation, Reply, mutex, slots},
     owner::Entry,
 };
 
 pub(crate) use mutex::Place;
+pub(crate) use slots::{Family, Inspected, Mode, Place as Seated, Pool};
 
-/// Something that can be held.
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub(crate) enum Wants {
+    /// A lock that one holds at a time.
+    Mutex(Name),
+    /// One of the slots of a semaphore.
+    Slot(Slot),
+}
+
+/// One slot of a semaphore, whichever.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) pool: Pool,
+    /// What is known of its limit.
+    pub(crate) agreed: Arc<Agreed>,
+    /// So many are wanted together: with a smaller limit it is in vain.
+    pub(crate) of: u32,
+}
+
+/// What is held.
 #[derive(Clone, Debug)]
 pub(crate) enum Claim {
     /// A lock that one holds at a time.
     Mutex(Name),
+    /// This slot of a semaphore.
+    Slot(Pool, u32),
 }
 
 /// What the nodes are asked for with an acquisition.
@@ -30,48 +54,125 @@ pub(crate) struct Ask {
     pub(crate) max_ttl: Duration,
 }
 
+impl Wants {
+    pub(crate) fn name(&self) -> &Name {
+        match self {
+            Self::Mutex(name) => name,
+            Self::Slot(slot) => &slot.pool.name,
+        }
+    }
+}
+
+/// So many slots can never be held together.
+pub(crate) fn too_many(of: u32, limit: u32) -> Error {
+    Error::Invalid(format!(
+        "{of} of {limit} slots cannot be taken: ask for 1 to {limit}"
+    ))
+}
+
+/// Takes a lock where it is free.
+pub(crate) fn acquire(name: &Name, entry: &Entry, ask: Ask) -> Arc<Operation> {
+    Operation::new(mutex::Command::Acquire {
+        name: name.clone(),
+        entry: entry.clone(),
+        ttl: ask.ttl,
+        floor: ask.floor,
+        max_ttl: ask.max_ttl,
+    })
+}
+
+/// Takes a lock where it is free and nobody stands before us, or takes or keeps this place in line.
+pub(crate) fn join(name: &Name, place: Place, ask: Ask) -> Arc<Operation> {
+    Operation::new(mutex::Command::Join {
+        name: name.clone(),
+        place,
+        ttl: ask.ttl,
+        floor: ask.floor,
+        max_ttl: ask.max_ttl,
+    })
+}
+
+/// Gives back a grant of a lock, and keeps the place in line. `floor`: as in [`release`](Claim::release).
+pub(crate) fn give_way(name: &Name, place: Place, floor: u64, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(mutex::Command::Yield {
+        name: name.clone(),
+        place,
+        floor,
+        max_ttl,
+    })
+}
+
+/// Takes a slot of a semaphore, or takes or keeps this place in line.
+pub(crate) fn take(
+    pool: &Pool,
+    place: Seated,
+    limit: Limit,
+    (mode, want): (Mode, Option<u32>),
+    ask: Ask,
+) -> Arc<Operation> {
+    Operation::new(slots::Command::Take {
+        pool: pool.clone(),
+        place,
+        limit,
+        mode,
+        want,
+        ttl: ask.ttl,
+        floor: ask.floor,
+        max_ttl: ask.max_ttl,
+    })
+}
+
+/// Gives back what is ours of a semaphore, and keeps the place in line.
+pub(crate) fn give_back(pool: &Pool, place: Seated, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(slots::Command::Yield {
+        pool: pool.clone(),
+        place,
+        max_ttl,
+    })
+}
+
+/// Frees what is ours of a semaphore but for this slot, and leaves its line.
+pub(crate) fn leave(
+    pool: &Pool,
+    entry: &Entry,
+    keep: Option<u32>,
+    max_ttl: Duration,
+) -> Arc<Operation> {
+    Operation::new(slots::Command::Release {
+        pool: pool.clone(),
+        entry: entry.clone(),
+        keep,
+        max_ttl,
+    })
+}
+
+/// Changes the limit of a semaphore, where this one is the newer.
+pub(crate) fn resize(pool: &Pool, limit: Limit, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(slots::Command::Resize {
+        pool: pool.clone(),
+        limit,
+        max_ttl,
+    })
+}
+
+/// Reads who holds what of a semaphore.
+pub(crate) fn look(pool: &Pool) -> Arc<Operation> {
+    Operation::new(slots::Command::Inspect { pool: pool.clone() })
+}
+
 impl Claim {
     pub(crate) fn name(&self) -> &Name {
         match self {
             Self::Mutex(name) => name,
+            Self::Slot(pool, _) => &pool.name,
         }
     }
 
-    /// Takes it where it is free.
-    pub(crate) fn acquire(&self, entry: &Entry, ask: Ask) -> Arc<Operation> {
+    /// The slot, of a semaphore.
+    pub(crate) fn slot(&self) -> Option<u32> {
         match self {
-            Self::Mutex(name) => Operation::new(mutex::Command::Acquire {
-                name: name.clone(),
-                entry: entry.clone(),
-                ttl: ask.ttl,
-                floor: ask.floor,
-                max_ttl: ask.max_ttl,
-            }),
-        }
-    }
-
-    /// Takes it where it is free and nobody stands before us, or takes or keeps this place in line.
-    pub(crate) fn join(&self, place: Place, ask: Ask) -> Arc<Operation> {
-        match self {
-            Self::Mutex(name) => Operation::new(mutex::Command::Join {
-                name: name.clone(),
-                place,
-                ttl: ask.ttl,
-                floor: ask.floor,
-                max_ttl: ask.max_ttl,
-            }),
-        }
-    }
-
-    /// Gives back a grant, and keeps the place in line. `floor`: as in [`release`](Self::release).
-    pub(crate) fn give_way(&self, place: Place, floor: u64, max_ttl: Duration) -> Arc<Operation> {
-        match self {
-            Self::Mutex(name) => Operation::new(mutex::Command::Yield {
-                name: name.clone(),
-                place,
-                floor,
-                max_ttl,
-            }),
+            Self::Mutex(_) => None,
+            Self::Slot(_, slot) => Some(*slot),
         }
     }
 
@@ -91,16 +192,30 @@ impl Claim {
                 token,
                 max_ttl,
             }),
+            Self::Slot(pool, slot) => Operation::new(slots::Command::Raise {
+                pool: pool.clone(),
+                entry: entry.clone(),
+                slot: *slot,
+                token,
+                max_ttl,
+            }),
         }
     }
 
     /// Prolongs it where it is ours.
-    pub(crate) fn extend(&self, entry: &Entry, ttl: Duration) -> Arc<Operation> {
+    pub(crate) fn extend(&self, entry: &Entry, ttl: Duration, max_ttl: Duration) -> Arc<Operation> {
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Extend {
                 name: name.clone(),
                 entry: entry.clone(),
                 ttl,
+            }),
+            Self::Slot(pool, slot) => Operation::new(slots::Command::Extend {
+                pool: pool.clone(),
+                entry: entry.clone(),
+                slot: *slot,
+                ttl,
+                max_ttl,
             }),
         }
     }
@@ -121,6 +236,14 @@ impl Claim {
                 token,
                 max_ttl,
             }),
+            Self::Slot(pool, slot) => Operation::new(slots::Command::Repair {
+                pool: pool.clone(),
+                entry: entry.clone(),
+                slot: *slot,
+                ttl,
+                token,
+                max_ttl,
+            }),
         }
     }
 
@@ -133,6 +256,7 @@ impl Claim {
                 floor,
                 max_ttl,
             }),
+            Self::Slot(pool, _) => leave(pool, entry, None, max_ttl),
         }
     }
 }
@@ -150,9 +274,43 @@ pub(crate) fn evict(name: Name, max_ttl: Duration) -> Arc<Operation> {
 
 /// A node's answer to an operation of a claim.
 pub(crate) fn vote_of(reply: Reply) -> Said {
-    let Reply::Mutex(reply) = reply else {
-        return Said::Else;
-    };
+    match reply {
+        Reply::Mutex(reply) => vote_on_a_mutex(reply),
+        Reply::Slots(reply) => vote_on_slots(reply),
+        Reply::Admission(_) | Reply::Server(_) => Said::Else,
+    }
+}
+
+fn vote_on_slots(reply: slots::Reply) -> Said {
+    match reply {
+        slots::Reply::Slots {
+            mine,
+            taken,
+            version,
+            may_take,
+            ticket,
+            next_free,
+        } => Said::Slots {
+            mine,
+            taken,
+            version,
+            may_take,
+            ticket,
+            next_free,
+        },
+        slots::Reply::Conflict(limit) => Said::Conflict(limit),
+        slots::Reply::Limit(limit) => Said::Limit(limit),
+        slots::Reply::Yielded => Said::Yielded,
+        slots::Reply::Raised(counter) => Said::Raised(counter),
+        slots::Reply::Extended => Said::Extended,
+        slots::Reply::Lost => Said::Lost,
+        slots::Reply::Repaired(stands) => Said::Repaired(stands),
+        slots::Reply::Released(freed) => Said::Released(freed),
+        slots::Reply::ReleasedUnadmitted | slots::Reply::Inspected(_) => Said::Else,
+    }
+}
+
+fn vote_on_a_mutex(reply: mutex::Reply) -> Said {
     match reply {
         mutex::Reply::Granted(counter) => Said::Granted(counter),
         mutex::Reply::Held {
@@ -187,7 +345,7 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
 }
 
 /// Who holds what by a name, as one node answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The holder's entry, and for how much longer; none: without an end.
     pub(crate) holder: Option<(String, Option<Duration>)>,
@@ -223,6 +381,14 @@ pub(crate) fn evicted(reply: &Reply) -> Option<(bool, Option<Entry>)> {
         Reply::Mutex(mutex::Reply::Evicted { held, holder }) => {
             Some((*held, holder.as_deref().and_then(Entry::read)))
         }
+        _ => None,
+    }
+}
+
+/// A node's answer to [`look`].
+pub(crate) fn looked(reply: Reply) -> Option<Inspected> {
+    match reply {
+        Reply::Slots(slots::Reply::Inspected(inspected)) => Some(inspected),
         _ => None,
     }
 }

@@ -17,8 +17,8 @@ use crate::{
 #[non_exhaustive]
 #[derive(Clone)]
 pub enum Error {
-    /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. The nodes are
-    /// well.
+    /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. Of a semaphore: all slots were
+    /// taken. The nodes are well.
     Held(Report),
     /// Too few nodes answered to decide. Nothing is held: what was granted is being taken back.
     NoQuorum(Report),
@@ -29,6 +29,8 @@ pub enum Error {
     /// Too few nodes may vote because some restarted or are new. It ends by itself; servers that have
     /// never held a lock can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
     Quarantined(Report),
+    /// The nodes know another limit for this semaphore: programs that share it were started with different ones.
+    LimitConflict(LimitConflict),
     /// A name or a setting is not allowed; the text says what is.
     Invalid(String),
     /// The operating system refused what the library needs of it, such as random bits; the text says
@@ -43,6 +45,7 @@ impl Error {
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
+            Self::LimitConflict(conflict) => Some(&conflict.report),
             Self::Lost(_) | Self::Invalid(_) | Self::System(_) | Self::Closed => None,
         }
     }
@@ -50,7 +53,7 @@ impl Error {
     /// Whether the same call may succeed later without anybody changing the program or the machine it
     /// runs on.
     pub fn is_retryable(&self) -> bool {
-        self.report().is_some()
+        self.report().is_some() && !matches!(self, Self::LimitConflict(_))
     }
 
     /// How long to wait before the next try, so that a plain loop neither spins nor sleeps through the end of an
@@ -73,6 +76,7 @@ impl Error {
             Self::TooSlow(_) => "TooSlow",
             Self::Lost(_) => "Lost",
             Self::Quarantined(_) => "Quarantined",
+            Self::LimitConflict(_) => "LimitConflict",
             Self::Invalid(_) => "Invalid",
             Self::System(_) => "System",
             Self::Closed => "Closed",
@@ -107,6 +111,7 @@ impl fmt::Display for Error {
                 }
                 write!(f, "{}", Missing(r))
             }
+            Self::LimitConflict(conflict) => conflict.fmt(f),
             Self::Invalid(why) | Self::System(why) => f.write_str(why),
             Self::Closed => {
                 f.write_str("the quorum is closed: it was shut down, or its runtime is gone")
@@ -116,6 +121,13 @@ impl fmt::Display for Error {
 }
 
 fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    if let Some(slots) = report.slots() {
+        write!(f, "{:?}: all {slots} slots are taken", report.subject())?;
+        return match report.retry_after() {
+            Some(left) => write!(f, " (one for another {} unless renewed)", seconds(left)),
+            None => Ok(()),
+        };
+    }
     let holder = report.holder().unwrap_or("another");
     write!(f, "{:?} is held by {holder}", report.subject())?;
     match report.retry_after() {
@@ -156,6 +168,34 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Two limits for one semaphore.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct LimitConflict {
+    /// The limit that was asked for.
+    pub asked: u32,
+    /// The limit that the nodes know.
+    pub found: u32,
+    /// What every node said.
+    pub report: Report,
+}
+
+impl fmt::Display for LimitConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            asked,
+            found,
+            report,
+        } = self;
+        write!(
+            f,
+            "{:?} has a limit of {found}, and {asked} was asked for: start all programs with the same limit, or change \
+             it by Semaphore::resize",
+            report.subject()
+        )
+    }
+}
 
 /// A lease that is over, and why.
 #[non_exhaustive]
@@ -262,6 +302,9 @@ mod tests {
                  10.0.0.3:6379: unreachable: no route"
             )
         );
+        let of_slots = Error::Held(report(2, &[Vote::Held(None)], Some(3_200)).of_slots(3));
+        let text = "\"invoice:42\": all 3 slots are taken (one for another 3.2 s unless renewed)";
+        says(&of_slots, "Held", text);
         let error = Error::Held(report(1, &[Vote::NotOurs], None));
         says(&error, "Held", "\"invoice:42\" is held by another");
     }

@@ -2,6 +2,7 @@
 //! answers.
 
 mod line;
+mod slots;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -13,9 +14,12 @@ use crate::{
 };
 
 pub use line::Waiter;
+pub use slots::{NodeSlots, Slot};
 
-/// Who holds a name and who waits for it, as every node sees it. `Display` is what an operator reads: who holds it, a
-/// row for each node, and a row for each of the first 20 who wait.
+/// Who holds a name and who waits for it, as every node sees it: the mutex of that name, and the semaphore of that name.
+///
+/// `Display` is what an operator reads: who holds it, a row for each node, and a row for each of the first 20 who wait.
+/// Of a semaphore there is also a row for each slot that is taken. What nobody uses by that name is left out.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -47,7 +51,7 @@ impl Inspection {
             .map(|(_, holder)| holder)
     }
 
-    /// The newest token that any node has given out for the name.
+    /// The newest token that any node has given out for the mutex of this name.
     pub fn newest_token(&self) -> Option<FencingToken> {
         self.nodes.iter().filter_map(|node| node.token).max()
     }
@@ -67,6 +71,21 @@ impl Inspection {
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_mutex = self.held(|_| true) > 0 || self.waiting() > 0;
+        match (has_mutex, self.has_semaphore()) {
+            (_, false) => self.print_mutex(f),
+            (false, true) => self.print_semaphore(f),
+            (true, true) => {
+                self.print_mutex(f)?;
+                f.write_str("\n\n")?;
+                self.print_semaphore(f)
+            }
+        }
+    }
+}
+
+impl Inspection {
+    fn print_mutex(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, total) = (&self.name, self.nodes.len());
         let (answered, needed) = (self.answered(), majority(total));
         match (self.holder(), self.held(|_| true)) {
@@ -88,15 +107,11 @@ impl fmt::Display for Inspection {
                 "{name:?} is held by nobody: on {some} of {total} nodes there is an entry, {needed} are needed"
             ),
         }?;
-        match self.waiting() {
-            0 => {}
-            1 => f.write_str("; 1 waits in line")?,
-            more => write!(f, "; {more} wait in line")?,
-        }
+        line::print_count(self.waiting(), f)?;
         let rows: Vec<Vec<String>> = self.nodes.iter().map(NodeInspection::row).collect();
         let head = ["NODE", "HOLDER", "REMAINING", "TOKEN", "WAITING", "STATE"];
         write!(f, "\n\n{}", table(&head, &rows))?;
-        self.print_line(f)
+        line::print(&self.line(), self.waiting(), total, f)
     }
 }
 
@@ -108,12 +123,14 @@ pub struct NodeInspection {
     pub node: Arc<str>,
     /// Who holds the mutex there.
     pub holder: Option<Holder>,
-    /// The newest token that was given out there.
+    /// The newest token that was given out there for the mutex.
     pub token: Option<FencingToken>,
-    /// The first of those who wait in line there, in that order: up to 100.
+    /// The first of those who wait in line for the mutex there, in that order: up to 100.
     pub line: Vec<Waiter>,
-    /// How many wait in line there.
+    /// How many wait in line for the mutex there.
     pub waiting: u64,
+    /// The semaphore there; none where nobody has used one by that name for long.
+    pub semaphore: Option<NodeSlots>,
     /// Why the node did not answer.
     pub silence: Option<Silence>,
 }
@@ -127,19 +144,23 @@ impl NodeInspection {
             let remaining = holder.remaining.map(seconds);
             remaining.unwrap_or_else(|| "no end".to_owned())
         });
-        let silence = self.silence.as_ref().map(ToString::to_string);
         vec![
             self.node.to_string(),
             or_dash(holder.map(|holder| holder.label.clone())),
             or_dash(remaining),
             or_dash(self.token.map(|token| token.to_string())),
             or_dash(self.length()),
-            silence.unwrap_or_else(|| "voting".to_owned()),
+            self.state(),
         ]
+    }
+
+    fn state(&self) -> String {
+        let silence = self.silence.as_ref().map(ToString::to_string);
+        silence.unwrap_or_else(|| "voting".to_owned())
     }
 }
 
-/// A holder, as a node knows it. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
+/// A holder of a mutex or of a slot, as a node knows it. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -147,7 +168,7 @@ pub struct Holder {
     pub entry: String,
     /// The label that the holder's quorum was built with.
     pub label: String,
-    /// How much longer it holds the lock unless it renews; none if that has no end.
+    /// How much longer it holds unless it renews; none if that has no end.
     pub remaining: Option<Duration>,
 }
 
@@ -184,6 +205,7 @@ mod tests {
             token: Some(FencingToken::from_counter(42)),
             line: Vec::new(),
             waiting: 0,
+            semaphore: None,
             silence: None,
         }
     }

@@ -35,6 +35,7 @@
     )
 )]
 
+mod acquire;
 mod ballot;
 mod builder;
 mod claim;
@@ -45,9 +46,11 @@ mod engine;
 mod env;
 mod error;
 pub mod fence;
+mod hold;
 mod ids;
 mod inspection;
 mod lease;
+mod limit;
 mod line;
 mod logs;
 mod mutex;
@@ -60,16 +63,19 @@ mod report;
 mod response;
 mod room;
 mod rules;
+mod semaphore;
 mod settings;
+mod slots;
 mod start;
+mod taken;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod token;
 
 pub use builder::Builder;
 pub use engine::NodeChanges;
-pub use error::{Error, LossReason, Lost};
-pub use inspection::{Holder, Inspection, NodeInspection, Waiter};
+pub use error::{Error, LimitConflict, LossReason, Lost};
+pub use inspection::{Holder, Inspection, NodeInspection, NodeSlots, Slot, Waiter};
 pub use lease::{Lease, LeaseWatch, Renewal};
 pub use mutex::Mutex;
 pub use node::memory::server::MemoryNode;
@@ -79,6 +85,7 @@ pub use quorum::Quorum;
 pub use redis;
 pub use reentrant::{Owner, ReentrantMutex};
 pub use report::{NodeReport, Report, Silence, Vote};
+pub use semaphore::Semaphore;
 pub use token::{FencingToken, NotAToken};
 
 #[cfg(feature = "unstable-node")]

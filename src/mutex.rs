@@ -7,20 +7,17 @@ use std::{
     time::Duration,
 };
 
-mod acquire;
-
 use futures::FutureExt as _;
 
-use self::acquire::{Acquire, Asks};
 use crate::{
     Error, Lease, LeaseWatch, Renewal, Report,
+    acquire::{Acquire, Asks},
+    claim::Wants,
     engine::{Engine, Wait},
+    hold::Hold,
     logs,
     name::Name,
 };
-
-const SHORTEST_TTL: Duration = Duration::from_millis(100);
-const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// A distributed mutex on one name. Cheap to clone; settings are chained.
 ///
@@ -47,11 +44,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 pub struct Mutex {
     engine: Engine,
     name: Arc<str>,
-    max_ttl: Duration,
-    ttl: Option<Duration>,
-    lock_delay: Duration,
-    wait_timeout: Option<Duration>,
-    renewal: Renewal,
+    hold: Hold,
     seen: Arc<AtomicU64>,
 }
 
@@ -60,11 +53,7 @@ impl Mutex {
         Self {
             engine,
             name,
-            max_ttl,
-            ttl: None,
-            lock_delay: Duration::ZERO,
-            wait_timeout: None,
-            renewal: Renewal::auto(),
+            hold: Hold::new(max_ttl),
             seen: Arc::new(AtomicU64::new(0)),
         }
     }
@@ -72,7 +61,7 @@ impl Mutex {
     /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
     /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
     pub fn ttl(mut self, d: Duration) -> Self {
-        self.ttl = Some(d);
+        self.hold.ttl = Some(d);
         self
     }
 
@@ -82,13 +71,13 @@ impl Mutex {
     /// round trip to a majority cannot be won. Zero is one attempt, for as long as that takes, as
     /// [`try_lock`](Self::try_lock) makes.
     pub fn wait_timeout(mut self, d: Duration) -> Self {
-        self.wait_timeout = Some(d);
+        self.hold.wait_timeout = Some(d);
         self
     }
 
     /// Whether and for how long a lease is renewed. Default: [`Renewal::auto`].
     pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.renewal = renewal;
+        self.hold.renewal = renewal;
         self
     }
 
@@ -96,7 +85,7 @@ impl Mutex {
     /// (Chubby's lock-delay). Default: 0. It matters for holders that vanish: a release or a drop frees the lock at
     /// once.
     pub fn lock_delay(mut self, d: Duration) -> Self {
-        self.lock_delay = d;
+        self.hold.lock_delay = d;
         self
     }
 
@@ -146,7 +135,7 @@ impl Mutex {
     /// background, for at most one ttl (`max_ttl` for a place in line): the next in line gets it. Calling it again takes a new place, at the end.
     /// So in a `select!` in a loop, keep the future instead of making a new one each time.
     pub fn lock(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
-        let lease = self.acquire(Wait::For(self.wait_timeout));
+        let lease = self.acquire(Wait::For(self.hold.wait_timeout));
         // A wait ends with a lease or with an error.
         lease.map(|lease| lease?.ok_or(Error::Closed))
     }
@@ -235,7 +224,7 @@ impl Mutex {
 
     /// How long [`lock`](Self::lock) waits, if that has an end.
     pub(crate) fn limit(&self) -> Option<Duration> {
-        self.wait_timeout
+        self.hold.wait_timeout
     }
 
     fn acquire(
@@ -245,10 +234,10 @@ impl Mutex {
         match self.check() {
             Ok((name, ttl)) => Acquire::Unasked(Asks {
                 engine: self.engine.clone(),
-                name,
+                wants: Wants::Mutex(name),
                 ttl,
-                lock_delay: self.lock_delay,
-                renewal: self.renewal,
+                lock_delay: self.hold.lock_delay,
+                renewal: self.hold.renewal,
                 wait,
                 seen: Arc::clone(&self.seen),
             }),
@@ -267,25 +256,7 @@ impl Mutex {
 
     fn check(&self) -> Result<(Name, Duration), Error> {
         let name = Name::new(Arc::clone(&self.name))?;
-        let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
-        if ttl < SHORTEST_TTL {
-            return Err(Error::Invalid(format!(
-                "a ttl of {ttl:?} is too short: at least {SHORTEST_TTL:?} is needed"
-            )));
-        }
-        if ttl.saturating_add(self.lock_delay) > self.max_ttl {
-            let delay = match self.lock_delay.is_zero() {
-                true => String::new(),
-                false => format!(" and lock_delay {:?} together", self.lock_delay),
-            };
-            return Err(Error::Invalid(format!(
-                "ttl {ttl:?}{delay} is more than the max_ttl of {:?}: lower it, or raise max_ttl \
-                 for all clients",
-                self.max_ttl
-            )));
-        }
-        self.renewal.check()?;
-        Ok((name, ttl))
+        Ok((name, self.hold.check()?))
     }
 }
 

@@ -6,6 +6,7 @@ use tracing::Instrument;
 
 use crate::{
     Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus, ReentrantMutex,
+    Semaphore,
     engine::{Engine, Event},
     logs,
     name::Name,
@@ -85,8 +86,16 @@ impl Quorum {
         ReentrantMutex::new(self.mutex(name))
     }
 
+    /// The semaphore with this name and so many slots (1 to 65,536): at most that many leases at a time. Its name is its
+    /// own: a mutex of the same name is another thing.
+    pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
+        let max_ttl = self.limits.max_ttl;
+        Semaphore::new(self.engine.clone(), name.into().into(), limit, max_ttl)
+    }
+
     /// What every node that votes says about a name: who holds it, for how long, the newest token, and who waits in
-    /// line; or why it does not vote.
+    /// line; or why it does not vote. It tells of the mutex of that name, and of the semaphore of that name: its limit,
+    /// who has which slot, and who waits for one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -97,7 +106,11 @@ impl Quorum {
     /// for waiter in quorum.inspect("nightly").await?.line() {
     ///     println!("{waiter}, on {} nodes", waiter.nodes.len()); // web-4:12, for 3 ms, on 3 nodes
     /// }
-    /// # lease.release().await?; drop(waits.await); Ok(()) }
+    /// # lease.release().await?; drop(waits.await);
+    /// let permit = quorum.semaphore("thumbnails", 4).acquire().await?;
+    /// let seen = quorum.inspect("thumbnails").await?;
+    /// assert_eq!((seen.taken_slots(), seen.limit()), (1, Some(4)));
+    /// # drop(permit); Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -123,7 +136,8 @@ impl Quorum {
         }
     }
 
-    /// Frees a name on every voting node, and lets it go on to whoever is first in line. Returns whether it was held.
+    /// Frees the mutex of a name on every voting node, and lets it go on to whoever is first in line. Returns whether it
+    /// was held. Of a semaphore nothing is freed: a slot is left to its ttl.
     ///
     /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
     /// may believe that they hold the lock, and only the token tells them apart. For 2 `max_ttl` no lease of the

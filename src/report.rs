@@ -127,6 +127,8 @@ struct Inner {
     needed: usize,
     nodes: Vec<NodeReport>,
     retry_after: Option<Duration>,
+    /// How many slots there are, of a semaphore.
+    slots: Option<u32>,
 }
 
 impl Report {
@@ -141,7 +143,24 @@ impl Report {
             needed,
             nodes,
             retry_after,
+            slots: None,
         }))
+    }
+
+    /// The same, of a semaphore with so many slots.
+    pub(crate) fn of_slots(&self, slots: u32) -> Self {
+        Self(Arc::new(Inner {
+            subject: self.0.subject.clone(),
+            needed: self.0.needed,
+            nodes: self.0.nodes.clone(),
+            retry_after: self.0.retry_after,
+            slots: Some(slots),
+        }))
+    }
+
+    /// How many slots there are, of a semaphore.
+    pub(crate) fn slots(&self) -> Option<u32> {
+        self.0.slots
     }
 
     /// What it is about: the lock's name, or the operation.

@@ -113,12 +113,32 @@ pub enum Rule {
     NextIsTold,
     /// Who waits and reaches no majority leaves the line of the nodes that it does reach.
     StandAside,
+    /// A semaphore is numbered slots, each with its own majority: no node counts holders for itself.
+    NumberedSlots,
+    /// A vote for a slot is over when something that may take it back was sent to that node after it was asked for.
+    MoveForgets,
+    /// The limit is looked at when a grant is complete.
+    LimitAtGrant,
+    /// A newer limit takes the place of an older one.
+    GreaterVersion,
+    /// A resize has succeeded when every node has answered.
+    ResizeAll,
+    /// What is taken above a slot is counted over all nodes that voted for it.
+    CountAbove,
+    /// Who is the first to hold a slot tells every node the limit.
+    SettleLimit,
+    /// A slot that is taken in place of another gets a token of its own.
+    MoveMints,
+    /// Who gives slots back gives back all that it has.
+    YieldAllSlots,
+    /// Who waits for a slot stands in line with one ticket, the same on all nodes.
+    SameTicket,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 50] = [
+    pub const EVERY: [Self; 60] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -169,6 +189,16 @@ impl Rule {
         Self::LeaveEverywhere,
         Self::NextIsTold,
         Self::StandAside,
+        Self::NumberedSlots,
+        Self::MoveForgets,
+        Self::LimitAtGrant,
+        Self::GreaterVersion,
+        Self::ResizeAll,
+        Self::CountAbove,
+        Self::SettleLimit,
+        Self::MoveMints,
+        Self::YieldAllSlots,
+        Self::SameTicket,
     ];
 }
 

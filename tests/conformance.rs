@@ -13,7 +13,9 @@ use std::{
 
 use quorate::{
     MemoryNode, Node,
-    testing::conformance::{self, Change, Doing, Key, Outcome, Power, Subject, alike, redis_node},
+    testing::conformance::{
+        self, Change, Doing, Key, Outcome, Power, Subject, alike, redis_node, slots_alike,
+    },
 };
 use support::{Kind, Server};
 
@@ -117,6 +119,10 @@ impl Subject for Real {
                 let field = format!("@mutex:{name}");
                 self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
             }
+            Change::SlotCounter(pool, slot, counter) => {
+                let field = format!("@semaphore:{slot}:{}", pool.name);
+                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
+            }
             other => panic!("{other:?} is new"),
         };
         Box::pin(async {})
@@ -141,19 +147,19 @@ fn told(outcome: Outcome) -> (usize, String) {
 async fn the_node_in_this_process() {
     let outcome = conformance::all(&MemoryNode::new()).await;
     let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
-    assert_eq!(told(outcome), (50, not_run));
+    assert_eq!(told(outcome), (87, not_run));
 }
 
 #[tokio::test]
 async fn redis_7() {
     let outcome = conformance::all(&Real::start(Kind::Redis)).await;
-    assert_eq!(told(outcome), (51, String::new()));
+    assert_eq!(told(outcome), (88, String::new()));
 }
 
 #[tokio::test]
 async fn valkey_9() {
     let outcome = conformance::all(&Real::start(Kind::Valkey)).await;
-    assert_eq!(told(outcome), (51, String::new()));
+    assert_eq!(told(outcome), (88, String::new()));
 }
 
 /// A subject that can do nothing but answer is put to what needs no more, and the rest is named.
@@ -203,6 +209,8 @@ async fn answered_alike(kind: Kind) {
     let real = Real::start(kind);
     for seed in seeds {
         let missing = alike(&MemoryNode::new(), &real, seed, 4000).await;
+        assert_eq!(missing, []);
+        let missing = slots_alike(&MemoryNode::new(), &real, seed, 3000).await;
         assert_eq!(missing, []);
     }
 }

@@ -17,16 +17,18 @@ use names::Names;
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "ids", "logs", "name", "owner", "report", "response", "room",
-        "rules", "token",
+        "clock", "columns", "error", "ids", "limit", "logs", "name", "owner", "report", "response",
+        "room", "rules", "taken", "token",
     ],
     &["node", "settings"],
     &["ballot"],
     &["claim", "inspection"],
     &["line"],
+    &["slots"],
     &["lease"],
     &["engine"],
-    &["mutex"],
+    &["acquire", "hold"],
+    &["mutex", "semaphore"],
     &["reentrant"],
     &["builder", "env", "quorum", "start"],
 ];
@@ -37,11 +39,20 @@ const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[]
 /// Nobody names these; they may name anything.
 const TOP: &[&str] = &["testing", "bin", "cli"];
 /// Inside these no circle is allowed.
-const WITHOUT_CIRCLES: &[&str] = &["engine", "node", "ballot", "lease", "claim", "line"];
+const WITHOUT_CIRCLES: &[&str] = &[
+    "engine", "node", "ballot", "lease", "claim", "line", "slots",
+];
 /// A longer file has more than one reason to exist.
 const LONGEST_FILE: usize = 400;
 /// What stands among the kinds and is nothing that can be held.
-const NOT_HELD: &[&str] = &["admission", "server", "moment", "scripts", "wire"];
+const NOT_HELD: &[&str] = &[
+    "admission",
+    "server",
+    "counters",
+    "moment",
+    "scripts",
+    "wire",
+];
 /// Above `node`, the kinds of things that can be held are known here alone.
 const KNOW_KINDS: &[&str] = &["claim"];
 

@@ -449,7 +449,9 @@ async fn a_user_that_may_lock_some_names_only() {
                     ~quorate:waiting ~quorate:@mutex: ~quorate:@mutex:jobs-* \
                     ~quorate:@mutex-evicted: ~quorate:@mutex-evicted:jobs-* \
                     ~quorate:@mutex-line: ~quorate:@mutex-line:jobs-* \
-                    ~quorate:@mutex-waiters: ~quorate:@mutex-waiters:jobs-*";
+                    ~quorate:@mutex-waiters: ~quorate:@mutex-waiters:jobs-* \
+                    ~quorate:@semaphore: ~quorate:@semaphore-ends: ~quorate:@semaphore-line: \
+                    ~quorate:@many: ~quorate:@many-ends: ~quorate:@many-line:";
         let keys: Vec<&str> = keys.split_whitespace().collect();
         let quorum = admitted(&[user(&server, "locker", &keys)]).await;
         let lease = quorum.mutex("jobs-1").lock().await.unwrap();
@@ -463,6 +465,10 @@ async fn a_user_that_may_lock_some_names_only() {
         };
         let before = clients();
         assert_eq!(before.len(), 1, "{} ever", connections());
+        // It is told of the lock, though it may not ask for a semaphore.
+        let seen = quorum.inspect("jobs-1").await.unwrap();
+        assert!(seen.holder().is_some(), "{seen}");
+        assert_eq!(seen.nodes[0].silence, None);
         let error = quorum.mutex("other").try_lock().await.unwrap_err();
         assert!(error.to_string().contains("NOPERM"), "{error}");
         // In one batch with others it is refused with them, once. From then on everything goes alone.

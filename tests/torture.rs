@@ -301,6 +301,73 @@ fn with_the_rollback_off_leftovers_are_found() {
 }
 
 #[test]
+fn semaphores_hold_under_load_too() {
+    let field = Field::new(5);
+    let words = ["--semaphore", "3", "--names", "2", "--duration", "8s"];
+    let load = field.torture(&[words.as_slice(), &["--section", "50ms", "--json"]].concat());
+    field.under_way();
+    field.fleet[1].kill9();
+    field.fleet[4].kill9();
+    sleep(ms(1_000));
+    field.fleet[1].restart_empty();
+    field.fleet[4].restart_empty();
+    let judgement = json(&load.done(), 0);
+    assert_eq!(kinds(&judgement), [""; 0], "{judgement:#}");
+    assert!(
+        judgement["sections"].as_u64().unwrap() > 50,
+        "{judgement:#}"
+    );
+    assert_eq!(
+        (&judgement["lost_fenced"], &judgement["left"]),
+        (&0.into(), &0.into())
+    );
+    assert!(
+        judgement["longest_gap_ms"].as_u64().unwrap() < 1_500,
+        "{judgement:#}"
+    );
+    let files = fs::read_dir(field.history()).unwrap().flatten();
+    let all: String = files
+        .map(|file| fs::read_to_string(file.path()).unwrap())
+        .collect();
+    for slot in 0..3 {
+        assert!(all.contains(&format!("\"slot\":{slot}}}")), "slot {slot}");
+        assert!(all.contains(&format!("\"name\":\"torture-1/{slot}\"")));
+    }
+}
+
+#[test]
+fn with_the_quarantine_off_too_many_holders_of_a_semaphore_are_found() {
+    let field = Field::new(3);
+    let words = ["--semaphore", "2", "--names", "2", "--duration", "8s"];
+    let more = [
+        "--section",
+        "800ms",
+        "--without-rule",
+        "quarantine",
+        "--json",
+    ];
+    let load = field.torture(&[words.as_slice(), &more].concat());
+    field.under_way();
+    for server in field.fleet.iter() {
+        server.restart_empty();
+    }
+    let judgement = json(&load.done(), 1);
+    let texts: Vec<&str> = judgement["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|finding| finding["text"].as_str())
+        .collect();
+    let says = |words: &str| texts.iter().any(|text| text.contains(words));
+    assert!(kinds(&judgement).contains(&"exclusion"), "{judgement:#}");
+    assert!(says("two held it at once"), "in one slot: {texts:#?}");
+    assert!(
+        says(" held at once, for ") && says("it has 2 slots"),
+        "{texts:#?}"
+    );
+}
+
+#[test]
 fn an_interrupted_run_is_judged_and_leaves_nothing() {
     let field = Field::new(3);
     let store = field.store.url();

@@ -17,6 +17,7 @@
 #   lease       ms: ttl and max_ttl, if not 2000
 #   section     how long a section takes on average, if not 20ms
 #   tasks       in each of the six processes, if not 8
+#   slots       --semaphore L, if the names are semaphores and not locks
 #   load        words for `quorate torture run` on top of the usual ones
 declare -A does
 scenarios=(
@@ -28,6 +29,7 @@ scenarios=(
   flush-one flush-majority replica-and-back
   frozen-holder client-killed misconfigured clock-step
   head-killed head-stopped head-cut-off
+  semaphore-kill-two semaphore-restart-all semaphore-frozen-holder
   restart-all-without-quarantine pause-three-without-rollback
 )
 
@@ -296,7 +298,12 @@ does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their 
 frozen-holder() {
   # From the end of a frozen holder's lease others take over at once. But whoever freezes between its
   # request and the answer blocks the name for a ttl, and does not know it.
-  gap=$((lease + timeout + poll + machine)) must_see='"refusal"' section=200ms
+  gap=$((lease + timeout + poll + machine))
+  freeze_thrice
+}
+
+freeze_thrice() {
+  must_see='"refusal"' section=200ms
   begin
   for _ in 1 2 3; do
     freeze_clients 1
@@ -412,6 +419,35 @@ head-cut-off() {
   done
   recover
   finish
+}
+
+# ---- semaphores ----
+
+# The same with a semaphore of three slots for each lock, so that half of those who ask for a name have a slot. "No grant
+# for": while a slot was free.
+with_slots() {
+  slots=(--semaphore 3)
+}
+
+does[semaphore-kill-two]="kill-two with semaphores of three slots"
+semaphore-kill-two() {
+  with_slots
+  kill-two
+}
+
+does[semaphore-restart-all]="restart-all with semaphores of three slots"
+semaphore-restart-all() {
+  with_slots
+  restart-all
+}
+
+does[semaphore-frozen-holder]="frozen-holder with semaphores of three slots"
+semaphore-frozen-holder() {
+  with_slots
+  # As frozen-holder. A slot that is free is told to one in front, and its gate is two wide: each of them may be frozen,
+  # and that costs a term.
+  gap=$((lease + 2 * term + timeout + poll + machine))
+  freeze_thrice
 }
 
 # ---- can it see what it claims to see? ----

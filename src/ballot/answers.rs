@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{FencingToken, NodeReport, Report, Silence, Vote, owner::label_of};
+use crate::{
+    FencingToken, NodeReport, Report, Silence, Vote, limit::Limit, owner::label_of, taken::Taken,
+};
 
 /// What a node may say to a claim, whatever is claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,25 @@ pub(crate) enum Said {
         /// It is free, and kept for one who was called.
         is_reserved: bool,
     },
+    /// Of the slots of a semaphore: which are taken, and which of them is ours.
+    Slots {
+        /// The slot that is ours there, and its counter.
+        mine: Option<(u32, u64)>,
+        /// Which are taken, ours too.
+        taken: Taken,
+        /// The version of the limit.
+        version: u64,
+        /// What is free there may be taken.
+        may_take: bool,
+        /// The place in line there; 0 for none.
+        ticket: u64,
+        /// When the first of those that are taken is free, unless it is renewed.
+        next_free: Option<Duration>,
+    },
+    /// Another limit stands there.
+    Conflict(Limit),
+    /// The limit that stands there now.
+    Limit(Limit),
     /// It was given back to the line.
     Yielded,
     /// The counter was raised, and is now this.
@@ -72,12 +93,19 @@ impl Evidence for Said {
             Self::Granted(counter) => Vote::Granted(FencingToken::from_counter(*counter)),
             Self::Taken { counter, .. } => Vote::Granted(FencingToken::from_counter(*counter)),
             Self::Held { remaining, .. } | Self::InLine { remaining, .. } => Vote::Held(*remaining),
+            Self::Slots {
+                mine: Some((_, counter)),
+                ..
+            } => Vote::Granted(FencingToken::from_counter(*counter)),
+            Self::Slots { next_free, .. } => Vote::Held(*next_free),
             Self::Lost | Self::Repaired(false) | Self::Released(false) => Vote::NotOurs,
             Self::Raised(_)
             | Self::Extended
             | Self::Repaired(true)
             | Self::Released(true)
             | Self::Yielded
+            | Self::Conflict(_)
+            | Self::Limit(_)
             | Self::Else => Vote::Confirmed,
         }
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`guarantees`] | what is promised, under which assumptions, and what is not |
 //! | [`fencing`] | how the thing behind the lock checks a token |
+//! | [`semaphores`] | at most L at once: what a semaphore is here, and what the Redis recipes for one get wrong |
 //! | [`shutdown`] | graceful shutdown, handlers with deadlines, and what remains of a lock however a program ends |
 //! | [`migration`] | coming from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
@@ -40,6 +41,9 @@ pub mod operations {}
 
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
+
+#[doc = include_str!("semaphores.md")]
+pub mod semaphores {}
 
 #[doc = include_str!("shutdown.md")]
 pub mod shutdown {}

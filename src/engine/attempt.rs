@@ -21,7 +21,7 @@ use crate::{
         answers::{Heard, Said},
         validity::{notice, valid_until},
     },
-    claim::{Ask, Claim},
+    claim::{self, Ask, Claim},
     clock::Tick,
     lease::upkeep::Good,
     node::session::{RoundId, Tag},
@@ -70,7 +70,7 @@ impl Attempt {
             floor,
             max_ttl: net.fleet().max_ttl(),
         };
-        let operation = wish.claim.acquire(&entry, ask);
+        let operation = claim::acquire(wish.name(), &entry, ask);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
         let mut asked = Vec::with_capacity(net.total());
@@ -92,7 +92,7 @@ impl Attempt {
         }
         Ok(Self {
             round,
-            claim: wish.claim.clone(),
+            claim: Claim::Mutex(wish.name().clone()),
             entry,
             t0: net.now,
             ttl: wish.ttl,
@@ -246,6 +246,7 @@ impl Attempt {
             good,
             held: self.granted().collect(),
             raising: self.raising().collect(),
+            claim: self.claim,
             entry: self.entry,
             asked: self.asked,
         }

@@ -14,6 +14,7 @@ use super::{
     event::Event,
     holdings::Holdings,
     net::Net,
+    pools::Pools,
     questions::Questions,
     ready::Ready,
     round::Request,
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     wishes: Wishes,
     holdings: Holdings,
     questions: Questions,
+    pools: Pools,
     ready: Ready,
     bootstrap: Bootstrap,
     shutdown: Shutdown,
@@ -68,6 +70,7 @@ impl Core {
             wishes: Wishes::default(),
             holdings: Holdings::new(keeper),
             questions: Questions::default(),
+            pools: Pools::default(),
             ready: Ready::default(),
             bootstrap: Bootstrap::default(),
             shutdown: Shutdown::default(),
@@ -106,9 +109,23 @@ impl Core {
             }
             // After the end callers find their channels closed.
             _ if self.shutdown.is_closed() => {}
-            Event::Acquire(wish) => self.wishes.begin(net, wish),
+            Event::Acquire(wish) => {
+                let follows = self.wishes.begin(net, wish);
+                self.grant(follows);
+            }
             Event::Inspect { name, reply } => self.questions.inspect(net, name, reply),
             Event::Evict { name, reply } => self.questions.evict(net, name, reply),
+            Event::Available {
+                pool,
+                agreed,
+                reply,
+            } => self.pools.available(net, pool, agreed, reply),
+            Event::Resize {
+                pool,
+                agreed,
+                to,
+                reply,
+            } => self.pools.resize(net, (pool, agreed), to, reply),
             Event::Ready { within, reply } => self.ready.answering(net, within, reply),
             Event::Voting { within, reply } => self.ready.voting(net, within, reply),
             Event::Bootstrap {
@@ -167,6 +184,15 @@ impl Core {
                 let follows = self.wishes.joined(net, round, node, answer.map(vote_of));
                 self.grant(follows);
             }
+            Some(Request::Take) => {
+                let follows = self.wishes.took(net, round, node, answer.map(vote_of));
+                self.follow(round, node, follows);
+            }
+            Some(Request::GiveBack) => {
+                let follows = self.wishes.gave_back(net, round, node, answer.map(vote_of));
+                self.follow(round, node, follows);
+            }
+            Some(Request::Look | Request::Resize) => self.pools.heard(net, round, node, answer),
             // What was not given back is asked for again, when the node says that it is ours still.
             Some(Request::GiveWay) => {}
             Some(Request::Extend) => {
@@ -181,7 +207,9 @@ impl Core {
                 let answer = answer.map(vote_of);
                 self.holdings.release_heard(net, round, node, answer);
             }
-            Some(Request::Question) => self.questions.heard(net, round, node, answer),
+            Some(Request::Question | Request::QuestionOfSlots) => {
+                self.questions.heard(net, tag, node, answer);
+            }
             Some(Request::Bootstrap) => self.bootstrap.heard(round, node, answer),
             None => {}
         }
@@ -190,8 +218,11 @@ impl Core {
     fn follow(&mut self, round: RoundId, node: usize, follows: Follows) {
         match follows {
             Follows::Grant(grant) => self.holdings.begin(&mut self.net, *grant),
-            Follows::Stray(Ok(said)) => self.holdings.late_grant(round, node, &said),
-            Follows::Stray(Err(_)) | Follows::Nothing => {}
+            Follows::Stray(answer) => {
+                self.holdings
+                    .late_grant(&mut self.net, round, node, &answer);
+            }
+            Follows::Nothing => {}
         }
     }
 
@@ -252,15 +283,24 @@ impl Core {
     fn answers_due(&mut self, tag: Tag) {
         let (net, round) = (&mut self.net, tag.round);
         match Request::from(tag) {
-            Some(Request::Acquire | Request::Raise) => {
+            Some(Request::Acquire | Request::Raise | Request::Take) => {
                 let follows = self.wishes.round_due(net, round);
                 self.grant(follows);
             }
             Some(Request::Extend) => self.holdings.extension_due(net, round),
             Some(Request::Release) => self.holdings.release_due(net, round),
-            Some(Request::Question) => self.questions.round_due(net, round),
+            Some(Request::Question | Request::QuestionOfSlots) => {
+                self.questions.round_due(net, tag);
+            }
+            Some(Request::Look | Request::Resize) => self.pools.round_due(net, round),
             // Nothing waits for a repair.
-            Some(Request::Repair | Request::Join | Request::GiveWay | Request::Bootstrap)
+            Some(
+                Request::Repair
+                | Request::Join
+                | Request::GiveWay
+                | Request::GiveBack
+                | Request::Bootstrap,
+            )
             | None => {}
         }
     }

@@ -8,8 +8,14 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Inspection, Lease, Renewal, claim::Claim, clock::Tick, lease::keeper::LeaseId, name::Name,
-    node::admission::Mode, response::Responder,
+    Inspection, Lease, Renewal,
+    claim::{Pool, Wants},
+    clock::Tick,
+    lease::keeper::LeaseId,
+    limit::Agreed,
+    name::Name,
+    node::admission::Mode,
+    response::Responder,
 };
 
 /// What is put to the core.
@@ -36,6 +42,19 @@ pub(crate) enum Event {
     Evict {
         name: Name,
         reply: Responder<bool>,
+    },
+    /// How many slots of a semaphore are free.
+    Available {
+        pool: Pool,
+        agreed: Arc<Agreed>,
+        reply: Responder<u32>,
+    },
+    /// Another limit for a semaphore.
+    Resize {
+        pool: Pool,
+        agreed: Arc<Agreed>,
+        to: u32,
+        reply: Responder<()>,
     },
     /// Answered once a majority of nodes answers.
     Ready {
@@ -64,7 +83,11 @@ impl Event {
     pub(super) fn asks_nodes(&self) -> bool {
         matches!(
             self,
-            Self::Acquire(_) | Self::Inspect { .. } | Self::Evict { .. }
+            Self::Acquire(_)
+                | Self::Inspect { .. }
+                | Self::Evict { .. }
+                | Self::Available { .. }
+                | Self::Resize { .. }
         )
     }
 
@@ -93,7 +116,7 @@ pub(crate) struct WishId(pub(crate) u64);
 /// One wish to hold something: everything that an attempt needs.
 pub(crate) struct Wish {
     pub(crate) id: WishId,
-    pub(crate) claim: Claim,
+    pub(crate) wants: Wants,
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
     pub(crate) renewal: Renewal,
@@ -107,7 +130,7 @@ pub(crate) struct Wish {
 
 impl Wish {
     pub(super) fn name(&self) -> &Name {
-        self.claim.name()
+        self.wants.name()
     }
 
     /// When the caller has to be told. None for a single attempt, and for a wait without a limit.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::{event::Wish, net::Net, rollback::roll_back};
-use crate::{clock::Tick, lease::upkeep::Good, node::session::RoundId, owner::Entry};
+use crate::{claim::Claim, clock::Tick, lease::upkeep::Good, node::session::RoundId, owner::Entry};
 
 /// A lock that is held on a majority, with one token.
 pub(super) struct Grant {
     pub(super) wish: Wish,
+    pub(super) claim: Claim,
     /// By which it was won: its late answers find the lease.
     pub(super) round: RoundId,
     pub(super) entry: Entry,
@@ -32,7 +33,7 @@ impl Grant {
         let granted = self.held.iter().map(|(node, _)| *node);
         roll_back(
             net,
-            &self.wish.claim,
+            &self.claim,
             &self.entry,
             self.asked.into_iter(),
             granted,

@@ -77,6 +77,10 @@ impl Engine {
         Arc::as_ptr(&self.0).addr()
     }
 
+    pub(crate) fn now(&self) -> Tick {
+        self.0.clock.now()
+    }
+
     pub(crate) fn new_wish(&self) -> WishId {
         WishId(self.0.last_wish.fetch_add(1, Relaxed) + 1)
     }

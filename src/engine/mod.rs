@@ -18,6 +18,7 @@ mod holdings;
 mod journal;
 mod net;
 mod patience;
+mod pools;
 mod questions;
 mod ready;
 mod remains;

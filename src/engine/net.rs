@@ -18,6 +18,8 @@ use crate::{
     settings::Settings,
 };
 
+/// Before any node has answered a round trip takes this long.
+const ROUND_TRIP: Duration = Duration::from_millis(50);
 /// What a caller is told to wait before it tries again, at least.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// And at most: by then every node that is away was dialled again.
@@ -231,6 +233,17 @@ impl Net {
     pub(super) fn has_a_majority(&self) -> bool {
         let voting = |state: &NodeState| *state == NodeState::Voting;
         self.states().filter(voting).count() >= self.needed
+    }
+
+    /// Within this a majority answers nearly always.
+    pub(super) fn round_trip(&self) -> Duration {
+        let sessions = self.sessions.iter();
+        let mut trips: Vec<Duration> = sessions
+            .filter_map(|session| session.round_trip(&self.settings))
+            .collect();
+        trips.sort_unstable();
+        let nth = trips.get(self.needed.saturating_sub(1)).or(trips.last());
+        nth.copied().unwrap_or(ROUND_TRIP)
     }
 
     pub(super) fn states_at(&self, now: Tick) -> impl Iterator<Item = NodeState> + '_ {

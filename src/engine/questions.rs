@@ -1,5 +1,7 @@
 //! What operators ask of a name: who holds it and who waits for it, and freeing it.
 
+mod told;
+
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
@@ -8,15 +10,21 @@ use super::{
     timers::Key,
 };
 use crate::{
-    Error, FencingToken, Holder, Inspection, NodeInspection, Silence, Vote, Waiter,
+    Error, Inspection, Silence, Vote,
     ballot::answers::{Answers, Evidence, Heard},
-    claim::{self, Claim, Seen},
+    claim::{self, Claim, Family, Inspected, Pool, Seen},
     name::Name,
-    node::{Operation, Reply, session::RoundId},
-    owner::{Entry, label_of},
+    node::{
+        Operation, Reply,
+        session::{RoundId, Tag},
+    },
+    owner::Entry,
     response::Responder,
     rules::Rule,
 };
+
+/// What belongs to one question.
+const REQUESTS: [Request; 2] = [Request::Question, Request::QuestionOfSlots];
 
 /// Questions under way. Each waits for every node: an operator wants to know what each one says.
 #[derive(Default)]
@@ -28,7 +36,8 @@ struct Question {
 }
 
 enum Asks {
-    WhoHolds(Answers<Seen>, Responder<Inspection>),
+    /// The mutex, and the slots of the semaphore.
+    WhoHolds(Answers<Seen>, Answers<Inspected>, Responder<Inspection>),
     ToFree(Answers<Evicted>, Responder<bool>),
 }
 
@@ -44,9 +53,17 @@ impl Evidence for Evicted {
 
 impl Questions {
     pub(super) fn inspect(&mut self, net: &mut Net, name: Name, reply: Responder<Inspection>) {
-        let operation = claim::inspect(name.clone());
-        let asks = Asks::WhoHolds(Answers::new(net.total()), reply);
-        self.ask(net, Question { name, asks }, &operation);
+        let pool = Pool {
+            name: name.clone(),
+            family: Family::Permits,
+        };
+        let operations = [
+            (Request::Question, claim::inspect(name.clone())),
+            (Request::QuestionOfSlots, claim::look(&pool)),
+        ];
+        let none = (Answers::new(net.total()), Answers::new(net.total()));
+        let asks = Asks::WhoHolds(none.0, none.1, reply);
+        self.ask(net, Question { name, asks }, &operations);
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
@@ -61,7 +78,7 @@ impl Questions {
                 name: name.clone(),
                 asks,
             },
-            &operation,
+            &[(Request::Question, operation)],
         );
         if let Some(nobody) = nobody {
             release(net, name, &nobody);
@@ -71,28 +88,28 @@ impl Questions {
     pub(super) fn heard(
         &mut self,
         net: &mut Net,
-        round: RoundId,
+        tag: Tag,
         node: usize,
         answer: Result<Reply, Silence>,
     ) {
-        if let Some(question) = self.0.get_mut(&round) {
-            question.asks.heard(node, answer);
+        if let Some(question) = self.0.get_mut(&tag.round) {
+            question.asks.heard(tag, node, answer);
             question.free_elsewhere(net, node);
-            self.look(net, round);
+            self.look(net, tag.round);
         }
     }
 
     /// Answers are due.
-    pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) {
-        let Some(question) = self.0.get_mut(&round) else {
+    pub(super) fn round_due(&mut self, net: &mut Net, tag: Tag) {
+        let Some(question) = self.0.get_mut(&tag.round) else {
             return;
         };
-        let outstanding = question.asks.outstanding().into_iter();
+        let outstanding = question.asks.outstanding(tag).into_iter();
         let outstanding = outstanding.map(|node| (node, None));
-        for (node, silence) in round::due(net, Request::Question.of(round), outstanding) {
-            question.asks.heard(node, Err(silence));
+        for (node, silence) in round::due(net, tag, outstanding) {
+            question.asks.heard(tag, node, Err(silence));
         }
-        self.look(net, round);
+        self.look(net, tag.round);
     }
 
     /// The engine ends.
@@ -105,21 +122,29 @@ impl Questions {
         self.0.len()
     }
 
-    fn ask(&mut self, net: &mut Net, mut question: Question, operation: &Arc<Operation>) {
+    fn ask(
+        &mut self,
+        net: &mut Net,
+        mut question: Question,
+        operations: &[(Request, Arc<Operation>)],
+    ) {
         let round = net.new_round();
-        let (tag, nodes) = (Request::Question.of(round), 0..net.total());
-        for (node, silence) in round::ask(net, tag, operation, nodes) {
-            question.asks.heard(node, Err(silence));
+        for (request, operation) in operations {
+            let (tag, nodes) = (request.of(round), 0..net.total());
+            for (node, silence) in round::ask(net, tag, operation, nodes) {
+                question.asks.heard(tag, node, Err(silence));
+            }
+            round::arm(net, tag);
         }
-        round::arm(net, tag);
         self.0.insert(round, question);
         self.look(net, round);
     }
 
     fn look(&mut self, net: &mut Net, round: RoundId) {
-        let answered = |question: &Question| question.asks.outstanding().is_empty();
-        if self.0.get(&round).is_some_and(answered) {
-            net.timers.cancel(Key::Round(Request::Question.of(round)));
+        if self.0.get(&round).is_some_and(Question::is_answered) {
+            for request in REQUESTS {
+                net.timers.cancel(Key::Round(request.of(round)));
+            }
             if let Some(question) = self.0.remove(&round) {
                 question.end(net);
             }
@@ -128,6 +153,13 @@ impl Questions {
 }
 
 impl Question {
+    fn is_answered(&self) -> bool {
+        match &self.asks {
+            Asks::WhoHolds(mutex, slots, _) => mutex.waiting() + slots.waiting() == 0,
+            Asks::ToFree(answers, _) => answers.waiting() == 0,
+        }
+    }
+
     /// Whom an EVICT found on one node may stand in line on another, and be handed the lock there again: with a third that no
     /// EVICT reached it would have a majority.
     fn free_elsewhere(&self, net: &mut Net, node: usize) {
@@ -155,9 +187,11 @@ impl Question {
     fn end(self, net: &Net) {
         let name = self.name.as_str();
         match self.asks {
-            Asks::WhoHolds(answers, reply) => {
-                let nodes = net.settings.nodes.iter().zip(answers.iter());
-                let nodes = nodes.map(|(node, heard)| node_inspection(node, heard));
+            Asks::WhoHolds(mutex, slots, reply) => {
+                let heard = mutex.iter().zip(slots.iter());
+                let nodes = net.settings.nodes.iter().zip(heard);
+                let nodes =
+                    nodes.map(|(node, (mutex, slots))| told::inspection(node, mutex, slots));
                 let _ = reply.send(Ok(Inspection {
                     name: name.to_owned(),
                     nodes: nodes.collect(),
@@ -179,12 +213,16 @@ impl Question {
 }
 
 impl Asks {
-    fn heard(&mut self, node: usize, answer: Result<Reply, Silence>) {
+    fn heard(&mut self, tag: Tag, node: usize, answer: Result<Reply, Silence>) {
         // No other reply fits the command.
         match self {
-            Self::WhoHolds(answers, _) => {
+            Self::WhoHolds(_, slots, _) if is_of_slots(tag) => {
+                let seen = answer.and_then(|reply| claim::looked(reply).ok_or(Silence::TimedOut));
+                slots.set(node, seen);
+            }
+            Self::WhoHolds(mutex, ..) => {
                 let seen = answer.and_then(|reply| claim::seen(reply).ok_or(Silence::TimedOut));
-                answers.set(node, seen);
+                mutex.set(node, seen);
             }
             Self::ToFree(answers, _) => {
                 let evicted =
@@ -194,12 +232,17 @@ impl Asks {
         }
     }
 
-    fn outstanding(&self) -> Vec<usize> {
+    fn outstanding(&self, tag: Tag) -> Vec<usize> {
         match self {
-            Self::WhoHolds(answers, _) => answers.outstanding().collect(),
+            Self::WhoHolds(_, slots, _) if is_of_slots(tag) => slots.outstanding().collect(),
+            Self::WhoHolds(mutex, ..) => mutex.outstanding().collect(),
             Self::ToFree(answers, _) => answers.outstanding().collect(),
         }
     }
+}
+
+fn is_of_slots(tag: Tag) -> bool {
+    Request::from(tag) == Some(Request::QuestionOfSlots)
 }
 
 /// On all nodes, as far as they answer soon.
@@ -208,41 +251,4 @@ fn release(net: &mut Net, name: Name, entry: &Entry) {
     let operation = Claim::Mutex(name).release(entry, floor, max_ttl);
     let until = net.now.plus(net.settings.node_timeout);
     round::release(net, None, &operation, 0..net.total(), until);
-}
-
-fn node_inspection(node: &Arc<str>, heard: &Heard<Seen>) -> NodeInspection {
-    let mut inspection = NodeInspection {
-        node: Arc::clone(node),
-        holder: None,
-        token: None,
-        line: Vec::new(),
-        waiting: 0,
-        silence: None,
-    };
-    match heard {
-        Heard::Said(Seen {
-            holder,
-            counter,
-            line,
-            waiting,
-        }) => {
-            inspection.holder = holder.as_ref().map(|(entry, remaining)| Holder {
-                entry: entry.clone(),
-                label: label_of(entry).to_owned(),
-                remaining: *remaining,
-            });
-            inspection.token = (*counter > 0).then(|| FencingToken::from_counter(*counter));
-            let waiters = line.iter().map(|(entry, waited)| Waiter {
-                entry: entry.clone(),
-                label: label_of(entry).to_owned(),
-                waited: *waited,
-                nodes: vec![Arc::clone(node)],
-            });
-            inspection.line = waiters.collect();
-            inspection.waiting = *waiting;
-        }
-        Heard::Silent(silence) => inspection.silence = Some(silence.clone()),
-        Heard::Waiting => inspection.silence = Some(Silence::TimedOut),
-    }
-    inspection
 }

@@ -31,24 +31,39 @@ pub(super) enum Request {
     Join,
     /// YIELD of one who waits in line.
     GiveWay,
+    /// TAKE of one who wants a slot.
+    Take,
+    /// YIELD of one who wants a slot.
+    GiveBack,
     /// RELEASE that somebody waits for.
     Release,
     /// What an operator asks about a name.
     Question,
+    /// The same, of the semaphore of that name.
+    QuestionOfSlots,
+    /// Who holds what of a semaphore.
+    Look,
+    /// Another limit for a semaphore.
+    Resize,
     /// A step of a bootstrap.
     Bootstrap,
 }
 
 impl Request {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 14] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
         Self::Repair,
         Self::Join,
         Self::GiveWay,
+        Self::Take,
+        Self::GiveBack,
         Self::Release,
         Self::Question,
+        Self::QuestionOfSlots,
+        Self::Look,
+        Self::Resize,
         Self::Bootstrap,
     ];
 

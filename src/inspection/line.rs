@@ -1,4 +1,4 @@
-//! Who waits in line for a name: what each node says, and all of them together.
+//! Who waits in line: what each node says, and all of them together.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -51,54 +51,19 @@ impl Inspection {
     /// [`waiting`](Self::waiting) counts all.
     pub fn line(&self) -> Vec<Waiter> {
         let holder = self.holder().map(|holder| holder.entry.as_str());
-        let mut line: BTreeMap<&str, Waiter> = BTreeMap::new();
-        for waiter in self.nodes.iter().flat_map(|node| &node.line) {
-            match line.get_mut(waiter.entry.as_str()) {
-                _ if holder == Some(waiter.entry.as_str()) => {}
-                Some(known) => {
-                    known.waited = known.waited.max(waiter.waited);
-                    known.nodes.extend(waiter.nodes.iter().cloned());
-                }
-                None => {
-                    line.insert(&waiter.entry, waiter.clone());
-                }
-            }
-        }
-        let mut line: Vec<Waiter> = line.into_values().collect();
-        line.sort_by_key(|waiter| Reverse(waiter.waited));
-        line
+        let waiters = self.nodes.iter().flat_map(|node| &node.line);
+        merged(waiters.filter(|waiter| holder != Some(waiter.entry.as_str())))
     }
 
     /// How many wait in line: the most that any node counts, or that all of them name together.
     pub fn waiting(&self) -> u64 {
         let holder = self.holder().map(|holder| holder.entry.as_str());
-        let counts = self.nodes.iter().map(|node| {
-            let entries = node.line.iter().map(|waiter| waiter.entry.as_str());
-            let holders = entries.filter(|entry| holder == Some(entry)).count();
-            node.waiting.saturating_sub(length(holders))
-        });
-        counts.chain([length(self.line().len())]).max().unwrap_or(0)
-    }
-
-    /// The second half of what an operator reads; nothing if nobody waits.
-    pub(super) fn print_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, total) = (self.line(), self.nodes.len());
-        if line.is_empty() {
-            return Ok(());
-        }
-        let rows = line.iter().take(PRINTED).map(|waiter| {
-            vec![
-                waiter.label.clone(),
-                seconds(waiter.waited),
-                format!("{} of {total} nodes", waiter.nodes.len()),
-            ]
-        });
-        let rows: Vec<Vec<String>> = rows.collect();
-        write!(f, "\n\n{}", table(&["IN LINE", "WAITED", "ON"], &rows))?;
-        match self.waiting().saturating_sub(length(rows.len())) {
-            0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
-        }
+        let is_holder = |waiter: &Waiter| holder == Some(waiter.entry.as_str());
+        let lines = self
+            .nodes
+            .iter()
+            .map(|node| (node.line.as_slice(), node.waiting));
+        count(lines, is_holder).max(length(self.line().len()))
     }
 }
 
@@ -109,7 +74,72 @@ impl NodeInspection {
     }
 }
 
-fn length(of: usize) -> u64 {
+/// Those whom nodes name, longest first, each once.
+pub(super) fn merged<'w>(waiters: impl Iterator<Item = &'w Waiter>) -> Vec<Waiter> {
+    let mut line: BTreeMap<&str, Waiter> = BTreeMap::new();
+    for waiter in waiters {
+        match line.get_mut(waiter.entry.as_str()) {
+            Some(known) => {
+                known.waited = known.waited.max(waiter.waited);
+                known.nodes.extend(waiter.nodes.iter().cloned());
+            }
+            None => {
+                line.insert(&waiter.entry, waiter.clone());
+            }
+        }
+    }
+    let mut line: Vec<Waiter> = line.into_values().collect();
+    line.sort_by_key(|waiter| Reverse(waiter.waited));
+    line
+}
+
+/// The longest of the lines, each with how many it has, without those who hold already.
+pub(super) fn count<'w>(
+    lines: impl Iterator<Item = (&'w [Waiter], u64)>,
+    is_holder: impl Fn(&Waiter) -> bool,
+) -> u64 {
+    let counts = lines.map(|(line, waiting)| {
+        let holders = line.iter().filter(|waiter| is_holder(waiter)).count();
+        waiting.saturating_sub(length(holders))
+    });
+    counts.max().unwrap_or(0)
+}
+
+/// The end of the first line that an operator reads.
+pub(super) fn print_count(waiting: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match waiting {
+        0 => Ok(()),
+        1 => f.write_str("; 1 waits in line"),
+        more => write!(f, "; {more} wait in line"),
+    }
+}
+
+/// A row for each of the first; nothing if nobody waits.
+pub(super) fn print(
+    line: &[Waiter],
+    waiting: u64,
+    total: usize,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    if line.is_empty() {
+        return Ok(());
+    }
+    let rows = line.iter().take(PRINTED).map(|waiter| {
+        vec![
+            waiter.label.clone(),
+            seconds(waiter.waited),
+            format!("{} of {total} nodes", waiter.nodes.len()),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    write!(f, "\n\n{}", table(&["IN LINE", "WAITED", "ON"], &rows))?;
+    match waiting.saturating_sub(length(rows.len())) {
+        0 => Ok(()),
+        more => write!(f, "\nand {more} more"),
+    }
+}
+
+pub(super) fn length(of: usize) -> u64 {
     u64::try_from(of).unwrap_or(u64::MAX)
 }
 
@@ -146,6 +176,7 @@ mod tests {
             token: None,
             waiting: length(line.len()) + more,
             line,
+            semaphore: None,
             silence: None,
         }
     }

@@ -13,6 +13,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 pub use renewal::Renewal;
 pub use watch::LeaseWatch;
 
+use futures::future::{join_all, try_join_all};
 use tracing::Instrument;
 
 use self::{
@@ -20,7 +21,7 @@ use self::{
     shared::Shared,
     view::View,
 };
-use crate::{Error, FencingToken, LossReason, Lost, logs};
+use crate::{Error, FencingToken, LossReason, Lost, logs, response::Response};
 
 /// A lock that is held, until it is released, dropped or lost.
 ///
@@ -51,6 +52,10 @@ pub struct Lease {
     keeper: Arc<dyn Keeper>,
     /// What the keeper knows it by; none once it was given up.
     id: Option<LeaseId>,
+    /// What is held together with it.
+    others: Vec<Self>,
+    /// The slots of all of it, where there are others.
+    slots: Vec<u32>,
 }
 
 impl Lease {
@@ -59,7 +64,21 @@ impl Lease {
             view: View::whole(shared),
             keeper,
             id: Some(id),
+            others: Vec::new(),
+            slots: Vec::new(),
         }
+    }
+
+    /// Several as one. None if there are none.
+    pub(crate) fn of_several(all: Vec<Self>) -> Option<Self> {
+        let slots = all.iter().flat_map(Self::slots).copied().collect();
+        let mut all = all.into_iter();
+        let mut first = all.next()?;
+        let others: Vec<Self> = all.collect();
+        let shared = others.iter().map(|other| Arc::clone(other.view.shared()));
+        first.view = first.view.clone().beside(shared.collect());
+        (first.others, first.slots) = (others, slots);
+        Some(first)
     }
 
     /// The lock's name.
@@ -75,6 +94,27 @@ impl Lease {
         self.view.token()
     }
 
+    /// Of a lease of a [`Semaphore`](crate::Semaphore): which of its slots it holds, from 0. Of several the first.
+    pub fn slot(&self) -> Option<u32> {
+        self.slots().first().copied()
+    }
+
+    /// The slots of a lease of a [`Semaphore`](crate::Semaphore): one, or as many as
+    /// [`acquire_many`](crate::Semaphore::acquire_many) was asked for. Empty for a lock.
+    pub fn slots(&self) -> &[u32] {
+        match self.others.is_empty() {
+            true => self.view.shared().slots(),
+            false => &self.slots,
+        }
+    }
+
+    /// The tokens, each for the slot at the same place of [`slots`](Self::slots). One, but for
+    /// [`acquire_many`](crate::Semaphore::acquire_many): [`token`](Self::token) is the first of them.
+    pub fn tokens(&self) -> Vec<FencingToken> {
+        let others = self.others.iter().map(|other| other.view.token());
+        std::iter::once(self.view.token()).chain(others).collect()
+    }
+
     /// The time that is left, by this process's own clock; never beyond `max_hold`. Zero once the lease is lost. A
     /// loss is announced with a notice of max(20 ms, ttl / 20), so the time left drops from the notice to zero.
     pub fn validity(&self) -> Duration {
@@ -84,6 +124,11 @@ impl Lease {
     /// Whether any validity is left. Once false, it stays false.
     pub fn is_valid(&self) -> bool {
         !self.validity().is_zero()
+    }
+
+    /// Why it is over, if it is.
+    pub(crate) fn lost_now(&self) -> Option<Lost> {
+        self.view.lost_now()
     }
 
     /// How long it has been held, counted from just before it was asked for.
@@ -101,17 +146,21 @@ impl Lease {
     /// # Cancel safety
     /// May be dropped; the extension may then have happened or not.
     pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        let (id, view) = (self.id, self.view.clone());
-        let keeper = Arc::clone(&self.keeper);
+        let view = self.view.clone();
+        let parts = self.others.iter().chain([self]);
+        let parts: Vec<_> = parts
+            .map(|part| (part.id, Arc::clone(&part.keeper)))
+            .collect();
         async move {
             if let Some(lost) = view.lost_now() {
                 return Err(lost.into());
             }
             let span = logs::span!("extend", name = view.name().as_str());
-            match id {
-                Some(id) => keeper.extend(id).instrument(span).await,
-                None => Err(Error::Closed),
-            }
+            let all = parts.into_iter().map(|(id, keeper)| match id {
+                Some(id) => keeper.extend(id),
+                None => Response::ready(Err(Error::Closed)),
+            });
+            try_join_all(all).instrument(span).await.map(drop)
         }
     }
 
@@ -162,12 +211,19 @@ impl Lease {
         let span = logs::span!("release", name = self.view.name().as_str());
         self.view.give_up();
         // Sent here, not at the first poll: a future that is dropped unpolled has released too.
-        let answer = id.map(|id| self.keeper.release(id));
+        let others = std::mem::take(&mut self.others);
+        let others = others.into_iter().map(|mut other| {
+            let id = other.id.take();
+            (id, Arc::clone(&other.keeper))
+        });
+        let all = others.chain([(id, Arc::clone(&self.keeper))]);
+        let all: Vec<_> = all
+            .filter_map(|(id, keeper)| Some(keeper.release(id?)))
+            .collect();
         async move {
-            let answer = match answer {
-                Some(answer) => answer.instrument(span).await,
-                None => Ok(()),
-            };
+            // Each is waited for, whatever the others say.
+            let answers = join_all(all).instrument(span).await;
+            let answer = answers.into_iter().collect::<Result<(), Error>>();
             match lost {
                 Some(lost) => Err(lost.into()),
                 None => answer,
@@ -181,6 +237,9 @@ impl Lease {
         if let Some(id) = self.id.take() {
             self.keeper.abandon(id);
         }
+        std::mem::take(&mut self.others)
+            .into_iter()
+            .for_each(Self::abandon);
     }
 }
 

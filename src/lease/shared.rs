@@ -25,6 +25,8 @@ const NOT_LOST: u8 = 0;
 pub(crate) struct Shared {
     pub(crate) name: Name,
     pub(crate) token: FencingToken,
+    /// Of a semaphore.
+    slot: Option<u32>,
     clock: Arc<dyn Clock>,
     asked_at: Tick,
     /// A loss is announced this long before the validity ends.
@@ -52,6 +54,7 @@ impl Shared {
         Self {
             name,
             token,
+            slot: None,
             clock,
             asked_at,
             notice: AtomicU64::new(nanos(notice)),
@@ -61,6 +64,16 @@ impl Shared {
             beat_at: AtomicU64::new(now),
             lost: Notify::new(),
         }
+    }
+
+    /// The same, of this slot of a semaphore.
+    pub(crate) fn of_slot(self, slot: Option<u32>) -> Self {
+        Self { slot, ..self }
+    }
+
+    /// The slot of a semaphore.
+    pub(crate) fn slots(&self) -> &[u32] {
+        self.slot.as_slice()
     }
 
     pub(crate) fn validity(&self) -> Duration {

@@ -79,6 +79,8 @@ impl<K: Send + Sync + 'static> Shares<K> {
             view: View::of_share(Arc::clone(&self.shared)),
             keeper: Arc::clone(self) as Arc<dyn Keeper>,
             id: Some(self.id),
+            others: Vec::new(),
+            slots: Vec::new(),
         }
     }
 

@@ -22,6 +22,8 @@ use crate::{FencingToken, LossReason, Lost, name::Name};
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     shared: Arc<Shared>,
+    /// What is held together with it: where one of them is lost all of it is.
+    others: Option<Arc<[Arc<Shared>]>>,
     /// The handle's own end; none where the lease has one handle, which ends with it.
     end: Option<Arc<End>>,
 }
@@ -35,15 +37,32 @@ struct End {
 impl View {
     /// Of a lease that has one handle.
     pub(super) fn whole(shared: Arc<Shared>) -> Self {
-        Self { shared, end: None }
+        Self {
+            shared,
+            others: None,
+            end: None,
+        }
     }
 
     /// Of one handle among several.
     pub(super) fn of_share(shared: Arc<Shared>) -> Self {
         Self {
             shared,
+            others: None,
             end: Some(Arc::default()),
         }
+    }
+
+    /// The same, of a lease that is held together with these.
+    pub(super) fn beside(self, others: Vec<Arc<Shared>>) -> Self {
+        let others = (!others.is_empty()).then(|| others.into());
+        Self { others, ..self }
+    }
+
+    /// All that is held: one, mostly.
+    fn parts(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        let others = self.others.as_deref().unwrap_or_default();
+        std::iter::once(&self.shared).chain(others)
     }
 
     /// What all handles of the lease have in common.
@@ -62,7 +81,10 @@ impl View {
     pub(crate) fn validity(&self) -> Duration {
         match self.is_given_up() {
             true => Duration::ZERO,
-            false => self.shared.validity(),
+            false => {
+                let parts = self.parts().map(|part| part.validity());
+                parts.min().unwrap_or_default()
+            }
         }
     }
 
@@ -79,14 +101,16 @@ impl View {
     /// A handle that was given up does not keep the others' lease going.
     pub(crate) fn beat(&self) {
         if !self.is_given_up() {
-            self.shared.beat();
+            self.parts().for_each(|part| part.beat());
         }
     }
 
     /// Its holder gives it up. An earlier loss stands.
     pub(super) fn give_up(&self) {
         match &self.end {
-            None => self.shared.lose(LossReason::Released),
+            None => self
+                .parts()
+                .for_each(|part| part.lose(LossReason::Released)),
             Some(end) => {
                 if self.shared.lost_now().is_none() {
                     end.is_over.store(true, SeqCst);
@@ -102,13 +126,13 @@ impl View {
             true => Some(Lost {
                 reason: LossReason::Released,
             }),
-            false => self.shared.lost_now(),
+            false => self.parts().find_map(|part| part.lost_now()),
         }
     }
 
     pub(crate) async fn lost(&self) -> LossReason {
         let Some(end) = &self.end else {
-            return self.shared.lost().await;
+            return self.any_lost().await;
         };
         loop {
             let over = pin!(end.over.notified());
@@ -120,6 +144,14 @@ impl View {
                 return reason;
             }
         }
+    }
+
+    async fn any_lost(&self) -> LossReason {
+        if self.others.is_none() {
+            return self.shared.lost().await;
+        }
+        let all = self.parts().map(|part| Box::pin(part.lost()));
+        future::select_all(all).await.0
     }
 
     /// The future while the lease is good. The clock is looked at before every poll too.

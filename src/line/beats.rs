@@ -7,7 +7,7 @@ use crate::clock::Tick;
 /// An end that is heard of twice may differ by this: answers take longer at times.
 const BLUR: Duration = Duration::from_millis(20);
 /// A node counts in ms, and what ends in one of them is still there in it.
-pub(super) const ROUNDING: Duration = Duration::from_millis(2);
+pub(crate) const ROUNDING: Duration = Duration::from_millis(2);
 
 /// Who has the lock on a node where we do not, as far as that is known since the first node was ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,24 @@ pub(crate) const MOST_OPERATIONS: usize = 64;
 /// Where names are long there are fewer of them: about this many bytes.
 pub(crate) const MOST_BYTES: usize = 32 << 10;
 
+/// Whether each operation travels alone on connections that are made from now on.
+#[cfg(any(test, feature = "test-util"))]
+static WITHOUT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// For benchmarks: on connections that are made from now on each request travels alone.
+#[cfg(any(test, feature = "test-util"))]
+pub fn without_batches(without: bool) {
+    WITHOUT.store(without, std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Whether a new connection makes batches.
+pub(crate) fn are_made() -> bool {
+    #[cfg(any(test, feature = "test-util"))]
+    return !WITHOUT.load(std::sync::atomic::Ordering::SeqCst);
+    #[cfg(not(any(test, feature = "test-util")))]
+    true
+}
+
 /// How many of these leave together, from the first on; zero only where there is none. One that travels alone
 /// ends what is before it, so that the order stays as it is.
 pub(crate) fn first<'q>(waiting: impl IntoIterator<Item = (&'q Operation, &'q Guard)>) -> usize {

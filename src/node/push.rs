@@ -27,6 +27,11 @@ pub enum Says {
     },
     /// The lock is free and kept for the waiter for a while: it has to ask.
     Called,
+    /// A slot is free, and the waiter stands so far in front that it may take it.
+    Free {
+        /// Which.
+        slot: u32,
+    },
     /// The waiter is the next one, or the first. It should ask now, and again after this.
     Next {
         /// When what stands before it will be over at the latest.
@@ -41,6 +46,9 @@ impl Push {
         let (kind, entry) = (words.next()?, Entry::read(words.next()?)?);
         let mut number = || words.next()?.parse::<u64>().ok();
         let says = match kind {
+            "S" => Says::Free {
+                slot: number()?.try_into().ok()?,
+            },
             "G" => Says::Granted {
                 seq: number()?,
                 token: number()?,
@@ -63,7 +71,7 @@ mod tests {
     const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 
     #[test]
-    fn a_message_names_the_waiter_and_says_one_of_three_things() {
+    fn a_message_names_the_waiter_and_says_one_of_four_things() {
         let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
         let (seq, token, term) = (3, 1 << 51, Duration::from_secs(1));
         let granted = Says::Granted { seq, token, term };
@@ -71,7 +79,10 @@ mod tests {
         assert_eq!(says("W ENTRY"), Some(Says::Called));
         let after = Duration::from_millis(50);
         assert_eq!(says("N ENTRY 50"), Some(Says::Next { after }));
+        assert_eq!(says("S ENTRY 7"), Some(Says::Free { slot: 7 }));
         for text in [
+            "S ENTRY",
+            "S ENTRY 4294967296",
             "",
             "G",
             "G ENTRY",

@@ -7,3 +7,5 @@
 
 pub mod conformance;
 pub mod simulation;
+
+pub use crate::node::batch::without_batches;

@@ -106,4 +106,14 @@ each_rule! {
     who_leaves_the_line_tells_everybody: LeaveEverywhere, LineLasting, ["no place left", "no key left", "progress"];
     the_next_is_told: NextIsTold, LineGone, ["nothing stands still"];
     who_reaches_no_majority_stands_aside: StandAside, LineCutOff, ["nothing stands still"];
+    a_slot_has_a_majority_of_its_own: NumberedSlots, Slots, ["no more than the limit", "mutual exclusion"] beside ["token order", "token uniqueness"];
+    a_slot_that_was_given_back_is_no_vote: MoveForgets, SlotsSluggish, ["mutual exclusion", "token order"];
+    the_limit_counts_at_the_grant: LimitAtGrant, ResizedStorm, ["who enters fits"];
+    a_newer_limit_stands: GreaterVersion, ResizedStorm, ["a limit never goes back", "nothing stands still"];
+    every_node_has_the_new_limit: ResizeAll, MissedResize, ["who enters fits"];
+    what_is_above_is_counted_on_all_voters: CountAbove, ShrunkSlots, ["who enters fits"];
+    the_first_holder_tells_its_limit: SettleLimit, TwoLimits, ["the first limit stands"];
+    another_slot_has_another_token: MoveMints, SlotsMany, ["token uniqueness", "token order"];
+    who_waits_stands_at_the_same_place_everywhere: SameTicket, ResizedSlots, ["nothing stands still", "progress"];
+    who_gives_slots_back_gives_all_of_them: YieldAllSlots, SlotsPartial, ["progress", "nothing stands still"];
 }

@@ -268,7 +268,16 @@ impl Wire {
 
     /// A command under the lock that runs this script with the wire as its descriptor 9.
     pub fn lock(&self, urls: &[String], args: &[&str], script: &str) -> Running {
-        let mut command = quorate(urls, &["lock"]);
+        self.under("lock", urls, args, script)
+    }
+
+    /// The same under a slot of a semaphore.
+    pub fn semaphore(&self, urls: &[String], args: &[&str], script: &str) -> Running {
+        self.under("semaphore", urls, args, script)
+    }
+
+    fn under(&self, what: &str, urls: &[String], args: &[&str], script: &str) -> Running {
+        let mut command = quorate(urls, &[what]);
         let script = format!("exec 9>'{}'\n{script}", self.path().display());
         command.args(args).args(["--", "sh", "-c", &script]);
         Running::start(command)

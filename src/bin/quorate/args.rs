@@ -41,7 +41,10 @@ pub(crate) enum Command {
     /// Run a command while holding a lock
     #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER)]
     Lock(Lock),
-    /// Show who holds a lock and who waits for it, on every node
+    /// Run a command while holding one of the slots of a semaphore
+    #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER)]
+    Semaphore(Semaphore),
+    /// Show who holds a lock or a semaphore's slots and who waits for it, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
     /// Free a lock everywhere, no matter who holds it
@@ -66,7 +69,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lock {
-    /// What to lock: 1 to 512 bytes of any text
+    /// The name: 1 to 512 bytes of any text
     pub(crate) name: String,
 
     /// How long a grant lasts unless renewed: others wait this long when this machine dies
@@ -74,21 +77,21 @@ pub(crate) struct Lock {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 
-    /// How long to wait for the lock [default: for ever]
+    /// How long to wait in line for it [default: for ever]
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
-    /// Try once, and end with 75 if somebody else holds the lock
+    /// Try once, and end with 75 if it cannot be had now
     #[arg(long)]
     pub(crate) no_wait: bool,
 
-    /// End the command when it has held the lock for this long: for commands that may hang. It is told
-    /// to end a twentieth of the ttl earlier [default: no bound]
+    /// End the command when it has run for this long: for commands that may hang. It is told to end a
+    /// twentieth of the ttl earlier [default: no bound]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// Hold the lock until all of the command's process group has ended, not only the command
-    /// itself: what it left in the background runs under the lock, and is ended if that is lost
+    /// Hold on until all of the command's process group has ended, not only the command itself: what it
+    /// left in the background runs under the lock or slot too, and is ended if that is lost
     #[arg(long)]
     pub(crate) whole_group: bool,
 
@@ -103,8 +106,18 @@ pub(crate) struct Lock {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Semaphore {
+    /// How many slots it has: at most so many commands run at once. The same in all programs that use it
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: u32,
+
+    #[command(flatten)]
+    pub(crate) lock: Lock,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// The lock's name
+    /// The lock's or the semaphore's name
     pub(crate) name: String,
 }
 

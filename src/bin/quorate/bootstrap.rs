@@ -32,7 +32,7 @@ pub(crate) async fn run(
         biased;
         signal = signals.end() => {
             let text = "ended before it was done; it can be run again";
-            Err(Failure::interrupted(signal as i32).saying(text))
+            Err(Failure::interrupted(signal as i32, text))
         }
         code = done(args, bootstrap, quorum) => code,
     }

@@ -13,7 +13,7 @@ use nix::{
     unistd::{Pid, getpgid, getpgrp, getpid},
 };
 use quorate::{
-    FencingToken,
+    Lease,
     cli::{NODES, NODES_FILE},
 };
 use tokio::time;
@@ -27,6 +27,8 @@ use crate::{
     terminal::Terminal,
 };
 
+/// Where the command finds its slot.
+const SLOT: &str = "QUORATE_SLOT";
 /// How often to look whether a process has done what it was told.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// How long a command may take to obey SIGTSTP: an editor puts the terminal in order first.
@@ -67,7 +69,7 @@ pub(crate) enum Rest {
 
 impl Child {
     /// Has to be called on the main thread: the command dies with the thread that started it.
-    pub(crate) fn start(args: &Args, lock: &Lock, token: FencingToken) -> Result<Self, Failure> {
+    pub(crate) fn start(args: &Args, lock: &Lock, lease: &Lease) -> Result<Self, Failure> {
         // Opened before the command can change the terminal's modes.
         let terminal = Terminal::open();
         let mut exec = Command::new(ourselves());
@@ -81,6 +83,11 @@ impl Child {
             // They may hold passwords.
             exec.env_remove(NODES);
         }
+        match lease.slot() {
+            Some(slot) => exec.env(SLOT, slot.to_string()),
+            // This process may itself run under a semaphore.
+            None => exec.env_remove(SLOT),
+        };
         let child = exec
             .arg0("quorate")
             .arg(EXEC)
@@ -88,7 +95,7 @@ impl Child {
             .arg(if args.json { "json" } else { "text" })
             .args(&lock.command)
             .env("QUORATE_NAME", &lock.name)
-            .env("QUORATE_TOKEN", token.to_string())
+            .env("QUORATE_TOKEN", lease.token().to_string())
             .process_group(0)
             .spawn()
             .map_err(|error| {

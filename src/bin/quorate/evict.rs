@@ -46,8 +46,9 @@ fn refusal(seen: &Inspection) -> String {
     };
     format!(
         "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, its \
-         holder would learn of it when it next renews, and until then two may believe that they hold it",
-        seen.name
+         holder would learn of it when it next renews, and until then two may believe that they hold it{}",
+        seen.name,
+        slots_stay(seen)
     )
 }
 
@@ -57,7 +58,7 @@ fn told(evicted: bool, seen: &Inspection) -> String {
         0 => "is free now",
         _ => "goes to the first in line now",
     };
-    match (evicted, seen.holder()) {
+    let text = match (evicted, seen.holder()) {
         (false, _) => format!("{name:?} was free already"),
         (true, None) => {
             format!("{name:?} {free}; what was left on some nodes made no majority")
@@ -66,5 +67,14 @@ fn told(evicted: bool, seen: &Inspection) -> String {
             "{name:?} {free}; it was held by {}, who learns of it when it next renews and may write until then",
             holder.label
         ),
+    };
+    text + slots_stay(seen)
+}
+
+/// Only locks are freed, and a semaphore may have the name too.
+fn slots_stay(seen: &Inspection) -> &'static str {
+    match seen.nodes.iter().any(|node| node.semaphore.is_some()) {
+        true => "; the slots of the semaphore of that name are left to their ttl",
+        false => "",
     }
 }

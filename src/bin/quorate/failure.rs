@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Holder, LossReason, Report, Silence, Vote};
+use quorate::{Error, Holder, Inspection, LossReason, Report, Silence, Vote};
 use serde_json::{Map, Value, json};
 
-use crate::{output, survey};
+use crate::{lock::Under, output, survey};
 
 const QUARANTINED: &str = "quarantined";
 
@@ -55,24 +55,25 @@ impl Failure {
         Self::new(USAGE, "usage", text)
     }
 
-    /// This process was told to end, by signal `number`.
-    pub(crate) fn interrupted(number: i32) -> Self {
+    /// This process was told to end, by signal `number`; `when` says what it did.
+    pub(crate) fn interrupted(number: i32, when: impl Into<String>) -> Self {
         let code = 128_u8.saturating_add(u8::try_from(number).unwrap_or(0));
-        Self::new(
-            code,
-            "interrupted",
-            "ended while waiting for the lock; nothing was run",
-        )
+        Self::new(code, "interrupted", when)
     }
 
-    pub(crate) fn lost(name: &str, reason: LossReason, then: &str) -> Self {
+    /// What a command ran under is lost.
+    pub(crate) fn lost(under: &Under, reason: LossReason, then: &str) -> Self {
         let text = match reason {
             LossReason::MaxHold => {
-                format!("the lock {name:?} was held for as long as --max-hold allows; {then}")
+                format!("{under} was held for as long as --max-hold allows; {then}")
             }
-            _ => format!("the lock {name:?} was lost while the command ran: {reason}; {then}"),
+            _ => format!("{under} was lost while the command ran: {reason}; {then}"),
         };
-        Self::new(LOST, "lost", text).with("name", name.into())
+        let failure = Self::new(LOST, "lost", text).with("name", under.name.as_str().into());
+        match under.slot {
+            Some(slot) => failure.with("slot", slot.into()),
+            None => failure,
+        }
     }
 
     pub(crate) fn held(name: &str, holder: Option<&Holder>, advice: &str) -> Self {
@@ -80,6 +81,14 @@ impl Failure {
         Self::new(HELD, "held", format!("{name:?} is held by {by}; {advice}"))
             .with("name", name.into())
             .with("holder", survey::holder_json(holder))
+    }
+
+    /// No slot of a semaphore could be had.
+    pub(crate) fn full(name: &str, seen: Option<&Inspection>, why: &str) -> Self {
+        Self::new(HELD, "held", format!("{name:?}: {why}"))
+            .with("name", name.into())
+            .with("limit", seen.and_then(Inspection::limit).into())
+            .with("taken", seen.map(Inspection::taken_slots).into())
     }
 
     fn with(mut self, key: &str, value: Value) -> Self {
@@ -202,6 +211,10 @@ impl From<Error> for Failure {
                 Self::new(LOST, "lost", format!("the lock was lost: {}", lost.reason))
             }
             Error::Invalid(why) => Self::new(USAGE, "invalid", why.clone()),
+            Error::LimitConflict(conflict) => {
+                let text = conflict.to_string();
+                Self::new(USAGE, "limit_conflict", text).with("limit", conflict.found.into())
+            }
             Error::System(why) => Self::new(UNAVAILABLE, "system", why.clone()),
             other => Self::new(UNAVAILABLE, "closed", other.to_string()),
         }

@@ -1,6 +1,6 @@
-//! `quorate inspect`: who holds a lock and who waits for it, on every node.
+//! `quorate inspect`: who holds a lock or the slots of a semaphore and who waits for it, on every node.
 
-use quorate::{Inspection, Quorum, Waiter};
+use quorate::{Inspection, NodeSlots, Quorum, Slot, Waiter};
 use serde_json::{Value, json};
 
 use crate::{
@@ -50,6 +50,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
             "holder": survey::holder_json(node.holder.as_ref()),
             "token": node.token.map(|token| token.as_u64()),
             "waiting": node.silence.is_none().then_some(node.waiting),
+            "semaphore": node.semaphore.as_ref().map(node_slots_json),
         })
     });
     let nodes: Vec<Value> = nodes.collect();
@@ -64,7 +65,39 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
         "needed": needed,
         "answered": answered,
         "nodes": nodes,
+        "semaphore": semaphore_json(seen),
     })
+}
+
+/// Null if no node knows anything of one.
+fn semaphore_json(seen: &Inspection) -> Value {
+    if seen.nodes.iter().all(|node| node.semaphore.is_none()) {
+        return Value::Null;
+    }
+    let slots: Vec<Value> = seen.slots().iter().map(slot_json).collect();
+    let line: Vec<Value> = seen.line_for_slots().iter().map(waiter_json).collect();
+    json!({
+        "limit": seen.limit(),
+        "taken": seen.taken_slots(),
+        "slots": slots,
+        "waiting": seen.waiting_for_slots(),
+        "line": line,
+    })
+}
+
+fn slot_json(slot: &Slot) -> Value {
+    let nodes: Vec<&str> = slot.nodes.iter().map(|node| &**node).collect();
+    json!({
+        "slot": slot.number,
+        "held": slot.is_held,
+        "holder": survey::holder_json(Some(&slot.holder)),
+        "token": slot.token.map(|token| token.as_u64()),
+        "nodes": nodes,
+    })
+}
+
+fn node_slots_json(known: &NodeSlots) -> Value {
+    json!({"limit": known.limit, "taken": known.taken, "waiting": known.waiting})
 }
 
 fn waiter_json(waiter: &Waiter) -> Value {

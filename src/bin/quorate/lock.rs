@@ -1,6 +1,7 @@
-//! `quorate lock`: takes the lock, runs the command, frees the lock.
+//! `quorate lock` and `quorate semaphore`: takes the lock or a slot, runs the command, frees it.
 
 mod hold;
+mod words;
 
 use std::{
     future,
@@ -8,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-use quorate::{Error, Inspection, Lease, Mutex, Quorum, Renewal};
+use quorate::{Error, Lease, Quorum, Renewal};
 use tokio::{select, time};
+
+pub(crate) use self::words::Under;
 
 use self::hold::hold;
 use crate::{
@@ -19,21 +22,30 @@ use crate::{
     output,
     signals::Signals,
     survey,
+    wanted::Wanted,
 };
 
 /// A longer wait than this is worth a line for those who watch.
 const WORTH_A_LINE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(args: &Args, lock: &Lock) -> Result<u8, Failure> {
+/// `limit`: how many may run at once, where it is a semaphore.
+pub(crate) async fn run(args: &Args, lock: &Lock, limit: Option<u32>) -> Result<u8, Failure> {
     // All settings are checked before any server is waited for. Reading them may take long (a FIFO), so
     // signals still end this process by themselves.
     let quorum = args.fleet.builder()?.connect_lazy()?;
-    let mutex = mutex(args, lock, &quorum);
-    mutex.validate()?;
+    let renewal = lock.max_hold.map(|most| Renewal::auto().max_hold(most));
+    let wanted = Wanted::new(
+        &quorum,
+        (&lock.name, limit),
+        ttl(args, lock),
+        lock.wait,
+        renewal.unwrap_or_default(),
+    );
+    wanted.validate()?;
     check_max_hold(args, lock)?;
     let mut signals = Signals::of_job()?;
     output::write_aside();
-    let result = locked(args, lock, &quorum, &mutex, &mut signals).await;
+    let result = locked(args, lock, &quorum, &wanted, &mut signals).await;
     // What nodes granted is taken back, and what is held is released. A second signal ends this at once. If no
     // majority answered, it is not waited for again: what is left behind ends with its ttl.
     let last_words = args.fleet.node_timeout() / 4;
@@ -44,17 +56,6 @@ pub(crate) async fn run(args: &Args, lock: &Lock) -> Result<u8, Failure> {
         () = time::sleep(last_words), if is_unavailable(&result) => {}
     }
     result
-}
-
-fn mutex(args: &Args, lock: &Lock, quorum: &Quorum) -> Mutex {
-    let mut mutex = quorum.mutex(&lock.name).ttl(ttl(args, lock));
-    if let Some(wait) = lock.wait {
-        mutex = mutex.wait_timeout(wait);
-    }
-    if let Some(longest) = lock.max_hold {
-        mutex = mutex.renewal(Renewal::auto().max_hold(longest));
-    }
-    mutex
 }
 
 /// The command is told to end a twentieth of the ttl earlier, so `--max-hold` has to be longer than that.
@@ -84,21 +85,24 @@ async fn locked(
     args: &Args,
     lock: &Lock,
     quorum: &Quorum,
-    mutex: &Mutex,
+    wanted: &Wanted,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let lease = loop {
         let lease = select! {
             biased;
-            signal = signals.end() => return Err(Failure::interrupted(signal as i32)),
-            lease = acquire(args, lock, quorum, mutex) => lease?,
+            signal = signals.end() => {
+                let text = format!("ended while waiting for {}; nothing was run", wanted.noun());
+                return Err(Failure::interrupted(signal as i32, text));
+            }
+            lease = acquire(args, lock, quorum, wanted) => lease?,
         };
         // If not, this process was stopped meanwhile.
         if lease.is_valid() {
             break lease;
         }
     };
-    let child = match Child::start(args, lock, lease.token()) {
+    let child = match Child::start(args, lock, &lease) {
         Ok(child) => child,
         Err(failure) => {
             let _ = lease.release().await;
@@ -112,25 +116,25 @@ async fn acquire(
     args: &Args,
     lock: &Lock,
     quorum: &Quorum,
-    mutex: &Mutex,
+    wanted: &Wanted,
 ) -> Result<Lease, Failure> {
     quorum.ready().await?;
     if lock.no_wait {
-        return match mutex.try_lock().await {
+        return match wanted.try_take().await {
             Ok(Some(lease)) => Ok(lease),
-            Ok(None) => Err(held(lock, quorum).await),
+            Ok(None) => Err(held(lock, quorum, wanted).await),
             Err(error) => Err(refused(error, quorum)),
         };
     }
-    let locking = mutex.lock();
-    tokio::pin!(locking);
+    let taking = wanted.take();
+    tokio::pin!(taking);
     let result = select! {
         biased;
-        result = &mut locking => result,
-        () = say_who_is_waited_for(args, lock, quorum) => locking.await,
+        result = &mut taking => result,
+        () = say_who_is_waited_for(args, lock, quorum, wanted) => taking.await,
     };
     match result {
-        Err(Error::Held(_)) => Err(held(lock, quorum).await),
+        Err(Error::Held(_)) => Err(held(lock, quorum, wanted).await),
         other => other.map_err(|error| refused(error, quorum)),
     }
 }
@@ -152,15 +156,15 @@ fn quarantined(left: Duration, quorum: &Quorum) -> String {
 }
 
 /// One line when it takes long: for those who watch, not for cron's mail.
-async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum) {
+async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum, wanted: &Wanted) {
     if args.json || !(args.verbose > 0 || io::stderr().is_terminal()) {
         return future::pending().await;
     }
     time::sleep(WORTH_A_LINE).await;
     let seen = quorum.inspect(&lock.name).await.ok();
     let health = quorum.health();
-    let what = match seen.as_ref().and_then(Inspection::holder) {
-        Some(holder) => format!("held by {}", holder.label),
+    let what = match seen.as_ref().and_then(|seen| wanted.taken_by(seen)) {
+        Some(taken) => taken,
         None if health.is_ready() => "which changes hands".to_owned(),
         None => match health.votes_in {
             Some(left) => quarantined(left, quorum),
@@ -171,20 +175,15 @@ async fn say_who_is_waited_for(args: &Args, lock: &Lock, quorum: &Quorum) {
         },
     };
     // This command is one of them.
-    let line = match seen.as_ref().map_or(0, Inspection::waiting) {
+    let line = match seen.as_ref().map_or(0, |seen| wanted.waiting(seen)) {
         0 | 1 => String::new(),
         more => format!("; {more} wait in line"),
     };
     output::complain(&format!("waiting for {:?}, {what}{line}", lock.name));
 }
 
-/// Somebody else has it. The next question is who, so the nodes are asked once more.
-async fn held(lock: &Lock, quorum: &Quorum) -> Failure {
+/// Others have it. The next question is who, so the nodes are asked once more.
+async fn held(lock: &Lock, quorum: &Quorum, wanted: &Wanted) -> Failure {
     let seen = quorum.inspect(&lock.name).await.ok();
-    let holder = seen.as_ref().and_then(Inspection::holder);
-    let advice = match lock.wait {
-        Some(_) => "a longer --wait waits for it",
-        None => "without --no-wait this waits for it",
-    };
-    Failure::held(&lock.name, holder, advice)
+    wanted.held(lock, seen.as_ref())
 }

@@ -3,7 +3,9 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `args` `args/` | the command line and its help |
-//! | `lock` `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
+//! | `lock` | `quorate lock` and `quorate semaphore` |
+//! | `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
+//! | `wanted` | a lock, or a slot of a semaphore |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
 //! | `exec` | the same program on its way to become the command |
@@ -43,6 +45,7 @@ mod signals;
 mod survey;
 mod terminal;
 mod torture;
+mod wanted;
 mod watch;
 
 use std::{ffi::OsStr, process::ExitCode, time::Duration};
@@ -111,7 +114,10 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
 /// The exit status.
 async fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
-        Command::Lock(lock) => lock::run(args, lock).await,
+        Command::Lock(lock) => lock::run(args, lock, None).await,
+        Command::Semaphore(args::Semaphore { limit, lock }) => {
+            lock::run(args, lock, Some(*limit)).await
+        }
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {
                 inspect::run(args, inspect, quorum).await

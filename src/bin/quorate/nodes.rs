@@ -30,8 +30,8 @@ pub(crate) async fn run(args: &Args, nodes: &Nodes, quorum: &Quorum) -> Result<u
     select! {
         biased;
         signal = signals.end() => {
-            let failure = Failure::interrupted(signal as i32);
-            return Err(failure.saying("ended while waiting for the servers to vote"));
+            let when = "ended while waiting for the servers to vote";
+            return Err(Failure::interrupted(signal as i32, when));
         }
         () = until_vote(args, quorum, wait) => {}
         () = over(nodes.timeout) => {}

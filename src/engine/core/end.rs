@@ -30,6 +30,7 @@ impl Core {
         self.holdings.end();
         self.close();
         self.questions.clear();
+        self.pools.clear();
         self.bootstrap.clear();
         self.shutdown.forget();
         self.announce_end();

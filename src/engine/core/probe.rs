@@ -23,7 +23,7 @@ impl Core {
             ("wishes", wishes),
             ("line", line),
             ("leases", leases),
-            ("rounds", rounds + self.questions.len()),
+            ("rounds", rounds + self.questions.len() + self.pools.len()),
             ("timers", self.net.timers.len()),
             ("early requests", self.early.len()),
             ("callers", self.ready.len()),

@@ -6,9 +6,9 @@ use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
     ballot::answers::{Answers, Said},
-    claim::Claim,
+    claim::{self, Claim},
     clock::Tick,
-    engine::{grant::Grant, net::Net},
+    engine::{grant::Grant, net::Net, round},
     lease::{shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
@@ -50,7 +50,8 @@ impl Holding {
             grant.since,
             good.notice,
             upkeep.valid_until(),
-        );
+        )
+        .of_slot(grant.claim.slot());
         let mut lacks = Lacks::new(grant.token);
         for (node, counter) in &grant.held {
             lacks.granted(*node, *counter);
@@ -62,7 +63,7 @@ impl Holding {
         Self {
             shared: Arc::new(shared),
             upkeep,
-            claim: wish.claim.clone(),
+            claim: grant.claim.clone(),
             held_on: grant.held.iter().map(|(node, _)| *node).collect(),
             entry: grant.entry.clone(),
             lock_delay: wish.lock_delay,
@@ -87,6 +88,16 @@ impl Holding {
     pub(super) fn is_held_on(&mut self, node: usize) {
         if !self.held_on.contains(&node) {
             self.held_on.push(node);
+        }
+    }
+
+    /// Of a semaphore: what else of it a node may have is given back.
+    pub(super) fn leave_but_for_this(&self, net: &mut Net, node: usize) {
+        if let Claim::Slot(pool, slot) = &self.claim {
+            let until = net.now.plus(self.stands_for);
+            let max_ttl = net.fleet().max_ttl();
+            let operation = claim::leave(pool, &self.entry, Some(*slot), max_ttl);
+            round::release(net, None, &operation, [node], until);
         }
     }
 

@@ -74,14 +74,29 @@ impl Holdings {
     }
 
     /// A grant that arrives after the win is kept: the lease survives one more node's death.
-    pub(super) fn late_grant(&mut self, round: RoundId, node: usize, said: &Said) {
+    pub(super) fn late_grant(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: &Result<Said, Silence>,
+    ) {
         let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
-        let (Said::Granted(counter) | Said::Raised(counter)) = said else {
-            return;
+        let counter = match (answer, holding.claim.slot()) {
+            (Ok(Said::Granted(counter) | Said::Raised(counter)), None) => *counter,
+            (Ok(Said::Slots { mine, .. }), Some(slot)) => match mine {
+                Some((mine, counter)) if *mine == slot => *counter,
+                _ => return holding.leave_but_for_this(net, node),
+            },
+            // Of whichever slot: a repair says it of this one.
+            (Ok(Said::Raised(_)), Some(_)) => return,
+            // It may have another slot of ours, or our place in line.
+            (_, Some(_)) => return holding.leave_but_for_this(net, node),
+            (_, None) => return,
         };
-        holding.lacks.granted(node, *counter);
+        holding.lacks.granted(node, counter);
         holding.is_held_on(node);
     }
 

@@ -102,10 +102,18 @@ proptest! {
             let name = Name::new("a").unwrap();
             world.core.event(Event::Inspect { name, reply });
             let [left, counter, time, waiting] = [5, 7, 9, 0].map(number);
-            world.answer_last(array(vec![text, left, counter, time, waiting]));
+            let lock = array(vec![text.clone(), left, counter, time, waiting]);
+            let [version, limit, time, waiting, slot, left, counter] = [1, 2, 9, 0, 1, 5, 7].map(number);
+            let bits = OwnedFrame::BlobString { data: b"@".to_vec(), attributes: None };
+            let line = array(vec![]);
+            let holders = array(vec![slot, text, left, counter]);
+            let slots = array(vec![version, limit, bits, time, waiting, holders, line]);
+            world.answer_last_of([lock, slots]);
             let seen = inspected.try_recv().unwrap().unwrap();
-            let holder = seen.holder().unwrap();
-            told.extend([holder.entry.clone(), holder.label.clone()]);
+            let slots = seen.slots();
+            for holder in [seen.holder().unwrap(), &slots[0].holder] {
+                told.extend([holder.entry.clone(), holder.label.clone()]);
+            }
         } else if place < 3 {
             let mut answer = world.try_lock();
             world.answer_last(if place == 1 { error } else { text });

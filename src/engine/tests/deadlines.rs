@@ -10,7 +10,7 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
     let mut first = world.try_lock();
     world.sent();
     world.at(400);
-    let mut second = world.ask(|wish| wish.claim = Claim::Mutex(Name::new("b").unwrap()));
+    let mut second = world.ask(|wish| wish.wants = Wants::Mutex(Name::new("b").unwrap()));
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
     world.at(500);
     assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));
@@ -156,7 +156,9 @@ fn requests_wait_while_open_is_being_restored() {
             line: Vec::new(),
             waiting: 0,
         };
-        world.core.answered(node, [Ok(Said::Mutex(inspected))]);
+        let nothing = slots::Reply::Inspected(slots::Inspected::default());
+        let inspected = [Ok(Said::Mutex(inspected)), Ok(Said::Slots(nothing))];
+        world.core.answered(node, inspected);
         world
             .core
             .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{core::TIMERS_AT_ONCE, event::WishId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
-    claim::Claim,
+    claim::Wants,
     clock::{Clock, ManualClock, Tick},
     lease::keeper::LeaseId,
     name::Name,
@@ -36,6 +36,7 @@ use crate::{
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         mutex,
         session::Effect,
+        slots,
     },
     owner::{Chance, Label},
     rules::Rules,
@@ -159,7 +160,7 @@ impl World {
         let (reply, answer) = oneshot::channel();
         let mut wish = Wish {
             id: WishId(1_000_000),
-            claim: Claim::Mutex(Name::new("a").unwrap()),
+            wants: Wants::Mutex(Name::new("a").unwrap()),
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),
@@ -175,14 +176,21 @@ impl World {
 
     /// What node 0 was asked last, answered by this frame.
     fn answer_last(&mut self, frame: OwnedFrame) {
+        self.answer_last_of([frame]);
+    }
+
+    /// As many of the last requests to node 0 as there are frames, in order.
+    fn answer_last_of<const N: usize>(&mut self, frames: [OwnedFrame; N]) {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let sent = effects.filter_map(|effect| match effect {
             Effect::Send(0, operation, _) => Some(operation.command().clone()),
             _ => None,
         });
-        let command = sent.last().unwrap();
-        self.core
-            .answered(0, [crate::node::redis::answer(&command, frame)]);
+        let sent: Vec<Command> = sent.collect();
+        let asked = sent[sent.len() - N..].iter().zip(frames);
+        let answers = asked.map(|(command, frame)| crate::node::redis::answer(command, frame));
+        let answers: Vec<_> = answers.collect();
+        self.core.answered(0, answers);
     }
 
     /// The nodes that were sent a handshake.

@@ -2,16 +2,14 @@
 //! is [`crate::line`].
 
 mod in_line;
-mod last;
 
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    time::Duration,
 };
 
-use self::{in_line::InLine, last::Last};
-use super::waiter::Waiter;
+use self::in_line::InLine;
+use super::{standing::Standing, waiter::Waiter};
 use crate::{
     Error, FencingToken, Silence,
     ballot::answers::Said,
@@ -25,9 +23,6 @@ use crate::{
     node::{Push, Says, session::RoundId, status::NodeState},
     owner::Entry,
 };
-
-/// Before any node has answered a round trip takes this long.
-const ROUND_TRIP: Duration = Duration::from_millis(50);
 
 /// All who wait in line.
 #[derive(Default)]
@@ -65,7 +60,7 @@ impl Line {
         let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);
         self.last_ticket = ticket;
         let wish = &waiter.wish;
-        let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), round_trip(net));
+        let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), net.round_trip());
         let (total, rules) = (net.total(), net.settings.rules);
         let place = Place::new(net.now, ticket, terms, (total, net.needed), rules);
         let (id, round) = (wish.id, net.new_round());
@@ -76,10 +71,8 @@ impl Line {
             round,
             entry,
             place,
-            last: Last::new(total),
+            standing: Standing::new(total),
             counter,
-            alone_since: None,
-            look_at: None,
         };
         self.waiting.insert(id, Box::new(in_line));
         self.look(net, id)
@@ -127,7 +120,7 @@ impl Line {
             }
             Ok(_) | Err(_) => one.place.unanswered(now, node),
         }
-        one.last.set(node, answer);
+        one.standing.last.set(node, answer);
         self.look(net, id)
     }
 
@@ -169,6 +162,8 @@ impl Line {
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.is_next(now, node, after),
+            // Said of the slots of a semaphore only.
+            Says::Free { .. } => {}
         }
         self.look(net, id)
     }
@@ -277,7 +272,7 @@ impl Line {
             self.leave(net, id);
             return Follows::Nothing;
         }
-        let is_alone = one.is_alone(net);
+        let is_alone = one.standing.is_alone(net);
         if let Err(error) = self.stand_aside(net, id) {
             return match self.leave(net, id) {
                 Some(waiter) => Follows::Over(waiter, error),
@@ -309,14 +304,14 @@ impl Line {
                     return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
                 }
                 Step::Rest(at) => {
-                    if let Some(error) = one.is_over(net) {
+                    if let Some(error) = one.standing.is_over(net, &mut one.waiter) {
                         return match self.leave(net, id) {
                             Some(waiter) => Follows::Over(waiter, error),
                             None => Follows::Nothing,
                         };
                     }
                     let end = one.waiter.wish.end();
-                    let all = [at, end, one.look_at, one.aside_at()];
+                    let all = [at, end, one.standing.look_at, one.aside_at()];
                     if let Some(at) = all.into_iter().flatten().min() {
                         net.timers.at(Key::Wish(id), at);
                     }
@@ -332,15 +327,4 @@ fn number(entry: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     entry.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Within this a majority answers nearly always.
-fn round_trip(net: &Net) -> Duration {
-    let sessions = net.sessions().iter();
-    let mut trips: Vec<Duration> = sessions
-        .filter_map(|session| session.round_trip(&net.settings))
-        .collect();
-    trips.sort_unstable();
-    let nth = trips.get(net.needed.saturating_sub(1)).or(trips.last());
-    nth.copied().unwrap_or(ROUND_TRIP)
 }

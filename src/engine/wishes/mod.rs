@@ -1,12 +1,17 @@
 //! From a wish to a grant: attempts, the rests between them, and the line.
 
+mod heard;
+mod last;
 mod line;
+pub(super) mod slots;
+mod standing;
 mod waiter;
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::{
     line::Line,
+    slots::Slots,
     waiter::{After, Waiter},
 };
 use super::{
@@ -19,12 +24,8 @@ use super::{
     turns::Turns,
 };
 use crate::{
-    Error, Silence,
-    ballot::answers::Said,
-    clock::Tick,
-    ids::ById,
-    node::{Push, session::RoundId},
-    room::Room as _,
+    Error, Silence, ballot::answers::Said, claim::Wants, clock::Tick, ids::ById,
+    node::session::RoundId, room::Room as _,
 };
 
 /// At most this many whose turn has come begin to ask in one go.
@@ -39,6 +40,7 @@ pub(super) struct Wishes {
     /// The attempt of each wish that asks.
     rounds: ById<WishId, RoundId>,
     line: Line,
+    slots: Slots,
 }
 
 struct Asking {
@@ -55,20 +57,26 @@ pub(super) enum Follows {
 }
 
 impl Wishes {
-    pub(super) fn begin(&mut self, net: &mut Net, wish: Wish) {
+    pub(super) fn begin(&mut self, net: &mut Net, wish: Wish) -> Follows {
         if wish.reply.is_closed() {
-            return;
+            return Follows::Nothing;
         }
         let (name, id, end) = (wish.name().clone(), wish.id, wish.end());
+        let wants = wish.wants.clone();
         let waiter = Box::new(Waiter::new(wish));
+        if let Wants::Slot(slot) = wants {
+            return tell(self.slots.begin(net, waiter, slot));
+        }
         if !waiter.patience.waits() {
-            return self.attempt(net, waiter);
+            self.attempt(net, waiter);
+            return Follows::Nothing;
         }
         match (self.turns.enter(&name, id, waiter), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
             (None, None) => {}
         }
+        Follows::Nothing
     }
 
     /// The caller's future was dropped.
@@ -89,6 +97,7 @@ impl Wishes {
             .copied()
             .collect();
         ids.extend(self.line.ids());
+        ids.extend(self.slots.ids());
         ids.sort_unstable();
         waiters.extend(ids.into_iter().filter_map(|id| self.end(net, id)));
         for waiter in waiters {
@@ -125,84 +134,35 @@ impl Wishes {
         waited
     }
 
-    // ---- what nodes say ---------------------------------------------------------------------
-
-    /// A node answered an attempt.
-    pub(super) fn heard(
-        &mut self,
-        net: &mut Net,
-        round: RoundId,
-        node: usize,
-        answer: Result<Said, Silence>,
-    ) -> Follows {
-        let Some(Asking { waiter, attempt }) = self.asking.get_mut(&round) else {
-            return Follows::Stray(answer);
-        };
-        attempt.heard(net, node, answer);
-        waiter
-            .wish
-            .seen
-            .fetch_max(attempt.largest_counter(), Relaxed);
-        self.look(net, round)
-    }
-
-    /// A node answered a raise, of an attempt or of one who waits in line.
-    pub(super) fn raised(
-        &mut self,
-        net: &mut Net,
-        round: RoundId,
-        node: usize,
-        answer: Result<Said, Silence>,
-    ) -> Follows {
-        if self.asking.contains_key(&round) {
-            return self.heard(net, round, node, answer);
-        }
-        if !self.line.knows(round) {
-            return Follows::Stray(answer);
-        }
-        let follows = self.line.raised(net, round, node, answer);
-        tell(follows)
-    }
-
-    /// A node answered one who waits in line.
-    pub(super) fn joined(
-        &mut self,
-        net: &mut Net,
-        round: RoundId,
-        node: usize,
-        answer: Result<Said, Silence>,
-    ) -> Follows {
-        tell(self.line.joined(net, round, node, answer))
-    }
-
-    /// A node says something unasked.
-    pub(super) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
-        tell(self.line.pushed(net, node, push))
-    }
-
     /// Nodes have changed: one that is back does not know who waits. Who is to be [looked at](Self::look_at) therefore.
     pub(super) fn look_at_nodes(&mut self, net: &Net) -> Vec<WishId> {
-        self.line.look_at_nodes(net)
+        let mut ids = self.line.look_at_nodes(net);
+        ids.extend(self.slots.look_at_nodes(net));
+        ids
     }
 
     /// Looks what follows for one who waits in line.
     pub(super) fn look_at(&mut self, net: &mut Net, id: WishId) -> Follows {
-        tell(self.line.look(net, id))
+        match self.slots.has(id) {
+            true => tell(self.slots.look(net, id)),
+            false => tell(self.line.look(net, id)),
+        }
     }
-
-    // ---- time -------------------------------------------------------------------------------
 
     /// A deadline of an attempt.
     pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) -> Follows {
+        if self.slots.knows(round) {
+            return tell(self.slots.round_due(net, round));
+        }
         if let Some(asking) = self.asking.get_mut(&round) {
             asking.attempt.due(net);
         }
         self.look(net, round)
     }
 
-    /// Whether it waits in line.
+    /// Whether it waits in line, or wants a slot.
     pub(super) fn is_in_line(&self, id: WishId) -> bool {
-        self.line.has(id)
+        self.line.has(id) || self.slots.has(id)
     }
 
     /// A rest is over: the caller is told, or the next attempt begins. False, and nothing is done, if the next
@@ -234,7 +194,10 @@ impl Wishes {
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
         let wishes = self.asking.len() + self.resting.len() + self.rounds.len();
-        [wishes, self.turns.len() + self.line.len()]
+        [
+            wishes,
+            self.turns.len() + self.line.len() + self.slots.len(),
+        ]
     }
 
     // ---- inside -----------------------------------------------------------------------------
@@ -341,7 +304,10 @@ impl Wishes {
             return Some(waiter);
         }
         let Some(round) = self.rounds.get(&id).copied() else {
-            return self.line.leave(net, id);
+            return match self.slots.has(id) {
+                true => self.slots.leave(net, id),
+                false => self.line.leave(net, id),
+            };
         };
         let Asking {
             waiter,

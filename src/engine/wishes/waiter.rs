@@ -53,11 +53,16 @@ impl Waiter {
             Some(last) if attempt.was_cut_short() && failure != Failure::Held => last,
             _ => error(net, attempt, &past),
         };
+        self.follows(net, &past, error)
+    }
+
+    /// What follows from an attempt that was not won.
+    pub(super) fn follows(&mut self, net: &mut Net, past: &Past, error: Error) -> (Error, After) {
         let limits = limits(net);
-        let Next::Rest { refresh, warn } = self.patience.failed(net.now, &past, limits) else {
+        let Next::Rest { refresh, warn } = self.patience.failed(net.now, past, limits) else {
             return (error, After::Answer);
         };
-        if failure == Failure::Held {
+        if past.failure == Failure::Held {
             return (error, After::Line);
         }
         if warn {
@@ -67,7 +72,7 @@ impl Waiter {
         let up_to = |most| net.chance.up_to(most);
         let until = self
             .patience
-            .rest_until(net.now, &past, refresh, limits, up_to);
+            .rest_until(net.now, past, refresh, limits, up_to);
         (error, After::RestUntil(until))
     }
 

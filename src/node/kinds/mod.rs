@@ -12,10 +12,12 @@
 
 pub mod admission;
 pub(crate) mod air;
+pub(crate) mod counters;
 pub(crate) mod moment;
 pub mod mutex;
 pub(crate) mod scripts;
 pub mod server;
+pub mod slots;
 mod wire;
 
 use crate::{node::fault::Fault, owner::Entry};
@@ -34,6 +36,10 @@ pub enum Command {
     Mutex(mutex::Command),
     /// The server itself: its connections and its scripts.
     Server(server::Command),
+    /// The slots of a semaphore.
+    ///
+    /// Protocol §6.
+    Slots(slots::Command),
 }
 
 /// What a node says to a [`Command`] of the same kind.
@@ -45,6 +51,8 @@ pub enum Reply {
     Mutex(mutex::Reply),
     /// To a [`server::Command`].
     Server(server::Reply),
+    /// To a [`slots::Command`].
+    Slots(slots::Reply),
 }
 
 /// A node's answer to one command.
@@ -67,13 +75,14 @@ impl Command {
         match self {
             Self::Admission(_) | Self::Server(_) => Guarded::Nothing,
             Self::Mutex(command) => command.guarded(),
+            Self::Slots(command) => command.guarded(),
         }
     }
 
     /// The same as one of a batch. None: it travels alone.
     pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
         match self {
-            Self::Admission(_) | Self::Server(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => None,
             Self::Mutex(command) => command.rider(),
         }
     }
@@ -81,7 +90,7 @@ impl Command {
     /// Whether it is one of a batch even where it travels alone.
     pub(crate) fn is_always_rider(&self) -> bool {
         match self {
-            Self::Admission(_) | Self::Server(_) => false,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => false,
             Self::Mutex(command) => command.is_always_rider(),
         }
     }
@@ -92,13 +101,14 @@ impl Command {
         match self {
             Self::Admission(_) | Self::Server(_) => None,
             Self::Mutex(command) => command.takes(),
+            Self::Slots(command) => command.takes(),
         }
     }
 
     /// The entry, where it is the first command that takes for it: if it never left, nothing stands there.
     pub(crate) fn begins(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => None,
             Self::Mutex(command) => command.begins(),
         }
     }
@@ -108,6 +118,15 @@ impl Command {
         match self {
             Self::Admission(_) | Self::Server(_) => None,
             Self::Mutex(command) => command.frees(),
+            Self::Slots(command) => command.frees(),
+        }
+    }
+
+    /// The entry, where its answer says what that one holds, and another command for the same entry gives it up.
+    pub(crate) fn holds(&self) -> Option<&Entry> {
+        match self {
+            Self::Admission(_) | Self::Server(_) | Self::Mutex(_) => None,
+            Self::Slots(command) => command.holds(),
         }
     }
 
@@ -116,6 +135,7 @@ impl Command {
         match self {
             Self::Admission(_) | Self::Server(_) => false,
             Self::Mutex(command) => command.extends(),
+            Self::Slots(command) => command.extends(),
         }
     }
 
@@ -132,13 +152,18 @@ impl Command {
 impl Reply {
     /// Whether it was done on a memory that is not admitted.
     pub(crate) fn is_unadmitted(&self) -> bool {
-        matches!(self, Self::Mutex(mutex::Reply::ReleasedUnadmitted))
+        matches!(
+            self,
+            Self::Mutex(mutex::Reply::ReleasedUnadmitted)
+                | Self::Slots(slots::Reply::ReleasedUnadmitted)
+        )
     }
 
     /// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
     pub(crate) fn credible(self) -> Answer {
         match self {
             Self::Mutex(reply) => reply.credible().map(Self::Mutex),
+            Self::Slots(reply) => reply.credible().map(Self::Slots),
             reply => Ok(reply),
         }
     }
@@ -159,5 +184,11 @@ impl From<mutex::Command> for Command {
 impl From<server::Command> for Command {
     fn from(command: server::Command) -> Self {
         Self::Server(command)
+    }
+}
+
+impl From<slots::Command> for Command {
+    fn from(command: slots::Command) -> Self {
+        Self::Slots(command)
     }
 }

@@ -1,11 +1,11 @@
 //! The scripts of all kinds: what a server is given before it is asked for anything.
 
-use super::{admission, mutex};
+use super::{admission, mutex, slots};
 use crate::node::wire::Script;
 
 /// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    [admission::SCRIPTS, mutex::SCRIPTS]
+    [admission::SCRIPTS, mutex::SCRIPTS, slots::SCRIPTS]
         .into_iter()
         .flatten()
         .copied()
@@ -59,7 +59,8 @@ mod tests {
                 "{name}"
             );
         }
-        assert_eq!(unguarded, free.len());
+        // There are two of the name of RELEASE.
+        assert_eq!(unguarded, free.len() + 1);
     }
 
     #[test]
@@ -83,7 +84,7 @@ mod tests {
             }
         }
         assert_eq!(begin, all().count());
-        // What is known and the line; what BATCH reads and does; how ACQUIRE, RELEASE and JOIN end.
-        assert_eq!(files, begin + 2 + 2 + 3);
+        // What is known and the line, of locks and of slots; what BATCH reads and does; how ACQUIRE, RELEASE and JOIN end.
+        assert_eq!(files, begin + 4 + 2 + 3);
     }
 }

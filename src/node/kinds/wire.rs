@@ -11,6 +11,7 @@ impl Command {
         match self {
             Self::Admission(command) => command.name(),
             Self::Mutex(command) => command.name(),
+            Self::Slots(command) => command.name(),
             Self::Server(command) => command.name(),
         }
     }
@@ -20,6 +21,7 @@ impl Command {
         match self {
             Self::Admission(command) => command.encode(writer, keys),
             Self::Mutex(command) => command.encode(writer, keys),
+            Self::Slots(command) => command.encode(writer, keys),
             Self::Server(command) => command.encode(writer),
         }
     }
@@ -28,7 +30,7 @@ impl Command {
     pub(crate) fn replies(&self) -> usize {
         match self {
             Self::Admission(command) => command.replies(),
-            Self::Mutex(_) => 1,
+            Self::Mutex(_) | Self::Slots(_) => 1,
             Self::Server(command) => command.replies(),
         }
     }
@@ -37,7 +39,7 @@ impl Command {
     pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
         match self {
             Self::Admission(command) => command.decisive(replies),
-            Self::Mutex(_) | Self::Server(_) => replies,
+            Self::Mutex(_) | Self::Server(_) | Self::Slots(_) => replies,
         }
     }
 
@@ -47,6 +49,7 @@ impl Command {
             Self::Admission(command) => command.decode(replies, hide).map(Reply::Admission),
             Self::Mutex(command) => command.decode(replies, hide).map(Reply::Mutex),
             Self::Server(command) => command.decode(replies).map(Reply::Server),
+            Self::Slots(command) => command.decode(replies, hide).map(Reply::Slots),
         }
     }
 }

@@ -16,11 +16,12 @@ use crate::{
         kinds::{
             Guarded,
             air::Air,
+            counters::Counters,
             moment::{Moment, Writes},
         },
         mutex,
         push::Push,
-        server,
+        server, slots,
     },
     rules::{Rule, Rules},
 };
@@ -30,6 +31,8 @@ use crate::{
 pub(crate) struct Snapshot {
     admission: admission::Memory,
     mutex: mutex::Memory,
+    slots: slots::Memory,
+    counters: Counters,
 }
 
 /// One server.
@@ -84,13 +87,19 @@ impl Store {
             wrote: &self.wrote,
             air: &self.air,
         };
-        let Snapshot { admission, mutex } = &mut self.keys;
+        let Snapshot {
+            admission,
+            mutex,
+            slots,
+            counters,
+        } = &mut self.keys;
         match command {
             Command::Admission(command) => admission
-                .apply(command, &self.server, mutex, at)
+                .apply(command, &self.server, counters, at)
                 .map(Reply::Admission),
-            Command::Mutex(command) => mutex.apply(command, at).map(Reply::Mutex),
+            Command::Mutex(command) => mutex.apply(command, counters, at).map(Reply::Mutex),
             Command::Server(command) => Ok(Reply::Server(server::apply(command))),
+            Command::Slots(command) => slots.apply(command, counters, at).map(Reply::Slots),
         }
     }
 
@@ -203,14 +212,19 @@ impl Store {
         waiters.chain(self.keys.mutex.holder(name, time))
     }
 
+    /// The slots of all semaphores.
+    pub(crate) fn slots(&self) -> &slots::Memory {
+        &self.keys.slots
+    }
+
     /// The keys of the admission.
     pub(crate) fn admission_mut(&mut self) -> &mut admission::Memory {
         &mut self.keys.admission
     }
 
-    /// The counters of the locks.
-    pub(crate) fn counters_mut(&mut self) -> &mut mutex::Counters {
-        self.keys.mutex.counters_mut()
+    /// The counters of all that is held.
+    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.keys.counters
     }
 }
 

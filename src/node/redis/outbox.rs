@@ -71,7 +71,7 @@ impl Outbox {
             bytes: Vec::new(),
             left: 0,
             before: 0,
-            alone: false,
+            alone: !batch::are_made(),
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) static SUBSCRIBE: Right = useful("SUBSCRIBE", "", NOT_TOLD);
 /// any answer but a missing right will do.
 pub(super) static TRIED: &[Right] = &[
     needed("SCRIPT LOAD", "SCRIPT LOAD return"),
-    needed("EVAL", "EVAL return 10 KEYS"),
+    needed("EVAL", "EVAL return 16 KEYS"),
     needed(
         "EVALSHA",
         "EVALSHA 63143b6f8007b98c53ca2149822777b3566f9241 0",
@@ -114,7 +114,7 @@ pub(super) static TRIED: &[Right] = &[
 impl Right {
     /// What is sent to try it.
     pub(super) fn words<'a>(&'static self, keys: &'a Keys) -> Vec<&'a [u8]> {
-        let [_, _, open, time, c0, c1, _, _, line, waiters] = keys.all();
+        let [_, _, open, time, c0, c1, _, _, line, waiters, ..] = keys.all();
         let mut words = Vec::new();
         for word in self.words.split(' ') {
             match word {

@@ -1,5 +1,6 @@
 //! Older connections to a node that may still carry what takes a lock. Each is ended on the server by
-//! CLIENT KILL before anything is released, or a late ACQUIRE or REPAIR would come after its RELEASE.
+//! CLIENT KILL before anything is released, or a late ACQUIRE or REPAIR would come after its RELEASE. Where that is not
+//! permitted it stays in doubt: what takes a slot of a semaphore also gives up another, and that may come late.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,8 @@ struct Doubt {
     run: String,
     /// For whom it may still take something.
     entries: BTreeSet<Entry>,
+    /// The server does not permit us to end it.
+    is_withheld: bool,
 }
 
 impl Doubtful {
@@ -32,11 +35,20 @@ impl Doubtful {
             client,
             run,
             entries,
+            is_withheld: false,
         });
     }
 
-    /// Whether a lock may still be taken for this one.
+    /// Whether a lock may still be taken for this one, and that can be ended.
     pub(super) fn may_take(&self, entry: &Entry) -> bool {
+        let doubts = self.0.iter().filter(|doubt| !doubt.is_withheld);
+        doubts
+            .into_iter()
+            .any(|doubt| doubt.entries.contains(entry))
+    }
+
+    /// Whether what the node says of this one's slot may still be undone.
+    pub(super) fn may_undo(&self, entry: &Entry) -> bool {
         self.0.iter().any(|doubt| doubt.entries.contains(entry))
     }
 
@@ -46,14 +58,21 @@ impl Doubtful {
         self.0.retain(|doubt| same_run(&doubt.run, run));
     }
 
-    /// The server ended it, or never will.
+    /// The server will not end it for us.
+    pub(super) fn withhold(&mut self, client: ClientId) {
+        let all = self.0.iter_mut().filter(|doubt| doubt.client == client);
+        all.for_each(|doubt| doubt.is_withheld = true);
+    }
+
+    /// The server ended it.
     pub(super) fn settle(&mut self, client: ClientId) {
         self.0.retain(|doubt| doubt.client != client);
     }
 
     /// What is to be ended.
     pub(super) fn clients(&self) -> Vec<ClientId> {
-        self.0.iter().map(|doubt| doubt.client).collect()
+        let doubts = self.0.iter().filter(|doubt| !doubt.is_withheld);
+        doubts.map(|doubt| doubt.client).collect()
     }
 }
 
@@ -80,6 +99,19 @@ mod tests {
         }
         assert_eq!(ids(&doubtful), [2, 3, 4, 5, 6, 7, 8, 9]);
         assert!(doubtful.may_take(&entry(2)) && !doubtful.may_take(&entry(1)));
+    }
+
+    #[test]
+    fn what_may_not_be_ended_stays_in_doubt_for_slots_alone() {
+        let mut doubtful = Doubtful::default();
+        let entry = Entry::new(Uuid::from_u128(1), &Label::new("a").unwrap());
+        doubtful.add(ClientId(1), RUN.into(), [entry.clone()].into());
+        assert!(doubtful.may_take(&entry) && doubtful.may_undo(&entry));
+        doubtful.withhold(ClientId(1));
+        assert!(!doubtful.may_take(&entry) && doubtful.may_undo(&entry));
+        assert_eq!(ids(&doubtful), [0; 0], "it is not tried again");
+        doubtful.keep_run("bbbb/00000000/-1");
+        assert!(!doubtful.may_undo(&entry));
     }
 
     #[test]

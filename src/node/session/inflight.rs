@@ -278,6 +278,11 @@ impl Sent {
         self.operation.command().takes().is_some()
     }
 
+    /// Whether its answer says that such an entry has a slot, of those that may be given up for another.
+    pub(super) fn holds(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
+        self.operation.command().holds().is_some_and(is)
+    }
+
     /// Whether it frees what such an entry would have left on the node.
     pub(super) fn frees(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
         self.operation.command().frees().is_some_and(is)

@@ -129,7 +129,10 @@ impl Requests {
             // Where the right is missing, the connection's note says so. After another error it is
             // tried again, behind the next handshake.
             What::Kill(client) if matches!(answer, Ok(_) | Err(Fault::Withheld(_))) => {
-                self.doubtful.settle(client);
+                match answer {
+                    Ok(_) => self.doubtful.settle(client),
+                    Err(_) => self.doubtful.withhold(client),
+                }
                 self.release_again(step);
             }
             What::Kill(_) | What::Load | What::Handshake => {}
@@ -143,6 +146,12 @@ impl Requests {
             return self.put(step, sent.again(step.now));
         }
         let answer = answer.and_then(Reply::credible).map_err(fault::silence);
+        // An older request may still come and give up what it says: it is no vote.
+        let may_be_undone = sent.holds(|entry| self.doubtful.may_undo(entry));
+        let answer = match may_be_undone && step.settings.rules.hold(Rule::MoveForgets) {
+            true => Err(Silence::ConnectionLost),
+            false => answer,
+        };
         self.tell(step, tag, answer);
     }
 

@@ -1,7 +1,10 @@
 //! The keys of a deployment, all under one prefix (protocol §1).
 
 use super::Arg;
-use crate::name::Name;
+use crate::{
+    name::Name,
+    node::kinds::slots::{Family, Pool},
+};
 
 /// Stands before a name in the key of its lock and in the field of its counter. No prefix may hold
 /// an `@`, so the keys of two deployments differ even where one's prefix begins with the other's.
@@ -15,6 +18,11 @@ const WAITERS: &[u8] = b"@mutex-waiters:";
 
 /// Stands before a name in the mark that an eviction leaves.
 const EVICTED: &[u8] = b"@mutex-evicted:";
+
+/// What stands before a name in the keys of a semaphore: its slots, when they end, who waits. The first stands before the
+/// slot and the name in the field of a counter.
+const PERMITS: [&str; 3] = ["@semaphore:", "@semaphore-ends:", "@semaphore-line:"];
+const GATHERERS: [&str; 3] = ["@many:", "@many-ends:", "@many-line:"];
 
 /// Stands before the random bits in the channel of a process.
 const WAKE: &str = ":wake:";
@@ -42,6 +50,10 @@ pub(crate) struct Keys {
     waiters: Vec<u8>,
     /// All of an eviction's mark but its name.
     evicted: Vec<u8>,
+    /// All of a semaphore's three keys but its name.
+    permits: [Vec<u8>; 3],
+    /// The same of those who take several permits at once.
+    gatherers: [Vec<u8>; 3],
     /// All of a process's channel but its bits.
     wake: Vec<u8>,
 }
@@ -60,6 +72,8 @@ impl Keys {
             line: key(LINE),
             waiters: key(WAITERS),
             evicted: key(EVICTED),
+            permits: PERMITS.map(|sort| key(sort.as_bytes())),
+            gatherers: GATHERERS.map(|sort| key(sort.as_bytes())),
             wake: [prefix, WAKE].concat().into_bytes(),
         }
     }
@@ -114,6 +128,15 @@ impl Keys {
         Arg::Named(&self.evicted, name)
     }
 
+    /// The slots of this semaphore, when they end, and who waits.
+    pub(crate) fn semaphore<'a>(&'a self, pool: &'a Pool) -> [Arg<'a>; 3] {
+        let sorts = match pool.family {
+            Family::Permits => &self.permits,
+            Family::Gatherers => &self.gatherers,
+        };
+        sorts.each_ref().map(|sort| Arg::Named(sort, &pool.name))
+    }
+
     /// A key that nobody uses: that of the lock with the empty name, which no client can take.
     pub(crate) fn nobodys(&self) -> &[u8] {
         &self.lock
@@ -125,7 +148,9 @@ impl Keys {
     }
 
     /// One of each sort.
-    pub(crate) fn all(&self) -> [&[u8]; 10] {
+    pub(crate) fn all(&self) -> [&[u8]; 16] {
+        let [slots, ends, slot_line] = &self.permits;
+        let [many, many_ends, many_line] = &self.gatherers;
         [
             self.nobodys(),
             &self.boot,
@@ -137,6 +162,12 @@ impl Keys {
             &self.waiting,
             &self.line,
             &self.waiters,
+            slots,
+            ends,
+            slot_line,
+            many,
+            many_ends,
+            many_line,
         ]
     }
 
@@ -157,10 +188,28 @@ pub(crate) fn counter(name: &Name) -> Arg<'_> {
     Arg::Named(MUTEX, name)
 }
 
-/// The lock of a counter. Not every field of their hash is one: `_` is the time of its beginning.
+/// The field of a slot's counter.
+pub(crate) fn slot_counter(pool: &Pool, slot: u32) -> Vec<u8> {
+    let [sort, ..] = match pool.family {
+        Family::Permits => PERMITS,
+        Family::Gatherers => GATHERERS,
+    };
+    format!("{sort}{slot}:{}", pool.name).into_bytes()
+}
+
+/// The name of what has this counter. Not every field of their hash is one: `_` is the time of its beginning.
 pub(crate) fn counted(field: &[u8]) -> Option<Name> {
-    let name = str::from_utf8(field.strip_prefix(MUTEX)?).ok()?;
-    Name::new(name).ok()
+    let of_slot = |[sort, ..]: [&str; 3]| {
+        let slot_and_name = field.strip_prefix(sort.as_bytes())?;
+        let (_, name) =
+            slot_and_name.split_at_checked(slot_and_name.iter().position(|b| *b == b':')? + 1)?;
+        Some(name)
+    };
+    let name = field.strip_prefix(MUTEX);
+    let name = name
+        .or_else(|| of_slot(PERMITS))
+        .or_else(|| of_slot(GATHERERS));
+    Name::new(str::from_utf8(name?).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -177,6 +226,10 @@ mod tests {
             (longest.as_bytes(), longest.strip_prefix("@mutex:")),
             (format!("{longest}a").as_bytes(), None),
             (b"@mutex:", None),
+            (b"@semaphore:7:a:b", Some("a:b")),
+            (b"@many:65535:a", Some("a")),
+            (b"@semaphore:7:", None),
+            (b"@semaphore:7", None),
             (b"@mutex:\xff", None),
             (b"_", None),
             (b"", None),

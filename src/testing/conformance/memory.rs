@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::subject::{Change, Doing, Key, Power, Subject};
-use crate::{MemoryNode, node::Node};
+use crate::{
+    MemoryNode,
+    node::{Node, kinds::counters::Counted},
+};
 
 impl Subject for MemoryNode {
     fn name(&self) -> &str {
@@ -47,7 +50,12 @@ impl Subject for MemoryNode {
                 let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
                 store.counters_mut().set_begun(time.saturating_sub(age));
             }
-            Change::Counter(name, counter) => store.counters_mut().set(&name, counter),
+            Change::SlotCounter(pool, slot, counter) => {
+                store.counters_mut().set(Counted::Slot(pool, slot), counter);
+            }
+            Change::Counter(name, counter) => {
+                store.counters_mut().set(Counted::Mutex(name), counter)
+            }
         });
         Box::pin(async {})
     }

@@ -34,7 +34,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::{
     case::{NotRun, Outcome},
-    random::alike,
+    random::{alike, slots_alike},
     subject::{Change, Doing, Key, Power, Subject},
 };
 use crate::{
@@ -42,7 +42,7 @@ use crate::{
     node::{
         Node, admission, mutex,
         redis::{IntoNode, Keys, RedisNode, Target},
-        server,
+        server, slots,
     },
 };
 
@@ -50,6 +50,7 @@ use crate::{
 pub async fn all(subject: &dyn Subject) -> Outcome {
     let mut outcome = admission(subject).await;
     outcome.extend(mutex(subject).await);
+    outcome.extend(slots(subject).await);
     outcome.extend(server(subject).await);
     outcome
 }
@@ -66,6 +67,13 @@ pub async fn admission(subject: &dyn Subject) -> Outcome {
 /// Protocol §3.
 pub async fn mutex(subject: &dyn Subject) -> Outcome {
     case::run(mutex::cases::CASES, subject).await
+}
+
+/// The cases of one kind: the slots of a semaphore.
+///
+/// Protocol §6.
+pub async fn slots(subject: &dyn Subject) -> Outcome {
+    case::run(slots::cases::CASES, subject).await
 }
 
 /// The cases of one kind: connections and scripts.

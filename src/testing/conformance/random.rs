@@ -15,6 +15,7 @@ use crate::{
         Answer, Command, Fault, Reply,
         admission::{self, Admit, Handshake, cases::random as admissions},
         mutex::cases as mutexes,
+        slots::cases as semaphores,
     },
     rules::Rules,
 };
@@ -24,13 +25,32 @@ use crate::{
 ///
 /// A change for which one of them has no power is left out. These powers are returned.
 pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize) -> Vec<Power> {
+    ask_both(one, two, (seed, steps), Chance::ask).await
+}
+
+/// The same, of semaphores alone, on masters that vote all the time: more becomes of what is asked.
+pub async fn slots_alike(
+    one: &dyn Subject,
+    two: &dyn Subject,
+    seed: u64,
+    steps: usize,
+) -> Vec<Power> {
+    ask_both(one, two, (seed, steps), Chance::ask_of_slots).await
+}
+
+async fn ask_both(
+    one: &dyn Subject,
+    two: &dyn Subject,
+    (seed, steps): (u64, usize),
+    next: impl Fn(&mut Chance) -> Ask,
+) -> Vec<Power> {
     let mut chance = Chance::new(seed, one.wall_us());
     let mut peers = [Peer::new(one).await, Peer::new(two).await];
     let powers = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
     let can = |power: Power| peers.iter().all(|peer| peer.trial.can(power));
     let (usable, missing): (Vec<Power>, Vec<Power>) = powers.into_iter().partition(|p| can(*p));
     for step in 0..steps {
-        let ask = chance.ask();
+        let ask = next(&mut chance);
         if ask.needs().iter().any(|power| !usable.contains(power)) {
             continue;
         }
@@ -92,7 +112,9 @@ impl Ask {
             Self::Change(Change::Flush) => &[Power::Flush],
             Self::Change(Change::Full(_)) => &[Power::Full],
             Self::Change(Change::Put(..)) => &[Power::Keys],
-            Self::Change(Change::Age(_) | Change::Counter(..)) => &[Power::Counters],
+            Self::Change(Change::Age(_) | Change::Counter(..) | Change::SlotCounter(..)) => {
+                &[Power::Counters]
+            }
             Self::Change(Change::Replica(_)) => &[Power::Replica],
             _ => &[],
         }
@@ -178,13 +200,15 @@ impl Chance {
 
     fn ask(&mut self) -> Ask {
         let change = match self.up_to(1000) {
-            0..400 => return Ask::Commands(vec![self.command(mutexes::random)]),
+            0..200 => return Ask::Commands(vec![self.command(mutexes::random)]),
+            200..400 => return Ask::Commands(vec![self.command(semaphores::random)]),
             400..580 => return self.many(),
             580..600 => {
                 let survey = self.command(|_| admission::Command::Survey);
                 return Ask::Commands(vec![survey]);
             }
-            600..608 => return Ask::Nap(mutexes::random_and_short(self).into()),
+            600..604 => return Ask::Nap(mutexes::random_and_short(self).into()),
+            604..608 => return Ask::Nap(semaphores::random_and_short(self).into()),
             608..620 => Change::Full(true),
             620..650 => Change::Full(false),
             650..652 => Change::Flush,
@@ -201,6 +225,17 @@ impl Chance {
         Ask::Change(change)
     }
 
+    fn ask_of_slots(&mut self) -> Ask {
+        match self.up_to(100) {
+            0..95 => Ask::Commands(vec![self.command(semaphores::random)]),
+            95 => Ask::Change(Change::Full(true)),
+            96..98 => Ask::Change(Change::Full(false)),
+            98 => Ask::Nap(semaphores::random_and_short(self).into()),
+            _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(semaphores::random)]),
+            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
+        }
+    }
+
     /// Many at once: they are cut by whatever travels alone or has another guard; or whole batches.
     fn many(&mut self) -> Ask {
         let most = self.one(&[3, 10, 128]);
@@ -208,7 +243,10 @@ impl Chance {
         let whole = self.up_to(2) == 0;
         let mut all = Vec::new();
         while all.len() < count {
-            let (command, guard) = self.command(mutexes::random);
+            let (command, guard) = match self.up_to(3) {
+                0 => self.command(semaphores::random),
+                _ => self.command(mutexes::random),
+            };
             if !whole || command.rider().is_some() && guard == self.guard {
                 all.push((command, guard));
             }
@@ -237,6 +275,7 @@ fn same(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),
+        (Ok(Reply::Slots(a)), Ok(Reply::Slots(b))) => semaphores::alike(a, b),
         (Ok(Reply::Admission(a)), Ok(Reply::Admission(b))) => admissions::alike(a, b),
         (a, b) => a == b,
     }

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use crate::{name::Name, node::Node};
+use crate::{
+    name::Name,
+    node::{Node, slots::Pool},
+};
 
 /// One master, for as long as the cases run. Nobody else uses it.
 ///
@@ -62,7 +65,7 @@ pub enum Power {
     Replica,
     /// [`Change::Put`], and [`Subject::stands`].
     Keys,
-    /// [`Change::Age`] and [`Change::Counter`].
+    /// [`Change::Age`], [`Change::Counter`] and [`Change::SlotCounter`].
     Counters,
     /// Its [`Connection::client_id`](crate::node::Connection::client_id) can be ended.
     Kill,
@@ -84,6 +87,8 @@ pub enum Change {
     Age(Duration),
     /// The current counter of this lock is now this.
     Counter(Name, u64),
+    /// The current counter of this slot is now this.
+    SlotCounter(Pool, u32, u64),
 }
 
 /// A key of the admission.

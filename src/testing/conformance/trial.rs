@@ -34,7 +34,7 @@ impl<'s> Trial<'s> {
         subject.fresh().await;
         let mut trial = Self {
             subject,
-            connection: dial(subject).await,
+            connection: dial(subject, CHANNEL).await,
             heard: Vec::new(),
             run_id: String::new(),
         };
@@ -52,7 +52,24 @@ impl<'s> Trial<'s> {
 
     /// A second connection to the same master.
     pub(crate) async fn another(&self) -> Box<dyn Connection> {
-        dial(self.subject).await
+        dial(self.subject, CHANNEL).await
+    }
+
+    /// A connection of another process, which listens to a channel of its own.
+    pub(crate) async fn another_process(&self, channel: &str) -> Box<dyn Connection> {
+        dial(self.subject, channel).await
+    }
+
+    /// What that one has heard since the last time.
+    pub(crate) async fn pushes_to(&self, connection: &mut Box<dyn Connection>) -> Vec<Push> {
+        let survey = Operation::new(admission::Command::Survey);
+        connection.send(survey, Guard::new(GUARD.into()));
+        let mut heard = Vec::new();
+        let answers = listen(&mut **connection, 1, &mut heard);
+        match timeout(SILENCE, answers).await {
+            Ok(Ok(_)) => heard,
+            other => panic!("{}: {other:?}", self.name()),
+        }
     }
 
     pub(crate) async fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
@@ -161,8 +178,8 @@ impl<'s> Trial<'s> {
     }
 }
 
-async fn dial(subject: &dyn Subject) -> Box<dyn Connection> {
-    let dialled = subject.node().dial(&CHANNEL.into()).await;
+async fn dial(subject: &dyn Subject, channel: &str) -> Box<dyn Connection> {
+    let dialled = subject.node().dial(&channel.into()).await;
     dialled.unwrap_or_else(|why| panic!("{}: {why:?}", subject.name()))
 }
 

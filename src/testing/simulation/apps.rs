@@ -1,6 +1,8 @@
 //! What the clients' programs do: they lock, try, hold, extend, release, drop, abandon, and drop
 //! futures, through the very types a user has.
 
+mod slots;
+
 use std::{
     future::Future,
     pin::Pin,
@@ -17,7 +19,7 @@ use super::{
     world::{What, World},
 };
 use crate::{
-    Error, Lease, Mutex, Renewal,
+    Error, FencingToken, Lease, Mutex, Renewal, Semaphore,
     ballot::majority::majority,
     engine::{Engine, Event, long_enough},
     name::Name,
@@ -47,10 +49,8 @@ enum Stage {
         lease: Lease,
         id: u64,
         until: u64,
-        name: String,
         must: bool,
-        /// How many updates the stores had.
-        read: Read,
+        things: Vec<Thing>,
     },
     Releasing {
         pending: Pending<()>,
@@ -60,12 +60,37 @@ enum Stage {
     Operating(Pending<()>),
 }
 
+/// One of what a lease is of: a lock, or a slot.
+struct Thing {
+    name: String,
+    token: FencingToken,
+    /// How many updates the stores had.
+    read: Read,
+}
+
 /// One task of a program.
 pub(crate) struct Task {
     mutexes: Vec<Mutex>,
+    /// Where slots are asked for in place of locks.
+    semaphore: Option<Semaphore>,
     stage: Stage,
     extending: Vec<Pending<()>>,
     timer: u64,
+}
+
+/// What was granted, one by one.
+fn parts(op: &Operation, lease: &Lease) -> Vec<Operation> {
+    let slots = lease.slots().iter().map(Some).chain([None]);
+    let tokens = lease.tokens();
+    let part = |(token, slot): (&FencingToken, Option<&u32>)| Operation {
+        name: match slot {
+            Some(slot) => format!("{}/{slot}", op.name),
+            None => op.name.clone(),
+        },
+        token: Some(token.as_u64()),
+        ..op.clone()
+    };
+    tokens.iter().zip(slots).map(part).collect()
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -120,6 +145,7 @@ impl World {
             .collect();
         Task {
             mutexes,
+            semaphore: self.new_semaphore(c, engine),
             stage: Stage::Idle,
             extending: Vec::new(),
             timer: 0,
@@ -255,10 +281,9 @@ impl World {
                 lease,
                 id,
                 until,
-                name,
                 must,
-                read,
-            } => self.go_on(c, t, lease, id, until, name, must, read)?,
+                things,
+            } => self.go_on(c, t, lease, id, until, must, things)?,
             Stage::Releasing {
                 pending,
                 must: false,
@@ -284,6 +309,12 @@ impl World {
         if self.plan.operators && self.dice.percent(12) {
             return self.evict(c, t);
         }
+        if self.resizes(c, t) {
+            return;
+        }
+        if self.is_too_early(c) {
+            return self.rest(c, t);
+        }
         let (low, high) = self.plan.clients[c].ttl.unwrap_or(self.plan.ttl);
         let ttl = Duration::from_millis(self.dice.range(low, high).max(100));
         let renewal = match self.dice.below(10) {
@@ -296,17 +327,33 @@ impl World {
             }
             _ => Renewal::auto().heartbeat(Duration::from_millis(self.dice.range(100, 400))),
         };
+        if let Some(semaphore) = &self.clients[c].tasks[t].semaphore {
+            let semaphore = semaphore.clone().ttl(ttl).renewal(renewal);
+            return self.ask_for_slots(c, t, semaphore, ttl);
+        }
         let mutexes = self.clients[c].tasks[t].mutexes.len();
         let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
         let mut mutex = mutex.ttl(ttl).renewal(renewal);
+        if let Some(delay) = self.lock_delay(c, ttl) {
+            mutex = mutex.lock_delay(delay);
+        }
+        let hold = self.hold(ttl);
+        self.lock(c, t, mutex, hold, false);
+    }
+
+    fn lock_delay(&mut self, c: usize, ttl: Duration) -> Option<Duration> {
         let longest = self.terms_of(c).max_ttl.min(self.plan.terms.max_ttl);
         let room = longest.saturating_sub(ttl).min(self.plan.lock_delay);
-        if self.dice.percent(15) && !room.is_zero() {
-            let most = u64::try_from(room.as_millis()).unwrap_or(0);
-            mutex = mutex.lock_delay(Duration::from_millis(self.dice.range(0, most)));
+        if !self.dice.percent(15) || room.is_zero() {
+            return None;
         }
-        let hold = self.dice.skewed(MS, nanos(ttl) / 1000 * self.plan.hold);
-        self.lock(c, t, mutex, hold, false);
+        let most = u64::try_from(room.as_millis()).unwrap_or(0);
+        Some(Duration::from_millis(self.dice.range(0, most)))
+    }
+
+    /// For how long a lease is held.
+    fn hold(&mut self, ttl: Duration) -> u64 {
+        self.dice.skewed(MS, nanos(ttl) / 1000 * self.plan.hold)
     }
 
     fn lock(&mut self, c: usize, t: usize, mutex: Mutex, hold: u64, must: bool) {
@@ -347,7 +394,19 @@ impl World {
                 Some(2 * (early + one) + 100 * MS),
             ),
         };
-        let op = self.operation(c, what, &name);
+        self.ask(c, t, (what, &name), call, bound, (hold, must));
+    }
+
+    fn ask(
+        &mut self,
+        c: usize,
+        t: usize,
+        (what, name): (&'static str, &str),
+        call: Call<Option<Lease>>,
+        bound: Option<u64>,
+        (hold, must): (u64, bool),
+    ) {
+        let op = self.operation(c, what, name);
         if self.tracing() {
             self.trace(format!("c{c}: {op}"));
         }
@@ -379,19 +438,20 @@ impl World {
         };
         for n in 0..self.plan.names {
             let name = format!("lock-{n}");
-            let waits = self.waiting_for(&name);
+            let waits = self.waiting_for("lock", &name);
             let mut holders = self.checks.leases.iter();
             let held = holders.any(|lease| lease.op.name == name);
             let stall = self.checks.stalls.entry(name).or_default();
             stall.look(self.now, waits.filter(|_| !held), (quiet, bound))?;
             self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         }
+        self.look_for_idle_slots((quiet, bound))?;
         self.at(self.now + 20 * MS, What::Look);
         Ok(())
     }
 
-    /// One that waits for this lock to the end, and can.
-    fn waiting_for(&self, name: &str) -> Option<Operation> {
+    /// One that waits for this to the end, by this call, and can.
+    fn waiting_for(&self, what: &str, name: &str) -> Option<Operation> {
         let clients = self.clients.iter().zip(&self.plan.clients);
         let able = clients.filter(|(client, plan)| {
             let away = client.partitions.iter().filter(|at| **at > self.now);
@@ -401,7 +461,7 @@ impl World {
         let mut waiting =
             able.flat_map(|(client, _)| client.tasks.iter().filter_map(Task::waiting));
         waiting
-            .find(|op| op.what == "lock" && op.name == name)
+            .find(|op| op.what == what && op.name == name)
             .cloned()
     }
 
@@ -468,11 +528,11 @@ impl World {
         lease: Lease,
         id: u64,
         until: u64,
-        name: String,
         must: bool,
-        read: Read,
+        things: Vec<Thing>,
     ) -> Held {
         lease.beat();
+        let name = things.first().map_or("", |thing| &thing.name).to_owned();
         let over = !lease.is_valid();
         if self.now < until && !over {
             if self.dice.percent(30) {
@@ -485,28 +545,29 @@ impl World {
                 lease,
                 id,
                 until,
-                name,
                 must,
-                read,
+                things,
             };
             let wait = self.dice.range(MS, 60 * MS).min(until - self.now);
             self.set_timer(c, t, wait);
             return Ok(());
         }
-        let mut write = self.operation(c, "write", &name);
-        write.token = Some(lease.token().as_u64());
-        let written = self.checks.updates.write(&write, lease.token(), read)?;
-        match written.fenced {
-            Some(true) => self.stats.written += 1,
-            Some(false) => self.stats.fenced_off += 1,
-            None => {}
+        for thing in things {
+            let mut write = self.operation(c, "write", &thing.name);
+            write.token = Some(thing.token.as_u64());
+            let written = self.checks.updates.write(&write, thing.token, thing.read)?;
+            match written.fenced {
+                Some(true) => self.stats.written += 1,
+                Some(false) => self.stats.fenced_off += 1,
+                None => {}
+            }
+            self.stats.lost_unfenced += u64::from(written.lost_unfenced);
         }
-        self.stats.lost_unfenced += u64::from(written.lost_unfenced);
         if over {
             self.stats.lost += 1;
         }
         self.endured(id, over)?;
-        self.checks.give_up(id);
+        self.checks.give_up(self.now, id);
         match self.dice.below(10) {
             0..=5 => {
                 let mut op = self.operation(c, "release", &name);
@@ -618,6 +679,10 @@ impl World {
                     if self.tracing() {
                         self.trace(format!("c{c}: {} -> {answer:?}", pending.op));
                     }
+                    if pending.op.what == "resize" {
+                        let op = pending.op.clone();
+                        self.resized(&op, &answer);
+                    }
                     let bootstrapped = pending.op.what == "bootstrap" && answer.is_ok();
                     self.stats.bootstrapped += u64::from(bootstrapped);
                     if bootstrapped {
@@ -676,29 +741,37 @@ impl World {
                 let good = nanos(lease.validity());
                 let over_at = (reading + good).saturating_sub(nanos(lease.watch().notice()));
                 let strict = self.plan.exclusion;
-                let id = self.checks.hold(op.clone(), lease.watch(), over_at);
-                self.exclusive(&op.name, Some(id))?;
-                if strict && self.plan.clients.iter().all(|plan| plan.fit) {
-                    self.checks.in_turn(&op, needed)?;
+                let all = parts(&op, &lease);
+                let id = self.checks.hold(&all, &lease.watch(), over_at);
+                let mut things = Vec::with_capacity(all.len());
+                for (op, token) in all.iter().zip(lease.tokens()) {
+                    self.exclusive(&op.name, Some(id))?;
+                    if strict && self.plan.clients.iter().all(|plan| plan.fit) {
+                        self.checks.in_turn(op, needed)?;
+                    }
+                    self.checks
+                        .granted(op, strict, &self.clients[c].entries, needed)?;
+                    let read = self.checks.updates.read(&op.name, token);
+                    self.stats.fenced_off += u64::from(read.fenced.is_none());
+                    things.push(Thing {
+                        name: op.name.clone(),
+                        token,
+                        read,
+                    });
                 }
-                self.checks
-                    .granted(&op, strict, &self.clients[c].entries, needed)?;
+                self.enters(c, &op, id)?;
                 // Others wait for it, and nobody waits for ever.
                 let hold = if self.calm { hold.min(50 * MS) } else { hold };
                 let until = match self.plan.endures {
                     Some(_) => (self.now + hold).min(self.plan.active.max(self.now)),
                     None => self.now + hold,
                 };
-                let name = op.name;
-                let read = self.checks.updates.read(&name, lease.token());
-                self.stats.fenced_off += u64::from(read.fenced.is_none());
                 self.clients[c].tasks[t].stage = Stage::Holding {
                     lease,
                     id,
                     until,
-                    name,
                     must,
-                    read,
+                    things,
                 };
                 let wait = self.dice.range(MS, 60 * MS).min(hold);
                 self.set_timer(c, t, wait);
@@ -712,10 +785,11 @@ impl World {
                 if self.tracing() {
                     self.trace(format!("c{c}: {op} -> {error}"));
                 }
-                if must {
+                if must && !matches!(error, Error::LimitConflict(_)) {
                     progress::succeeded(&op, Err(error.to_string()))?;
                 }
                 match &error {
+                    Error::LimitConflict(_) => self.stats.conflicts += 1,
                     Error::Held(_) => {
                         self.stats.refused += 1;
                         refusals::check(
@@ -760,6 +834,10 @@ impl World {
                 continue;
             }
             self.set_clock(c);
+            if self.probe_slots(c) {
+                self.run_client(c)?;
+                continue;
+            }
             let engine = self.clients[c].engine.clone();
             let ttl = Duration::from_millis(self.plan.ttl.1);
             let max_ttl = self.terms_of(c).max_ttl;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariants::{
-    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, stall::Stall,
-    support::Support, turns::Turns, uniqueness::Uniqueness, updates::Updates,
+    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, resizes::Resizes,
+    settled::Settled, stall::Stall, support::Support, turns::Turns, uniqueness::Uniqueness,
+    updates::Updates,
 };
 use crate::LeaseWatch;
 
@@ -34,7 +35,14 @@ pub(crate) struct Checks {
     /// Who stands in line, by name.
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
+    pub(crate) semaphores: BTreeMap<String, Semaphore>,
     last_id: u64,
+}
+
+/// What is known of a semaphore.
+pub(crate) struct Semaphore {
+    pub(crate) resizes: Resizes,
+    pub(crate) settled: Settled,
 }
 
 impl Checks {
@@ -99,19 +107,20 @@ impl Checks {
         }
     }
 
-    pub(crate) fn hold(&mut self, op: Operation, watch: LeaseWatch, over_at: u64) -> u64 {
+    /// A lease of all of these.
+    pub(crate) fn hold(&mut self, all: &[Operation], watch: &LeaseWatch, over_at: u64) -> u64 {
         self.last_id += 1;
         let seen = Seen {
             over_at,
             over: false,
         };
-        self.leases.push(Lease {
+        self.leases.extend(all.iter().map(|op| Lease {
             id: self.last_id,
-            op,
-            watch,
+            op: op.clone(),
+            watch: watch.clone(),
             seen,
             over_by: None,
-        });
+        }));
         self.last_id
     }
 
@@ -131,8 +140,11 @@ impl Checks {
     }
 
     /// Released, dropped, abandoned, or its process died.
-    pub(crate) fn give_up(&mut self, id: u64) {
+    pub(crate) fn give_up(&mut self, now: u64, id: u64) {
         self.leases.retain(|lease| lease.id != id);
+        for semaphore in self.semaphores.values_mut() {
+            semaphore.resizes.used(now);
+        }
     }
 
     /// No two holders of this name; `just` was granted this instant, good or not: its caller was
@@ -141,6 +153,14 @@ impl Checks {
         let of_name = self.leases.iter().filter(|lease| lease.op.name == name);
         let good = of_name.map(|l| (&l.op, just == Some(l.id) || l.watch.is_valid()));
         exclusion::check(now, good)
+    }
+}
+
+impl Lease {
+    /// The semaphore and the slot, if it is one of these.
+    pub(crate) fn slot(&self) -> Option<(&str, u32)> {
+        let (semaphore, slot) = self.op.name.split_once('/')?;
+        Some((semaphore, slot.parse().ok()?))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     engine::{Core, Engine, Event, Status},
     node::{
         Answer, Command, DialError, Disconnected, Incoming, Operation, admission::Terms, mutex,
-        session::Effect, status::NodeState,
+        session::Effect, slots, status::NodeState,
     },
     owner::{Chance, Label},
     settings::Settings,
@@ -139,7 +139,8 @@ impl World {
         self.poll_tasks(c)?;
         loop {
             self.drive(c)?;
-            if !self.poll_tasks(c)? {
+            // A call of several steps asks for the next one when it is polled.
+            if !self.poll_tasks(c)? && self.clients[c].events.is_empty() {
                 break;
             }
         }
@@ -389,11 +390,16 @@ impl World {
     }
 
     fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, asked: &Operation) {
-        if let Command::Mutex(
-            mutex::Command::Acquire { name, .. }
-            | mutex::Command::Raise { name, .. }
-            | mutex::Command::Join { name, .. },
-        ) = asked.command()
+        let name = match asked.command() {
+            Command::Mutex(
+                mutex::Command::Acquire { name, .. }
+                | mutex::Command::Raise { name, .. }
+                | mutex::Command::Join { name, .. },
+            ) => Some(name),
+            Command::Slots(slots::Command::Take { pool, .. }) => Some(&pool.name),
+            _ => None,
+        };
+        if let Some(name) = name
             && answer.is_ok()
         {
             let nodes = self.clients[c].links.len();
@@ -441,7 +447,7 @@ impl World {
         for name in names {
             self.exclusive(&name, None)?;
         }
-        Ok(())
+        self.no_more_than_the_limit()
     }
 
     /// No two holders of this name now, each by its own clock.

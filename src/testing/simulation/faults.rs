@@ -71,7 +71,8 @@ impl World {
             Fault::Save => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
             Fault::Flush if self.may_forget(s) => {
                 self.servers[s].store.flush();
-                self.servers[s].forgot();
+                let now = self.now;
+                self.servers[s].forgot(now);
             }
             Fault::Flush => {}
             Fault::Demote => self.demote(s),
@@ -263,7 +264,8 @@ impl World {
             Memory::Saved => self.servers[s].saved.clone(),
             Memory::Kept => Some(self.servers[s].store.snapshot()),
         };
-        self.servers[s].start(s, keys);
+        let now = self.now;
+        self.servers[s].start(now, s, keys);
         let flaky = self.plan.flaky_start;
         if !self.calm && self.dice.percent(flaky) {
             self.servers[s].errors = self.dice.range(100, 800);
@@ -300,6 +302,7 @@ impl World {
             1 => self.servers[s].saved.clone().unwrap_or_default(),
             _ => Default::default(),
         };
+        let now = self.now;
         let server = &mut self.servers[s];
         if server.store.server_mut().role != "master" {
             return;
@@ -307,7 +310,7 @@ impl World {
         server.store.server_mut().role = "slave".into();
         server.store.restore(keys);
         server.follows = follows;
-        server.forgot();
+        server.forgot(now);
         let wait = self.dice.skewed(5 * MS, 600 * MS);
         self.disturb(self.now + wait);
         self.at(self.now + wait, What::Promote(s));
@@ -402,7 +405,7 @@ impl World {
     fn step_back(&mut self, s: usize) {
         let now = self.now;
         let server = &mut self.servers[s];
-        if server.store.locks(server.time(now)).next().is_some() {
+        if !server.locks(now).is_empty() {
             return;
         }
         let by = if server.wrong == 0 {
@@ -429,12 +432,7 @@ impl World {
             self.promote(s);
             if self.servers[s].wrong != 0 && self.servers[s].up {
                 // A clock that is wrong still belongs to a quarantine, or to a node without leases.
-                if self.servers[s]
-                    .store
-                    .locks(self.servers[s].time(self.now))
-                    .next()
-                    .is_none()
-                {
+                if self.servers[s].locks(self.now).is_empty() {
                     self.correct(s);
                 }
             }

@@ -18,6 +18,7 @@ mod network;
 mod profile;
 mod script;
 mod server;
+mod slots;
 mod world;
 
 use std::fmt;
@@ -98,6 +99,14 @@ pub struct Stats {
     pub called: u64,
     /// Grants that were given back to who stands before.
     pub yields: u64,
+    /// Calls that ended because another limit stands.
+    pub conflicts: u64,
+    /// Limits that were changed.
+    pub resized: u64,
+    /// Leases of several slots.
+    pub gathered: u64,
+    /// The most slots of one semaphore that were held at once.
+    pub most_slots: usize,
     /// The longest that a lock had no holder though somebody waited for it and nothing was wrong, ms.
     pub longest_stall: u64,
     /// The most requests that one client had in flight to one server.
@@ -142,6 +151,10 @@ impl Stats {
             handed_over,
             called,
             yields,
+            conflicts,
+            resized,
+            gathered,
+            most_slots,
             longest_stall,
             most_in_flight,
         } = other;
@@ -179,6 +192,10 @@ impl Stats {
         self.handed_over += handed_over;
         self.called += called;
         self.yields += yields;
+        self.conflicts += conflicts;
+        self.resized += resized;
+        self.gathered += gathered;
+        self.most_slots = self.most_slots.max(*most_slots);
         self.longest_stall = self.longest_stall.max(*longest_stall);
         self.most_in_flight = self.most_in_flight.max(*most_in_flight);
     }

@@ -6,6 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     invariants::{Held, ms, strangers},
     profile::{MS, US},
+    slots::brief_slots,
     world::{What, World},
 };
 use crate::node::{
@@ -447,6 +448,9 @@ impl World {
             ) => {
                 self.stats.yields += 1;
             }
+            (Command::Slots(command), Ok(Reply::Slots(reply))) => {
+                self.note_slots(s, command, reply, time)?;
+            }
             (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
             _ => {}
@@ -677,11 +681,12 @@ fn brief(command: &Command) -> String {
             short(place.entry.as_str()),
             place.seq
         ),
+        Command::Slots(command) => brief_slots(command),
         other => format!("{other:?}"),
     }
 }
 
-fn short(entry: &str) -> &str {
+pub(crate) fn short(entry: &str) -> &str {
     entry.get(..6).unwrap_or(entry)
 }
 

@@ -3,10 +3,12 @@
 
 mod lines;
 mod scripts;
+mod slots;
 mod strangers;
 
 use std::time::Duration;
 
+pub(crate) use self::slots::Slots;
 use super::{clocks::MOST_PPM, dice::Dice, script::Act};
 use crate::node::admission::Terms;
 
@@ -114,11 +116,37 @@ pub enum Profile {
     LineLasting,
     /// Many wait, and two of them reach only a minority for long.
     LineCutOff,
+    /// Many ask for the slots of a semaphore, and nothing is wrong.
+    Slots,
+    /// The same, and some ask for several at once.
+    SlotsMany,
+    /// The same as above, and what servers say unasked is lost, late, or comes twice.
+    SlotsPushes,
+    /// Slots, and everything goes wrong that may.
+    SlotsStorm,
+    /// Slots, and each client reaches other servers than the others.
+    SlotsPartial,
+    /// Slots, and processes die that hold them and that wait for them.
+    SlotsGone,
+    /// Slots, and nothing expires.
+    SlotsLasting,
+    /// Operators change the limit of a semaphore, and nothing is wrong.
+    ResizedSlots,
+    /// The same, and servers lose their memory meanwhile.
+    ResizedStorm,
+    /// Slots, and many answers take about as long as is waited for them.
+    SlotsSluggish,
+    /// The limit of a semaphore is lowered while its slots are held by a bare majority.
+    ShrunkSlots,
+    /// A resize that did not reach one master; then another one is emptied.
+    MissedResize,
+    /// Programs are made with different limits of one semaphore.
+    TwoLimits,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 60] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -166,6 +194,19 @@ impl Profile {
         Self::LineGone,
         Self::LineLasting,
         Self::LineCutOff,
+        Self::Slots,
+        Self::SlotsMany,
+        Self::SlotsPushes,
+        Self::SlotsStorm,
+        Self::SlotsPartial,
+        Self::SlotsGone,
+        Self::SlotsLasting,
+        Self::ResizedSlots,
+        Self::ResizedStorm,
+        Self::SlotsSluggish,
+        Self::ShrunkSlots,
+        Self::MissedResize,
+        Self::TwoLimits,
     ];
 
     /// What is not protected, and is left over on purpose: here even all rules do not suffice.
@@ -175,7 +216,7 @@ impl Profile {
     pub fn is_long(self) -> bool {
         use Profile::{
             Bootstrap, Crowded, Huge, Line, LineCutOff, LineGone, LinePushes, Minutes, OtherList,
-            OtherMargin, Tiny,
+            OtherMargin, ResizedSlots, Slots, SlotsGone, SlotsMany, SlotsPushes, Tiny, TwoLimits,
         };
         matches!(
             self,
@@ -189,7 +230,13 @@ impl Profile {
                 | Minutes
                 | OtherList
                 | OtherMargin
+                | ResizedSlots
+                | Slots
+                | SlotsGone
+                | SlotsMany
+                | SlotsPushes
                 | Tiny
+                | TwoLimits
         )
     }
 
@@ -393,6 +440,8 @@ pub(crate) struct Plan {
     pub(crate) evicting: Option<usize>,
     /// Clocks slew by at most this many millionths.
     pub(crate) ppm: i64,
+    /// What is asked for are the slots of a semaphore.
+    pub(crate) slots: Option<Slots>,
 }
 
 const NETWORK: [(u64, Fault); 4] = [
@@ -477,6 +526,7 @@ impl Plan {
             support: false,
             evicting: None,
             ppm: MOST_PPM,
+            slots: None,
         }
     }
 
@@ -781,6 +831,19 @@ impl Plan {
             Profile::LineGone => Self::line_gone(dice),
             Profile::LineLasting => Self::line_lasting(dice),
             Profile::LineCutOff => Self::line_cut_off(dice),
+            Profile::Slots => Self::slots(dice),
+            Profile::SlotsMany => Self::slots_many(dice),
+            Profile::SlotsPushes => Self::slots_pushes(dice),
+            Profile::SlotsStorm => Self::slots_storm(dice),
+            Profile::SlotsPartial => Self::slots_partial(dice),
+            Profile::SlotsGone => Self::slots_gone(dice),
+            Profile::SlotsLasting => Self::slots_lasting(dice),
+            Profile::ResizedSlots => Self::resized_slots(dice),
+            Profile::ResizedStorm => Self::resized_storm(dice),
+            Profile::SlotsSluggish => Self::slots_sluggish(dice),
+            Profile::ShrunkSlots => Self::shrunk_slots(dice),
+            Profile::MissedResize => Self::missed_resize(dice),
+            Profile::TwoLimits => Self::two_limits(dice),
         }
     }
 }

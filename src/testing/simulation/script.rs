@@ -21,6 +21,8 @@ pub(crate) enum Act {
     Bootstrap(usize),
     /// Likewise, and raises the fleet's terms.
     Raise(usize),
+    /// Likewise, and changes the limit of the semaphore.
+    Resize(usize, u32),
 }
 
 impl World {
@@ -46,6 +48,7 @@ impl World {
             Act::Crash(c) => self.crash(c),
             Act::Bootstrap(c) => return self.bootstrap_now(c, Mode::New),
             Act::Raise(c) => return self.bootstrap_now(c, Mode::Raise),
+            Act::Resize(c, to) => return self.resize_now(c, to),
         }
         Ok(())
     }

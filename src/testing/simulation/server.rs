@@ -2,7 +2,7 @@
 
 use super::{
     clocks::Drifting,
-    invariants::{counters::Counters, records::Records},
+    invariants::{counters::Counters, limits::Limits, records::Records},
     profile::LIST,
 };
 use crate::{
@@ -38,6 +38,9 @@ pub(crate) struct Server {
     /// Its side of these is open.
     pub(crate) open: Vec<usize>,
     pub(crate) counters: Counters,
+    pub(crate) limits: Limits,
+    /// When its memory was lost last; 0: never.
+    pub(crate) forgot_at: u64,
     pub(crate) records: Records,
     /// It answers so much later than the network, and ever so much later, ns.
     pub(crate) late: u64,
@@ -70,6 +73,8 @@ impl Server {
             dials: Vec::new(),
             open: Vec::new(),
             counters: Counters::default(),
+            limits: Limits::default(),
+            forgot_at: 0,
             records: Records::default(),
             late: 0,
             later: 0,
@@ -97,7 +102,7 @@ impl Server {
     }
 
     /// A new process, with these keys.
-    pub(crate) fn start(&mut self, index: usize, keys: Option<Snapshot>) {
+    pub(crate) fn start(&mut self, now: u64, index: usize, keys: Option<Snapshot>) {
         self.run += 1;
         self.store.restart(run_id(index, self.run));
         if let Some(keys) = keys {
@@ -111,12 +116,14 @@ impl Server {
         self.last_client_id = 0;
         self.later = 0;
         self.late = 0;
-        self.forgot();
+        self.forgot(now);
     }
 
     /// Its memory is another.
-    pub(crate) fn forgot(&mut self) {
+    pub(crate) fn forgot(&mut self, now: u64) {
+        self.forgot_at = now;
         self.counters.forget();
+        self.limits.forget();
         self.records.touch();
     }
 
@@ -126,15 +133,17 @@ impl Server {
         self.up && record.is_some_and(|r| r.list == LIST && r.votes() && r.run == self.store.run())
     }
 
-    /// The locks that stand on it, for people.
+    /// What is held on it, for people.
     pub(crate) fn locks(&self, now: u64) -> Vec<String> {
         let time = self.time(now);
-        self.store
-            .locks(time)
-            .map(|(name, entry, left)| {
-                format!("{:?} of {} for {left:?}", name.as_str(), entry.as_str())
-            })
-            .collect()
+        let locks = self.store.locks(time).map(|(name, entry, left)| {
+            format!("{:?} of {} for {left:?}", name.as_str(), entry.as_str())
+        });
+        let slots = self.store.slots().holders(time);
+        let slots = slots.map(|(pool, slot, entry, left)| {
+            format!("slot {slot} of {pool:?} of {} for {left:?}", entry.as_str())
+        });
+        locks.chain(slots).collect()
     }
 }
 

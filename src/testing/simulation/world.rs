@@ -176,7 +176,7 @@ impl World {
             }
             if plan.start == Start::Restarted {
                 let keys = server.store.snapshot();
-                server.start(s, Some(keys));
+                server.start(0, s, Some(keys));
             }
             self.servers.push(server);
         }
@@ -394,10 +394,15 @@ impl World {
         let (server, clients) = (&self.servers[s], self.clients.iter().enumerate());
         let labels = clients.map(|(c, client)| format!("c{c}.{}", client.incarnation));
         let living: Vec<String> = labels.collect();
-        let waiters = server.store.waiters(server.time(self.now));
-        let left =
-            waiters.filter(|(_, entry)| living.iter().any(|l| l == label_of(entry.as_str())));
-        left.map(|(name, entry)| format!("{} for {name}", entry.as_str()))
+        let time = server.time(self.now);
+        let locks = server.store.waiters(time);
+        let locks = locks.map(|(name, entry)| (entry, name.to_string()));
+        let slots = server.store.slots().waiters(time);
+        let slots = slots.map(|(pool, entry)| (entry, format!("{pool:?}")));
+        let left = locks
+            .chain(slots)
+            .filter(|(entry, _)| living.iter().any(|l| l == label_of(entry.as_str())));
+        left.map(|(entry, what)| format!("{} for {what}", entry.as_str()))
             .collect()
     }
 

@@ -17,6 +17,7 @@ Examples:
   quorate bootstrap                               at every start: wait until the servers vote
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
+  quorate semaphore thumbs --limit 4 -- ./thumbs  at most four at once, on all machines
   quorate inspect nightly                         who holds it, who waits, on which nodes
   quorate evict nightly --yes                     free it for the next, no matter who holds it
   quorate nodes                                   which servers vote, and why not
@@ -38,7 +39,7 @@ Exit status:
   0     done                        69   no majority of nodes, too slow, or refused
   64    wrong usage or setting      75   held by others until the wait ran out
   79    the lock was lost while the command ran
-  `lock` else ends with its command's own status; see `quorate lock --help`
+  `lock` and `semaphore` else end with their command's own status; see `quorate lock --help`
 
 Durations: 700ms, 3s, 10m, 24h.
 
@@ -99,22 +100,58 @@ Exit status:
 --json: an error is an object on stderr; `held` and `lost` also have name, and `held` has
 holder: {label, owner, entry, remaining_ms}|null.";
 
+pub(super) const SEMAPHORE: &str = "\
+Runs a command while holding one of the slots of a semaphore: at most --limit commands run at once,
+on all machines together, whatever server fails.
+
+Waits in line for a slot (who asks first is served first, but for a few in front), runs the command,
+and frees the slot when the command ends. The slot is renewed for as long as the command runs: --ttl
+is how long the slot of a machine that died stays taken.";
+
+pub(super) const SEMAPHORE_AFTER: &str = "\
+Examples:
+  quorate semaphore thumbs --limit 4 -- ./thumbs.sh
+  quorate semaphore thumbs --limit 4 --wait 30s -- ./thumbs.sh
+  quorate semaphore gpu --limit 8 --no-wait -- sh -c 'CUDA_VISIBLE_DEVICES=$QUORATE_SLOT ./train'
+
+The command finds in its environment:
+  QUORATE_NAME    the name
+  QUORATE_SLOT    which slot it has: 0 to one less than the limit. No other command has it meanwhile
+  QUORATE_TOKEN   the fencing token: an integer greater than any holder of this slot had before.
+                  Hand it to what the slot protects, with the slot's number, and let that refuse a
+                  smaller one. Tokens of different slots tell nothing of each other.
+
+All programs say the same limit: if the servers know another one for this name, this ends with 64 and
+names both. Where a program has changed it by Semaphore::resize, say the new one. The servers forget a
+limit when nobody has used the semaphore for four times --max-ttl.
+
+All else is as for a lock, with a slot in its place: signals, job control, what happens if it is lost,
+exit status, --json (`held` has name, limit and taken; `lost` has name and slot): see
+`quorate lock --help`.";
+
 pub(super) const INSPECT: &str = "\
-Shows who holds a lock and who waits in line for it, on every node.
+Shows who holds a lock and who waits in line for it, on every node. Of a semaphore it shows the limit
+and who has which slot.
 
 Below the nodes stand those who wait, the longest first: for how long, and on how many nodes.
 Twenty are shown, the others are counted. How long somebody has waited is told by the waiter's
 clock when it asked and the node's clock now: if the two differ, it is wrong by as much. Who died
 while it waited stands there until its turn comes.
 
+A slot is held where a majority of nodes name the same holder. Slots that fewer name are shown too:
+somebody asks for one at this moment, or has left it there.
+
 Exit status: 0 when a majority of nodes answered (whether the lock is held or not), else 69.
 --json: {name, held: true|false|null, holder: {label, owner, entry, remaining_ms}|null, newest_token,
 waiting, line: [{label, owner, entry, waited_ms, nodes: [..]}], needed, answered, nodes: [{node,
-state, reason, holder, token, waiting}]}; held is null when too few answered to tell; line has the
-first 100 of each node, and waiting counts all.";
+state, reason, holder, token, waiting, semaphore: {limit, taken, waiting}|null}], semaphore: {limit,
+taken, slots: [{slot, held, holder, token, nodes: [..]}], waiting, line: [..]}|null}; held is null when
+too few answered to tell; line and slots have the first 100 of each node, waiting and taken count all.
+semaphore is null if nobody has used one by that name for long.";
 
 pub(super) const EVICT: &str = "\
 Frees a lock everywhere, no matter who holds it. If others wait in line, the first of them gets it.
+A slot of a semaphore is not freed: it is left to its ttl.
 
 The holder learns of it when it next renews, after a third of its ttl at most; until then two may
 believe that they hold the lock, and only the token tells them apart. Without --yes nothing is

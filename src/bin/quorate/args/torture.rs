@@ -13,7 +13,8 @@ Tasks in several processes take locks with a short ttl, read a counter in a stor
 it back one higher: once with the store's check of the fencing token, once without. Whatever happens
 is recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
 
-  - no two sections of one name at once while their leases were valid
+  - no two sections of one name at once while their leases were valid; with --semaphore, no two of
+    one slot, and no more than it has slots
   - tokens never twice, and growing in the order of the grants
   - no update lost in the store that checks tokens; one lost in the other only by a holder that the
     first one refused
@@ -27,6 +28,7 @@ pub(super) const AFTER: &str = "\
 Examples:
   quorate torture                                          30 s, without a store
   quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
+  quorate torture --semaphore 3                            the names are semaphores of three slots
   quorate torture judge /var/tmp/history                   once more, from what was recorded
 
 From several containers of one machine: `torture run --history DIR` in each, `torture look` once
@@ -116,6 +118,11 @@ pub(crate) struct Names {
     /// How many names are fought for: torture-0, torture-1, ..
     #[arg(long = "names", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) count: u32,
+
+    /// Each name is a semaphore of so many slots, not a lock. Each slot has counters of its own in the
+    /// store
+    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) semaphore: Option<u32>,
 
     /// A Redis or Valkey that the sections write to, once with a check of tokens and once without;
     /// none of the lock servers. Without it lost updates are not looked for

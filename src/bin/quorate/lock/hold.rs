@@ -7,6 +7,7 @@ use nix::{errno::Errno, sys::signal::Signal};
 use quorate::{Error, Lease, LossReason};
 use tokio::{select, time};
 
+use super::words::Under;
 use crate::{
     args::{Args, Lock},
     child::{Child, LOOK, Rest},
@@ -125,7 +126,7 @@ async fn lost(
     let over = lease.held_for().saturating_add(GONE);
     until_gone(&mut child, &lease, over, signals).await;
     child.restore_terminal();
-    let name = lease.name().to_owned();
+    let under = Under::of(&lease);
     let rest = child.rest();
     match rest {
         Rest::Gone => drop(lease),
@@ -151,7 +152,7 @@ async fn lost(
             "{who} could not be ended: {UNTOUCHABLE} and may still run, process group {group}"
         ),
     };
-    Failure::lost(&name, reason, &then)
+    Failure::lost(&under, reason, &then)
 }
 
 async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: &mut Signals) {
@@ -177,17 +178,18 @@ async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: 
 
 /// The command ended by itself.
 async fn release(args: &Args, lease: Lease, ttl: Duration, code: u8) -> Result<u8, Failure> {
-    let name = lease.name().to_owned();
+    let under = Under::of(&lease);
     match lease.release().await {
         Ok(()) => Ok(code),
         Err(Error::Lost(lost)) => Err(Failure::lost(
-            &name,
+            &under,
             lost.reason,
             &format!("the command has ended, with status {code}"),
         )),
         Err(error) => {
             let text = format!(
-                "the command is done, but too few nodes confirmed that {name:?} is free; it is at the latest in {}",
+                "the command is done, but too few nodes confirmed that {} is free; it is at the latest in {}",
+                under.briefly(),
                 output::seconds(ttl)
             );
             let unconfirmed = Failure::from(error).saying(text);

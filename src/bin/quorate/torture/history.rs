@@ -34,6 +34,9 @@ pub(super) enum Event {
         /// Whose clock `at` is: only histories of one clock can be compared.
         clock: String,
         ttl_ms: u64,
+        /// The names are semaphores of so many slots.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u32>,
     },
     /// A process says so every [`ALIVE`]: where it does not, it stood still.
     Alive,
@@ -46,6 +49,9 @@ pub(super) enum Event {
         op: u64,
         token: u64,
         valid_ns: u64,
+        /// Of a semaphore.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<u32>,
     },
     /// There will be no lease.
     Failed {
@@ -104,20 +110,29 @@ pub(super) enum Event {
         node: String,
         silent: Option<String>,
     },
-    /// A lock was left there.
+    /// A lock, or a slot of a semaphore, was left there.
     Left {
         node: String,
         name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<u32>,
         label: String,
         remaining_ms: Option<u64>,
         token: Option<u64>,
     },
-    /// The counters in the store, at the end.
+    /// The counters of one [record](record_of) in the store, at the end.
     Stored {
         name: String,
         fenced: u64,
         plain: u64,
     },
+}
+
+impl Event {
+    /// Whether a process of the load wrote it.
+    pub(super) fn is_wish(&self) -> bool {
+        matches!(self, Self::Invoked { .. })
+    }
 }
 
 /// What the store answered: the value read or written, or a word.
@@ -189,7 +204,7 @@ pub(super) enum Sight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// Two sections of one name at once, both leases valid.
+    /// Two sections of one name or slot at once, both leases valid; or more than a semaphore has slots.
     Exclusion,
     /// A token twice, or one that went back.
     Token,
@@ -207,6 +222,14 @@ pub(super) enum Kind {
     Progress,
     /// The run did not show what it was made for.
     Vacuous,
+}
+
+/// What one holder at a time writes to, and what tokens are compared for: a name, or a slot of it.
+pub(super) fn record_of(name: &str, slot: Option<u32>) -> String {
+    match slot {
+        None => name.to_owned(),
+        Some(slot) => format!("{name}/{slot}"),
+    }
 }
 
 /// `CLOCK_BOOTTIME` in ns: the clock of leases, one for all processes and containers of a machine.
@@ -330,6 +353,7 @@ mod tests {
                 op: 3,
                 token: 7,
                 valid_ns: 5,
+                slot: Some(2),
             },
             Event::Begun {
                 op: 3,
@@ -352,8 +376,12 @@ mod tests {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
         }
-        let text = r#"{"at":1,"event":"scenario","name":"x","gap_ms":null}"#;
-        assert!(serde_json::from_str::<Line>(text).is_ok());
+        for text in [
+            r#"{"at":1,"event":"scenario","name":"x","gap_ms":null}"#,
+            r#"{"at":1,"event":"granted","op":1,"token":1,"valid_ns":1}"#,
+        ] {
+            assert!(serde_json::from_str::<Line>(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

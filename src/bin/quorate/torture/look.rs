@@ -2,10 +2,10 @@
 
 use std::{io, path::Path};
 
-use quorate::Quorum;
+use quorate::{FencingToken, Holder, NodeInspection, Quorum};
 
 use super::{
-    history::{Event, Recorder, clock},
+    history::{Event, Recorder, clock, record_of},
     store::Store,
 };
 use crate::{
@@ -22,6 +22,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
         label: "look".into(),
         clock: clock(),
         ttl_ms: 0,
+        limit: names.semaphore,
     };
     recorder.write(process).map_err(&failed)?;
     let silent = survey::ask(args, async |quorum| {
@@ -38,8 +39,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
         return Ok(());
     };
     let mut store = Store::new(url, args.fleet.prefix()).map_err(Failure::usage)?;
-    for index in 0..u64::from(names.count) {
-        let name = super::name(index);
+    for name in records(names) {
         let (fenced, plain) = store.look(&name).await.map_err(|error| {
             Failure::new(
                 UNAVAILABLE,
@@ -58,7 +58,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
     Ok(())
 }
 
-/// Records what locks are left; every node, and why it did not say.
+/// Records what locks and slots are left; every node, and why it did not say.
 async fn left(
     quorum: &Quorum,
     names: &Names,
@@ -76,16 +76,37 @@ async fn left(
             if let Some(why) = &node.silence {
                 silent.get_or_insert_with(|| why.to_string());
             }
-            let Some(holder) = &node.holder else { continue };
-            let left = Event::Left {
-                node: node.node.to_string(),
-                name: seen.name.clone(),
-                label: holder.label.clone(),
-                remaining_ms: holder.remaining.map(crate::output::milliseconds),
-                token: node.token.map(|token| token.as_u64()),
-            };
-            recorder.write(left).map_err(&failed)?;
+            for left in left_there(&seen.name, node) {
+                recorder.write(left).map_err(&failed)?;
+            }
         }
     }
     Ok(silent)
+}
+
+fn left_there(name: &str, node: &NodeInspection) -> Vec<Event> {
+    let left = |slot, holder: &Holder, token: Option<FencingToken>| Event::Left {
+        node: node.node.to_string(),
+        name: name.to_owned(),
+        slot,
+        label: holder.label.clone(),
+        remaining_ms: holder.remaining.map(crate::output::milliseconds),
+        token: token.map(|token| token.as_u64()),
+    };
+    let lock = node.holder.iter();
+    let lock = lock.map(|holder| left(None, holder, node.token));
+    let slots = node.semaphore.iter().flat_map(|known| &known.slots);
+    let slots = slots.map(|slot| left(Some(slot.number), &slot.holder, slot.token));
+    lock.chain(slots).collect()
+}
+
+/// What there are counters of in the store.
+fn records(names: &Names) -> Vec<String> {
+    let all = (0..u64::from(names.count)).map(super::name);
+    match names.semaphore {
+        None => all.collect(),
+        Some(limit) => all
+            .flat_map(|name| (0..limit).map(move |slot| record_of(&name, Some(slot))))
+            .collect(),
+    }
 }

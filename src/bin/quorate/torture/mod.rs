@@ -24,13 +24,14 @@ use std::{
     time::Duration,
 };
 
-use quorate::Builder;
+use quorate::{Builder, Quorum, Renewal};
 
 use self::judge::{Summary, judge};
 use crate::{
     args::{Args, Judge, Load, Look, Torture, TortureStep},
     failure::{Failure, SOFTWARE, UNAVAILABLE},
     output, survey,
+    wanted::Wanted,
 };
 
 const DURATION: Duration = Duration::from_secs(30);
@@ -127,9 +128,9 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
     }
     survey::ask(args, async |quorum| {
         survey::reach(args, quorum).await;
-        let mutex = quorum.mutex(name(0)).ttl(ttl(args, load));
+        let wanted = wanted(quorum, load, &name(0), ttl(args, load), None);
         // Bad settings, and a fleet without a majority.
-        if let Some(lease) = mutex.try_lock().await? {
+        if let Some(lease) = wanted.try_take().await? {
             lease.release().await?;
         }
         Ok(())
@@ -190,6 +191,17 @@ fn cannot_record(history: &Path, error: &io::Error) -> Failure {
 /// What is fought for.
 fn name(index: u64) -> String {
     format!("torture-{index}")
+}
+
+fn wanted(
+    quorum: &Quorum,
+    load: &Load,
+    name: &str,
+    ttl: Duration,
+    wait: Option<Duration>,
+) -> Wanted {
+    let limit = load.names.semaphore;
+    Wanted::new(quorum, (name, limit), ttl, wait, Renewal::auto())
 }
 
 fn ttl(args: &Args, load: &Load) -> Duration {

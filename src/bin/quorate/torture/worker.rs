@@ -14,11 +14,11 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use quorate::{Error, Lease, LeaseWatch, Quorum};
+use quorate::{Error, Lease, LeaseWatch};
 use tokio::{sync::watch, time};
 
 use super::{
-    history::{ALIVE, Access, Event, Recorder, clock, now},
+    history::{ALIVE, Access, Event, Recorder, clock, now, record_of},
     store::Store,
 };
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     failure::{Failure, SOFTWARE},
     output,
     signals::Signals,
+    wanted::Wanted,
 };
 
 /// One section in this many lasts longer than a ttl.
@@ -72,6 +73,7 @@ pub(super) async fn run(
         label: label.clone(),
         clock: clock(),
         ttl_ms: output::milliseconds(ttl),
+        limit: load.names.semaphore,
     };
     recorder
         .write(process)
@@ -101,9 +103,12 @@ pub(super) async fn run(
         .map(|task| {
             let turn = u64::from(index) * u64::from(load.tasks) + u64::from(task);
             let name = super::name(turn % u64::from(load.names.count));
+            // It waits in line. Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
+            let wait = Some(ttl * 2);
+            let wanted = super::wanted(&quorum, load, &name, ttl, wait);
             tokio::spawn(work(
                 Arc::clone(&shared),
-                quorum.clone(),
+                wanted,
                 store.clone(),
                 name,
                 stopped.clone(),
@@ -193,17 +198,12 @@ impl Shared {
 /// One task's life.
 async fn work(
     shared: Arc<Shared>,
-    quorum: Quorum,
+    wanted: Wanted,
     mut store: Option<Store>,
     name: String,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
-    // It waits in line. Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
-    let mutex = quorum
-        .mutex(&name)
-        .ttl(shared.ttl)
-        .wait_timeout(shared.ttl * 2);
     loop {
         let op = recorder.next_op();
         recorder.write(Event::Invoked {
@@ -212,11 +212,11 @@ async fn work(
         })?;
         let granted = tokio::select! {
             biased;
-            // The future of `lock` is dropped then, wherever it is.
+            // The future is dropped then, wherever it is.
             _ = stop.wait_for(|stop| *stop) => {
                 return recorder.write(Event::Failed { op, why: "stopped".into() });
             }
-            granted = mutex.lock() => granted,
+            granted = wanted.take() => granted,
         };
         match granted {
             Ok(lease) => section(&shared, op, &name, lease, store.as_mut()).await?,
@@ -249,7 +249,8 @@ async fn section(
     mut store: Option<&mut Store>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
-    let token = lease.token();
+    let (token, slot) = (lease.token(), lease.slot());
+    let name = &record_of(name, slot);
     let mut held = Held::new(lease.watch());
     let (at, left) = held.look();
     let valid_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
@@ -259,6 +260,7 @@ async fn section(
             op,
             token: token.as_u64(),
             valid_ns,
+            slot,
         },
     )?;
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     node::{
         fault::Fault,
-        kinds::{moment::Moment, mutex},
+        kinds::{counters::Counters, moment::Moment},
     },
     rules::Rule,
 };
@@ -34,19 +34,19 @@ impl Memory {
         self.boot.as_ref()?.parse().ok()
     }
 
-    /// Obeys one command. A survey looks at `locks`, where every grant leaves a counter.
+    /// Obeys one command. A survey looks at the counters: every grant leaves one.
     pub(crate) fn apply(
         &mut self,
         command: &Command,
         server: &Identity,
-        locks: &mutex::Memory,
+        counters: &Counters,
         at: Moment,
     ) -> Result<Reply, Fault> {
         match command {
             Command::Handshake(hello) => self.handshake(hello, server, at),
             Command::Survey => Ok(Reply::Surveyed {
-                used: locks.is_used(),
-                lock: locks.one_counted().cloned(),
+                used: counters.is_used(),
+                lock: counters.one_name().cloned(),
             }),
             Command::Admit(brought) => self.admit(brought, at),
         }

@@ -7,36 +7,41 @@ mod lock;
 use std::{collections::BTreeMap, time::Duration};
 
 use self::lock::{Came, Lock};
-use super::{
-    Command, Reply,
-    counters::{Counters, MAX_TOKEN, larger},
-    lines::Lines,
-};
+use super::{Command, Reply, lines::Lines};
 use crate::{
     name::Name,
-    node::{fault::Fault, kinds::moment::Moment, wire::ms},
+    node::{
+        fault::Fault,
+        kinds::{
+            counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
+            moment::Moment,
+        },
+        wire::ms,
+    },
     owner::Entry,
     rules::Rule,
 };
 
-/// A RAISE may go this much further than an ACQUIRE.
-const MINUTE_US: u64 = 60_000_000;
 /// An inspection names so many of those who wait.
 const SHOWN: usize = 100;
 
-/// All locks of a node, and their counters.
+/// All locks of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     locks: BTreeMap<Name, Lock>,
     lines: Lines,
     /// Names that were evicted, and the last ms of TIME in which none of their leases is repaired.
     evicted: BTreeMap<Name, u64>,
-    counters: Counters,
 }
 
 impl Memory {
     /// Obeys one command.
-    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Reply, Fault> {
+    pub(crate) fn apply(
+        &mut self,
+        command: &Command,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
         match command {
             Command::Acquire {
                 name,
@@ -45,8 +50,8 @@ impl Memory {
                 floor,
                 max_ttl,
             } => {
-                let floor = self.capped(*floor, *max_ttl, at);
-                self.acquire(name, entry, *ttl, floor, at)
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.acquire(name, entry, *ttl, mint, at)
             }
             Command::Raise {
                 name,
@@ -55,8 +60,11 @@ impl Memory {
                 token,
                 max_ttl,
             } => {
-                let cap = ahead(at, *max_ttl).saturating_add(MINUTE_US);
-                self.raise(name, entry, *seq, (*token).min(cap), at)
+                if !self.is_held_by(name, entry, *seq, at.time) {
+                    return Ok(Reply::Lost);
+                }
+                let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
+                Ok(Reply::Raised(raised))
             }
             Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
             Command::Repair {
@@ -66,8 +74,8 @@ impl Memory {
                 token,
                 max_ttl,
             } => {
-                let cap = ahead(at, *max_ttl).saturating_add(MINUTE_US);
-                self.repair(name, entry, *ttl, (*token, cap), at)
+                let bring = || counters.bring_to(&counted(name), *token, *max_ttl, at);
+                self.repair(name, entry, *ttl, bring, at)
             }
             Command::Join {
                 name,
@@ -76,8 +84,8 @@ impl Memory {
                 floor,
                 max_ttl,
             } => {
-                let floor = self.capped(*floor, *max_ttl, at);
-                self.join(name, place, *ttl, floor, at)
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.join(name, place, *ttl, mint, at)
             }
             Command::Yield {
                 name,
@@ -85,8 +93,8 @@ impl Memory {
                 floor,
                 max_ttl,
             } => {
-                let floor = self.capped(*floor, *max_ttl, at);
-                self.give_back(name, place, floor, at)
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.give_back(name, place, mint, at)
             }
             Command::Release {
                 name,
@@ -94,24 +102,12 @@ impl Memory {
                 floor,
                 max_ttl,
             } => {
-                let floor = self.capped(*floor, *max_ttl, at);
-                self.release(name, entry, floor, at)
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.release(name, entry, mint, at)
             }
-            Command::Inspect { name } => Ok(self.inspect(name, at)),
+            Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
             Command::Evict { name, max_ttl } => self.evict(name, *max_ttl, at),
         }
-    }
-
-    /// Whether any token was given out.
-    pub(crate) fn is_used(&self) -> bool {
-        self.counters.generations().next().is_some()
-    }
-
-    /// A lock that has a counter. A server names any of them. The first: a seed replays what is told too.
-    pub(crate) fn one_counted(&self) -> Option<&Name> {
-        self.counters
-            .generations()
-            .find_map(|generation| generation.names().min())
     }
 
     /// Every lock that is held at `time`: name, entry, remaining time.
@@ -144,33 +140,20 @@ impl Memory {
         self.live(name, time).map(|lock| &lock.entry)
     }
 
-    /// For tests: as an operator writes them.
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn counters_mut(&mut self) -> &mut Counters {
-        &mut self.counters
-    }
-
-    fn capped(&self, floor: u64, max_ttl: Duration, at: Moment) -> u64 {
-        match ahead(at, max_ttl) {
-            cap if floor <= cap => floor,
-            cap if at.rules.hold(Rule::ProposalCapped) => cap,
-            _ => 0,
-        }
-    }
-
     fn acquire(
         &mut self,
         name: &Name,
         entry: &Entry,
         ttl: Duration,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Reply, Fault> {
-        if let Some(held) = self.behind(name, floor, at) {
+        if let Some(held) = self.behind(name, mint, at) {
             return Ok(held);
         }
-        let counter = self.counters.read(name, at);
-        let token = larger(counter.saturating_add(1), floor, at.rules);
+        let counted = &counted(name);
+        let counter = mint.counters.read(counted, at);
+        let token = larger(counter.saturating_add(1), mint.floor, at.rules);
         let holder = self.live(name, at.time);
         if token <= MAX_TOKEN {
             // SET is refused before the server looks whether the key is there.
@@ -187,46 +170,9 @@ impl Memory {
             });
         }
         self.hold(name, entry, Came::PLAIN, ttl, at.time);
-        self.counters.begin(at);
-        self.counters.write(name, token, at);
+        mint.counters.begin(at);
+        mint.counters.write(counted, token, at);
         Ok(Reply::Granted(token))
-    }
-
-    /// The next token, where who gets it does not ask for it itself.
-    fn mint(&mut self, name: &Name, floor: u64, at: Moment) -> Result<u64, Fault> {
-        let counter = self.counters.read(name, at);
-        let token = larger(counter.saturating_add(1), floor, at.rules);
-        if token > MAX_TOKEN {
-            return exhausted();
-        }
-        // Old counters are unlinked first, which is allowed to a full server.
-        match self.counters.are_old(at) {
-            true => at.may_delete()?,
-            false => at.may_write()?,
-        }
-        self.counters.begin(at);
-        self.counters.write(name, token, at);
-        Ok(token)
-    }
-
-    fn raise(
-        &mut self,
-        name: &Name,
-        entry: &Entry,
-        seq: u64,
-        token: u64,
-        at: Moment,
-    ) -> Result<Reply, Fault> {
-        if !self.is_held_by(name, entry, seq, at.time) {
-            return Ok(Reply::Lost);
-        }
-        let counter = self.counters.read(name, at);
-        let raised = larger(counter, token, at.rules);
-        if raised != counter {
-            at.may_write()?;
-            self.counters.write(name, raised, at);
-        }
-        Ok(Reply::Raised(raised))
     }
 
     fn extend(
@@ -248,13 +194,13 @@ impl Memory {
         Ok(Reply::Extended)
     }
 
-    /// `cap`: where the counter may be brought at most.
+    /// `bring`: brings the counter up to the token; whether it was less.
     fn repair(
         &mut self,
         name: &Name,
         entry: &Entry,
         ttl: Duration,
-        (token, cap): (u64, u64),
+        bring: impl FnOnce() -> Result<bool, Fault>,
         at: Moment,
     ) -> Result<Reply, Fault> {
         let evicted = self.evicted.get(name);
@@ -269,16 +215,8 @@ impl Memory {
             Some(lock) => (lock.left(at.time), lock.came),
             None => (Duration::ZERO, Came::PLAIN),
         };
-        let counter = self.counters.read(name, at);
-        let raised = larger(counter, token, at.rules);
-        if raised != counter {
-            if token > cap {
-                return Err(Fault::Error(
-                    "AHEAD the token is further ahead than a counter may be".into(),
-                ));
-            }
-            at.may_write()?;
-            self.counters.write(name, raised, at);
+        if bring()? {
+            // That write was the first.
         } else if ours {
             at.may_delete()?; // PEXPIRE too is allowed to a full server
         } else {
@@ -289,12 +227,12 @@ impl Memory {
         Ok(Reply::Repaired(true))
     }
 
-    /// `floor` is for who gets the lock next.
+    /// `mint` is for who gets the lock next.
     fn release(
         &mut self,
         name: &Name,
         entry: &Entry,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Reply, Fault> {
         if !at.rules.hold(Rule::DeleteFirst) {
@@ -305,19 +243,19 @@ impl Memory {
             at.may_delete()?;
             self.locks.remove(name);
         }
-        self.leave(name, entry, floor, at)?;
+        self.leave(name, entry, mint, at)?;
         match at.admitted {
             true => Ok(Reply::Released(held)),
             false => Ok(Reply::ReleasedUnadmitted),
         }
     }
 
-    fn inspect(&self, name: &Name, at: Moment) -> Reply {
+    fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Reply {
         let holder = self.live(name, at.time);
         let line = self.lines.all(name, at.ms()).take(SHOWN);
         Reply::Inspected {
             holder: holder.map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(at.time)))),
-            counter: self.counters.read(name, at),
+            counter: counters.read(&counted(name), at),
             line: line
                 .map(|(ticket, entry)| {
                     let waited = Duration::from_micros(at.time.saturating_sub(*ticket));
@@ -373,14 +311,8 @@ impl Memory {
     }
 }
 
-fn exhausted<T>() -> Result<T, Fault> {
-    Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()))
-}
-
-/// Where an ACQUIRE may bring a counter at most.
-fn ahead(at: Moment, max_ttl: Duration) -> u64 {
-    let ahead = ms(max_ttl).saturating_mul(1000);
-    at.time.saturating_add(ahead)
+fn counted(name: &Name) -> Counted {
+    Counted::Mutex(name.clone())
 }
 
 #[cfg(test)]

@@ -5,11 +5,8 @@ pub(crate) mod batch;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
 mod command;
-mod counters;
 mod lines;
 mod wire;
 
 pub use self::command::{Ahead, Command, Place, Reply};
-#[cfg(any(test, feature = "test-util"))]
-pub(crate) use self::counters::Counters;
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -6,6 +6,7 @@ mod connections;
 mod handshakes;
 mod parting;
 mod repairs;
+mod slots;
 mod stalls;
 
 use std::{collections::VecDeque, time::Duration};

@@ -1,21 +1,26 @@
 //! What must never happen, one invariant per file. Each is plain data in, a violation out, so that
 //! a planted violation shows that it sees.
 
+pub(crate) mod admitted;
 pub(crate) mod answers;
 pub(crate) mod bounded;
 pub(crate) mod counters;
 pub(crate) mod endurance;
+pub(crate) mod entering;
 pub(crate) mod eviction;
 pub(crate) mod exclusion;
 pub(crate) mod finality;
 pub(crate) mod gate;
 pub(crate) mod keys;
+pub(crate) mod limits;
 pub(crate) mod livelock;
 pub(crate) mod order;
 pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod records;
 pub(crate) mod refusals;
+pub(crate) mod resizes;
+pub(crate) mod settled;
 pub(crate) mod stall;
 pub(crate) mod strangers;
 pub(crate) mod support;

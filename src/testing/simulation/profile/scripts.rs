@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Fault, MS, Plan, SECOND, Start, Watch};
+use super::{Fault, MS, Plan, SECOND, Slots, Start, Watch};
 use crate::{
     node::admission::Terms,
     testing::simulation::{dice::Dice, script::Act, world::Memory},
@@ -285,6 +285,53 @@ impl Plan {
         }
         plan.then(at, Act::Restart(2, Memory::Empty));
         plan.active = 5 * SECOND;
+        plan
+    }
+
+    /// A resize does not reach one master; then another one is emptied; and one who has not heard of it asks these two.
+    pub(super) fn missed_resize(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.slots = Some(Slots::of(3));
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (300, 600);
+        plan.think = 20 * MS;
+        plan.hold = 200;
+        let at = dice.range(300, 600);
+        plan.then(at, Act::See(1, vec![]));
+        plan.then(at, Act::See(2, vec![]));
+        plan.then(at, Act::See(0, vec![0, 1]));
+        plan.then(at + 20, Act::Resize(0, 1));
+        // Those who were in line give up what they have. Then nobody is left to tell.
+        let at = at + dice.range(700, 900);
+        plan.then(at, Act::Restart(0, Memory::Empty));
+        plan.then(at + 50, Act::See(0, vec![0, 1, 2]));
+        plan.clients[0].idle = true;
+        let at = at + plan.quarantine() / MS + dice.range(200, 600);
+        for c in 0..2 {
+            plan.then(at, Act::See(c + 1, vec![0, 2]));
+        }
+        plan.active = 5 * SECOND;
+        plan
+    }
+
+    /// Each master that the third asks knows of one of the other two holders. With the lower limit it does not fit beside both.
+    pub(super) fn shrunk_slots(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.slots = Some(Slots::of(3));
+        plan.clients[3].idle = true;
+        plan.terms.max_ttl = Duration::from_secs(4);
+        plan.ttl = (500, 1_000);
+        plan.hold = 6_000;
+        plan.renews = 100;
+        plan.then(0, Act::See(0, vec![0, 2]));
+        plan.then(0, Act::See(1, vec![1, 2]));
+        plan.then(0, Act::See(2, vec![]));
+        let at = dice.range(200, 900);
+        plan.then(at, Act::Resize(3, 2));
+        // It is started again, with the new limit.
+        plan.then(at + 10, Act::Crash(2));
+        plan.then(at + dice.range(11, 40), Act::See(2, vec![0, 1]));
+        plan.active = 2 * SECOND;
         plan
     }
 

@@ -1,4 +1,4 @@
-//! No lock is left on a node once every holder released and every wish was given up.
+//! No lock and no slot is left on a node once every holder released and every wish was given up.
 
 use super::{
     Finding,
@@ -21,7 +21,11 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
             },
         );
         format!(
-            "a lock was left on {}: at {} {:?} stood there, of {}, for {remaining} more; {by}",
+            "{} was left on {}: at {} {:?} stood there, of {}, for {remaining} more; {by}",
+            match left.slot {
+                None => "a lock".to_owned(),
+                Some(slot) => format!("slot {slot}"),
+            },
             left.node,
             history.time(left.at),
             left.name,
@@ -54,7 +58,7 @@ fn left_by<'a>(history: &'a History, left: &Left) -> Option<&'a Op> {
     let its: Vec<&Op> = its.collect();
     let by_token = its.iter().find(|op| {
         op.granted
-            .is_some_and(|grant| Some(grant.token) == left.token)
+            .is_some_and(|grant| (Some(grant.token), grant.slot) == (left.token, left.slot))
     });
     by_token
         .or_else(|| its.iter().max_by_key(|op| op.invoked))

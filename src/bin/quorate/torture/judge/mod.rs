@@ -2,11 +2,11 @@
 //!
 //! | file | promised |
 //! | --- | --- |
-//! | `exclusion` | no two sections of one name at once while their leases are valid |
+//! | `exclusion` | no two sections of one name or slot at once while their leases are valid; of a semaphore no more than it has slots |
 //! | `tokens` | never twice, and growing in the order of the grants |
 //! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder |
-//! | `leftovers` | no lock is left on a node |
-//! | `order` | nobody is overtaken by one that asked long after it |
+//! | `leftovers` | no lock and no slot is left on a node |
+//! | `order` | nobody is overtaken by one that asked long after it; of a semaphore, but for a few in front |
 //! | `progress` | a grant of every name, soon enough, and again after the last fault |
 
 mod exclusion;

@@ -1,10 +1,10 @@
 //! A history put together: one [`Op`] for each operation, wherever its lines stand.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
-use super::super::history::{Access, Event, Line, Part, Scenario};
+use super::super::history::{Access, Event, Line, Part, Scenario, record_of};
 
-/// A wish for a lock, and all that followed from it. Instants are ns of the history's clock.
+/// A wish for a lock or for a slot, and all that followed from it. Instants are ns of the history's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     /// Its process, as an index.
@@ -31,6 +31,8 @@ pub(super) struct Grant {
     pub(super) at: u64,
     pub(super) token: u64,
     pub(super) valid_ns: u64,
+    /// Of a semaphore.
+    pub(super) slot: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +68,12 @@ pub(super) struct Change {
     pub(super) stops: Option<String>,
 }
 
-/// A lock that was found at the end.
+/// A lock or a slot that was found at the end.
 pub(super) struct Left {
     pub(super) at: u64,
     pub(super) node: String,
     pub(super) name: String,
+    pub(super) slot: Option<u32>,
     pub(super) label: String,
     pub(super) remaining_ms: Option<u64>,
     pub(super) token: Option<u64>,
@@ -79,6 +82,8 @@ pub(super) struct Left {
 #[derive(Default)]
 pub(super) struct History {
     pub(super) scenario: Scenario,
+    /// The names are semaphores of so many slots.
+    pub(super) limit: Option<u32>,
     pub(super) processes: Vec<Process>,
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
@@ -90,7 +95,7 @@ pub(super) struct History {
     pub(super) left: Vec<Left>,
     /// Nodes that could not be looked at, and why.
     pub(super) unseen: Vec<(String, String)>,
-    /// (name, fenced, plain)
+    /// (record, fenced, plain)
     pub(super) stored: Vec<(String, u64, u64)>,
     /// Where times are counted from.
     pub(super) start: u64,
@@ -102,6 +107,7 @@ impl History {
     pub(super) fn new(parts: &[Part]) -> Result<Self, String> {
         let mut history = Self::default();
         let mut clocks: Vec<(&str, &str)> = Vec::new();
+        let mut limits: Vec<(&str, Option<u32>)> = Vec::new();
         let times = || {
             parts
                 .iter()
@@ -114,12 +120,16 @@ impl History {
             if let Some((
                 _,
                 Line {
-                    event: Event::Process { clock, .. },
+                    event: Event::Process { clock, limit, .. },
                     ..
                 },
             )) = part.lines.first()
             {
                 clocks.push((&part.file, clock));
+                // The look and what brings the faults may not know it.
+                if part.lines.iter().any(|(_, line)| line.event.is_wish()) {
+                    limits.push((&part.file, *limit));
+                }
             }
             history.take(part)?;
         }
@@ -131,6 +141,15 @@ impl History {
                  them): what was first cannot be told",
                 first.0, other.0
             ));
+        }
+        if let Some((first, others)) = limits.split_first() {
+            if let Some(other) = others.iter().find(|other| other.1 != first.1) {
+                return Err(format!(
+                    "{} and {} were recorded with different words for --semaphore",
+                    first.0, other.0
+                ));
+            }
+            history.limit = first.1;
         }
         Ok(history)
     }
@@ -196,6 +215,7 @@ impl History {
                 Event::Left {
                     node,
                     name,
+                    slot,
                     label,
                     remaining_ms,
                     token,
@@ -204,6 +224,7 @@ impl History {
                         at,
                         node,
                         name,
+                        slot,
                         label,
                         remaining_ms,
                         token,
@@ -255,17 +276,30 @@ impl History {
 
     /// The granted operations of each name, in the order of their grants.
     pub(super) fn grants_by_name(&self) -> Vec<(&str, Vec<(&Op, Grant)>)> {
-        let mut names: HashMap<&str, Vec<(&Op, Grant)>> = HashMap::new();
+        self.grants_by(|op| Some(op.name.as_str()))
+    }
+
+    /// The same of each record: what one holds at a time.
+    pub(super) fn grants_by_record(&self) -> Vec<(String, Vec<(&Op, Grant)>)> {
+        self.grants_by(Op::record)
+    }
+
+    fn grants_by<'h, K: Ord + Hash>(
+        &'h self,
+        key: impl Fn(&'h Op) -> Option<K>,
+    ) -> Vec<(K, Vec<(&'h Op, Grant)>)> {
+        let mut all: HashMap<K, Vec<(&Op, Grant)>> = HashMap::new();
         for op in &self.ops {
-            let grants = names.entry(&op.name).or_default();
+            let Some(key) = key(op) else { continue };
+            let grants = all.entry(key).or_default();
             grants.extend(op.granted.map(|grant| (op, grant)));
         }
-        let mut names: Vec<_> = names.into_iter().collect();
-        names.sort_by_key(|(name, _)| *name);
-        for (_, grants) in &mut names {
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (_, grants) in &mut all {
             grants.sort_by_key(|(_, grant)| grant.at);
         }
-        names
+        all
     }
 
     /// `dc1.0's operation 17 on "a" (dc1.0.jsonl, line 45: invoked at 1.200 s, granted token 9 at ..)`
@@ -276,11 +310,15 @@ impl History {
             .map_or(("?", "?"), |process| (&process.label, &process.file));
         let mut story = format!("invoked at {}", self.time(op.invoked));
         match op.granted {
-            Some(grant) => story.push_str(&format!(
-                ", granted token {} at {}",
-                grant.token,
-                self.time(grant.at)
-            )),
+            Some(grant) => {
+                let slot = grant.slot.map(|slot| format!("slot {slot} with "));
+                story.push_str(&format!(
+                    ", granted {}token {} at {}",
+                    slot.unwrap_or_default(),
+                    grant.token,
+                    self.time(grant.at)
+                ));
+            }
             None if op.over.is_some() => story.push_str(", not granted"),
             None => story.push_str(", never answered"),
         }
@@ -310,15 +348,25 @@ impl History {
 }
 
 impl Op {
+    /// What it was granted, and wrote to; none if it was granted nothing.
+    pub(super) fn record(&self) -> Option<String> {
+        let grant = self.granted?;
+        Some(record_of(&self.name, grant.slot))
+    }
+
     fn happen(&mut self, at: u64, event: Event) {
         match event {
             Event::Granted {
-                token, valid_ns, ..
+                token,
+                valid_ns,
+                slot,
+                ..
             } => {
                 self.granted = Some(Grant {
                     at,
                     token,
                     valid_ns,
+                    slot,
                 });
                 self.valid_until = at.saturating_add(valid_ns);
             }

@@ -1,5 +1,8 @@
 //! Order: who waits is not overtaken by one that asked long after it. Only where that is certain: in a history whose faults
 //! are known, between two whom none of them concerned, and while the first one's process never stood still.
+//!
+//! Of a semaphore those in front are served in any order, and so are all for whom a slot is free: there it is found where
+//! one overtakes as many as that at once.
 
 use super::{
     Finding,
@@ -46,6 +49,7 @@ pub(super) fn check(history: &History) -> Order {
                 waiting.push(next);
             }
             waiting.retain(|one| ends(one) >= grant.at && !std::ptr::eq(*one, *op));
+            let mut overtakes = Vec::new();
             for other in &waiting {
                 let (before, after) = (
                     other.invoked.saturating_add(REGISTERED) < op.invoked,
@@ -58,12 +62,21 @@ pub(super) fn check(history: &History) -> Order {
                     && still_waits(other, grant.at)
                     && is_certain(history, other, op, grant.at)
                 {
-                    order.findings.push(overtaken(history, other, op));
+                    overtakes.push(*other);
                 }
+            }
+            if overtakes.len() >= at_once(history) {
+                let findings = overtakes.iter().map(|first| overtaken(history, first, op));
+                order.findings.extend(findings);
             }
         }
     }
     order
+}
+
+/// So many may stand behind one that asked after them.
+fn at_once(history: &History) -> usize {
+    history.limit.map_or(1, |limit| limit.max(2) as usize)
 }
 
 /// When its wait was over. Never, as far as is known, where its process was killed.

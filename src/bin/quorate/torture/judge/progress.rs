@@ -1,4 +1,4 @@
-//! Progress: how long a name was wished for and nobody got it, and whether everybody went on after the last fault.
+//! Progress: how long a name was wished for and free and nobody got it, and whether everybody went on after the last fault.
 //! A fault that is said to stop somebody has to stop them.
 
 use super::{
@@ -111,10 +111,13 @@ fn never(
     }
 }
 
-/// The times between the end of one hold and the next grant, while somebody wished.
+/// The times between the end of one hold and the next grant, while somebody wished. Of a semaphore: while a slot was free.
 fn gaps<'a>(history: &History, name: &'a str, grants: &[(&Op, Grant)]) -> Vec<Gap<'a>> {
     let demand = demand(history, name);
+    let slots = history.limit.unwrap_or(1).max(1) as usize;
     let mut gaps = Vec::new();
+    // The ends of those who hold the longest, one for each slot: from the first of them on one is free.
+    let mut ends: Vec<u64> = Vec::new();
     let mut from = 0;
     let nexts = grants
         .iter()
@@ -127,7 +130,11 @@ fn gaps<'a>(history: &History, name: &'a str, grants: &[(&Op, Grant)]) -> Vec<Ga
         });
         gaps.extend(during.filter(|gap| gap.from < gap.until));
         if let Some((op, grant)) = next {
-            from = history.held(op).map_or(grant.at, |(_, end)| end).max(from);
+            ends.push(history.held(op).map_or(grant.at, |(_, end)| end));
+            ends.sort_unstable_by(|one, other| other.cmp(one));
+            ends.truncate(slots);
+            let one_free = ends.get(slots - 1).copied().unwrap_or(0);
+            from = one_free.max(grant.at).max(from);
         }
     }
     gaps

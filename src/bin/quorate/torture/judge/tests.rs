@@ -1,6 +1,8 @@
 //! Histories with one thing planted in each: the judge refuses every one, by its kind, and names the
 //! operations. The sound one beside them is not refused.
 
+mod slots;
+
 use super::*;
 use crate::torture::history::{Access, Event, Line, parse};
 
@@ -17,6 +19,7 @@ impl Told {
             label: label.into(),
             clock: "this boot".into(),
             ttl_ms: 2_000,
+            limit: None,
         };
         let files = labels.iter().map(|label| {
             (
@@ -54,6 +57,7 @@ impl Told {
                 op,
                 token,
                 valid_ns: 1_900 * MS,
+                slot: None,
             },
         )
     }
@@ -347,6 +351,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
             op: 1,
             token: 100,
             valid_ns: 0,
+            slot: None,
         },
     );
     let found = told.judge().findings;
@@ -369,6 +374,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
             op: 1,
             token: 100,
             valid_ns: 0,
+            slot: None,
         },
     );
     finds(&told, Kind::Token, &["from 101 to 100"]);
@@ -495,6 +501,7 @@ fn a_lock_left_on_a_node() {
     let left = |label: &str, token| Event::Left {
         node: "node4:6379".into(),
         name: "a".into(),
+        slot: None,
         label: label.into(),
         remaining_ms: Some(1_234),
         token,
@@ -768,6 +775,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
             op: 9,
             token,
             valid_ns,
+            slot: None,
         };
         told.say(label, at, event);
         let none = Access::NO_STORE;

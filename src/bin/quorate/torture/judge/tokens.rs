@@ -1,4 +1,4 @@
-//! Tokens: never twice, and growing in the order of the grants.
+//! Tokens: never twice, and growing in the order of the grants. Of a semaphore, for each slot by itself.
 //!
 //! A grant is made on the nodes at some instant between the wish and its being recorded. So one comes
 //! before another for certain if it was recorded before the other was wished for; and also, as nobody
@@ -15,7 +15,7 @@ use crate::torture::history::Kind;
 
 pub(super) fn check(history: &History) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (_, grants) in history.grants_by_name() {
+    for (_, grants) in history.grants_by_record() {
         unique(history, &grants, &mut findings);
         let wished: Vec<Span> = grants
             .iter()

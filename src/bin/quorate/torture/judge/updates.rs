@@ -89,7 +89,7 @@ fn explained(history: &History, first: &Op, second: &Op) -> bool {
             Some(end) => (refused(op), end.at),
             None => (op.writing.is_some(), u64::MAX),
         };
-        maybe && op.name == first.name && wrote_from <= until && since <= wrote_until
+        maybe && op.record() == first.record() && wrote_from <= until && since <= wrote_until
     };
     history.ops.iter().any(stale)
 }
@@ -111,17 +111,17 @@ fn lost(history: &History, store: &Store, first: &Op, second: &Op, why: &str) ->
     }
 }
 
-/// Two that wrote the same value to the same name, one after the other.
+/// Two that wrote the same value to the same record, one after the other.
 fn pairs<'a>(history: &'a History, store: &Store) -> Vec<(&'a Op, &'a Op)> {
-    let mut seen: HashMap<(&str, u64), &Op> = HashMap::new();
+    let mut seen: HashMap<(String, u64), &Op> = HashMap::new();
     let mut pairs = Vec::new();
     let mut ops: Vec<&Op> = history.ops.iter().collect();
     ops.sort_by_key(|op| op.ended.map(|end| end.at));
     for op in ops {
-        let Some(value) = written(op, store) else {
+        let (Some(value), Some(record)) = (written(op, store), op.record()) else {
             continue;
         };
-        if let Some(other) = seen.insert((&op.name, value), op) {
+        if let Some(other) = seen.insert((record, value), op) {
             pairs.push((other, op));
         }
     }
@@ -135,7 +135,10 @@ type Ends<'a> = BTreeMap<&'a str, u64>;
 fn count(history: &History, store: &Store, ends: &Ends<'_>, findings: &mut Vec<Finding>) -> u64 {
     let mut missing = 0;
     for (name, end) in ends {
-        let ops = || history.ops.iter().filter(|op| op.name == **name);
+        let ops = || {
+            let all = history.ops.iter();
+            all.filter(|op| op.record().as_deref() == Some(*name))
+        };
         let Some(first) = ops()
             .filter_map(|op| op.read.and_then(|read| (store.of)(read).value()))
             .min()
@@ -169,7 +172,7 @@ fn refused_while_valid(history: &History, findings: &mut Vec<Finding>) {
         }
         let token = op.granted.map_or(0, |grant| grant.token);
         let newer = history.ops.iter().find(|other| {
-            other.name == op.name
+            other.record() == op.record()
                 && other
                     .granted
                     .is_some_and(|grant| grant.token > token && grant.at <= end.at)

@@ -73,9 +73,9 @@ impl Node {
     }
 
     fn ask(&mut self, command: &Command) -> Result<Reply, Fault> {
-        let (server, locks) = (Identity::master("run"), mutex::Memory::default());
+        let (server, counters) = (Identity::master("run"), Counters::default());
         self.at.wrote.set(false);
-        self.memory.apply(command, &server, &locks, self.at)
+        self.memory.apply(command, &server, &counters, self.at)
     }
 
     /// What stands after a handshake, and whether `open` does.

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Memory, lock::Came};
+use super::{Memory, counted, lock::Came};
 use crate::{
     name::Name,
     node::{
         fault::Fault,
         kinds::{
+            counters::{MAX_TOKEN, Mint},
             moment::Moment,
-            mutex::{Ahead, Place, Reply, counters::MAX_TOKEN, lines::Waiter},
+            mutex::{Ahead, Place, Reply, lines::Waiter},
         },
         push::{Push, Says},
     },
@@ -30,20 +31,20 @@ pub(super) enum Served {
 }
 
 impl Memory {
-    /// JOIN. `floor` is capped.
+    /// JOIN.
     pub(super) fn join(
         &mut self,
         name: &Name,
         place: &Place,
         ttl: Duration,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Reply, Fault> {
         let entry = &place.entry;
         if self.is_held_by(name, entry, 0, at.time) {
             at.may_delete()?; // PEXPIRE too is allowed to a full server
             let seq = self.prolong(name, ttl, at.time);
-            let counter = self.counters.read(name, at);
+            let counter = mint.counters.read(&counted(name), at);
             return Ok(Reply::Taken { counter, seq });
         }
         let ahead = match self.live(name, at.time) {
@@ -52,11 +53,11 @@ impl Memory {
                 self.register(name, place, place.seq, at)?;
                 ahead
             }
-            None => match self.join_free(name, place, floor, at)? {
+            None => match self.join_free(name, place, mint, at)? {
                 Served::Me(token) => {
                     let token = match token {
                         Some(token) => token,
-                        None => self.mint(name, floor, at)?,
+                        None => mint.token(&counted(name), at)?,
                     };
                     let came = Came::by(place.seq, place.ticket);
                     self.hold(name, entry, came, ttl, at.time);
@@ -83,7 +84,7 @@ impl Memory {
         &mut self,
         name: &Name,
         place: &Place,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Served, Fault> {
         let head = self.lines.all(name, at.ms()).next();
@@ -91,15 +92,15 @@ impl Memory {
             return Ok(Served::Me(None));
         }
         self.register(name, place, place.seq, at)?;
-        Ok(self.serve(name, floor, None, Some(&place.entry), at))
+        Ok(self.serve(name, mint, None, Some(&place.entry), at))
     }
 
-    /// YIELD. `floor` is capped.
+    /// YIELD.
     pub(super) fn give_back(
         &mut self,
         name: &Name,
         place: &Place,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Reply, Fault> {
         if self.is_held_by(name, &place.entry, place.seq, at.time) {
@@ -112,17 +113,17 @@ impl Memory {
         // What was given back is not given again: the seq is used up.
         self.register(name, place, 0, at)?;
         if self.live(name, at.time).is_none() {
-            self.serve(name, floor, Some(&place.entry), None, at);
+            self.serve(name, mint, Some(&place.entry), None, at);
         }
         Ok(Reply::Yielded)
     }
 
-    /// What RELEASE does for the line of a name, if there is one. `floor` is capped.
+    /// What RELEASE does for the line of a name, if there is one.
     pub(super) fn leave(
         &mut self,
         name: &Name,
         entry: &Entry,
-        floor: u64,
+        mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<(), Fault> {
         if !self.has_line(name, at) {
@@ -131,20 +132,20 @@ impl Memory {
         at.may_delete()?;
         self.lines.remove(name, entry);
         if at.admitted && self.live(name, at.time).is_none() {
-            self.serve(name, floor, None, None, at);
+            self.serve(name, mint, None, None, at);
         }
         Ok(())
     }
 
-    /// ACQUIRE of a name that has a line, which it never overtakes. None: it is as any other. `floor` is capped.
-    pub(super) fn behind(&mut self, name: &Name, floor: u64, at: Moment) -> Option<Reply> {
+    /// ACQUIRE of a name that has a line, which it never overtakes. None: it is as any other.
+    pub(super) fn behind(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Reply> {
         if !self.has_line(name, at) {
             return None;
         }
         let ahead = match self.live(name, at.time) {
             Some(lock) => lock.ahead(at.time),
-            None if self.counters.read(name, at) >= MAX_TOKEN => return None,
-            None => match self.serve(name, floor, None, None, at) {
+            None if mint.counters.read(&counted(name), at) >= MAX_TOKEN => return None,
+            None => match self.serve(name, mint, None, None, at) {
                 Served::Ahead(ahead) => ahead,
                 Served::Stuck => FREE,
                 Served::Nobody | Served::Me(_) => return None,
@@ -154,7 +155,7 @@ impl Memory {
         let last = last.map_or(0, |(ticket, _)| *ticket);
         Some(Reply::Held {
             remaining: ahead.remaining,
-            counter: self.counters.read(name, at),
+            counter: mint.counters.read(&counted(name), at),
             holder: ahead.holder,
             ticket: ahead.ticket.max(last),
         })
@@ -193,11 +194,11 @@ impl Memory {
         Ok(())
     }
 
-    /// A free lock goes to the head of the line. `floor`: of who has set it free, or tries to take it; capped.
+    /// A free lock goes to the head of the line. `mint`: of who has set it free, or tries to take it.
     fn serve(
         &mut self,
         name: &Name,
-        floor: u64,
+        mint: &mut Mint<'_>,
         not: Option<&Entry>,
         me: Option<&Entry>,
         at: Moment,
@@ -227,7 +228,7 @@ impl Memory {
             } else if waiter.is_fresh(now) {
                 let minted = match token {
                     Some(token) => Ok(token),
-                    None => self.mint(name, floor, at),
+                    None => mint.token(&counted(name), at),
                 };
                 let Ok(minted) = minted else {
                     return Served::Stuck;

@@ -83,6 +83,7 @@ fn evict() -> Command {
 /// A node with these rules.
 struct Node {
     memory: Memory,
+    counters: Counters,
     rules: Rules,
     air: Air,
 }
@@ -91,6 +92,7 @@ impl Node {
     fn new(rules: Rules) -> Self {
         Self {
             memory: Memory::default(),
+            counters: Counters::default(),
             rules,
             air: Air::default(),
         }
@@ -105,7 +107,7 @@ impl Node {
             wrote: &Cell::new(false),
             air: &self.air,
         };
-        self.memory.apply(command, at)
+        self.memory.apply(command, &mut self.counters, at)
     }
 
     fn ask(&mut self, command: &Command, time: u64) -> Reply {
@@ -179,7 +181,7 @@ fn a_raise_is_capped_a_minute_further() {
     // What stands there already is never lowered.
     let node = &mut Node::new(Rules::ALL);
     node.ask(&acquire(1, 10, 0), T);
-    node.memory.counters_mut().set(&name(), 1 << 53);
+    node.counters.set(counted(&name()), 1 << 53);
     assert_eq!(node.ask(&raise(1, 9), T), Reply::Raised(1 << 53));
 }
 
@@ -193,7 +195,7 @@ fn a_repair_goes_as_far_as_a_raise_and_no_further() {
     assert!(matches!(beyond, Err(Fault::Error(_))), "{beyond:?}");
     assert_eq!(node.counter(T), cap);
     // What stands there already is far enough.
-    node.memory.counters_mut().set(&name(), cap + 5);
+    node.counters.set(counted(&name()), cap + 5);
     assert_eq!(node.ask(&repair(1, 10, cap + 5), T), Reply::Repaired(true));
 }
 
@@ -212,7 +214,7 @@ fn counters_rotate_after_a_week_to_the_microsecond() {
         let node = &mut Node::new(Rules::ALL);
         node.ask(&acquire(1, 10, 0), T);
         node.ask(&acquire(1, 10, 0), T + age);
-        let generations = node.memory.counters.generations().count();
+        let generations = node.counters.generations().count();
         assert_eq!(generations == 2, rotated, "{age}");
         assert_eq!(node.counter(T + age), 2);
     }

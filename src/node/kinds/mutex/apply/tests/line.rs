@@ -146,7 +146,7 @@ fn a_full_server_that_has_not_written_serves_nobody() {
     assert_eq!(heard(node), []);
     assert_eq!(node.memory.locks(T).count(), 0);
     // Old counters are removed first, which it may do, and then it may write.
-    node.memory.counters_mut().set_begun(T - WEEK_US - 1);
+    node.counters.set_begun(T - WEEK_US - 1);
     let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
     assert!(
         matches!(full, Ok(Reply::Held { ticket: 50, .. })),

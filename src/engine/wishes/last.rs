@@ -31,7 +31,19 @@ impl Last {
             Ok(Said::InLine {
                 remaining, holder, ..
             }) => Word::Held(remaining, self.once(holder)),
-            Ok(Said::Taken { counter, .. }) => Word::Ours(FencingToken::from_counter(counter)),
+            Ok(Said::Slots {
+                mine: None,
+                next_free,
+                ..
+            }) => Word::Held(next_free, None),
+            Ok(Said::Conflict(_)) => Word::Held(None, None),
+            Ok(
+                Said::Taken { counter, .. }
+                | Said::Slots {
+                    mine: Some((_, counter)),
+                    ..
+                },
+            ) => Word::Ours(FencingToken::from_counter(counter)),
             Ok(_) => Word::Else,
             Err(silence) => Word::Silent(Box::new(silence)),
         };
@@ -43,6 +55,15 @@ impl Last {
     /// Whether its last answer was none.
     pub(super) fn is_silent(&self, node: usize) -> bool {
         matches!(self.0.get(node), Some(Word::Silent(_)))
+    }
+
+    /// Whether a node said that what was known of it is not true any more.
+    pub(super) fn is_any_stale(&self) -> bool {
+        let stale = |word: &Word| {
+            matches!(word, Word::Silent(silence)
+                if matches!(**silence, Silence::NotAdmitted | Silence::ScriptsFlushed))
+        };
+        self.0.iter().any(stale)
     }
 
     pub(super) fn is_any_silent(&self) -> bool {

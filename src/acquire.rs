@@ -14,14 +14,13 @@ use tracing::{Instrument as _, instrument::Instrumented};
 
 use crate::{
     Error, Lease, Renewal,
-    claim::Claim,
+    claim::Wants,
     engine::{Acquiring, Engine, Wait, Wish},
     logs,
-    name::Name,
 };
 
 /// A wish. With its first poll it is put to the engine.
-pub(super) enum Acquire {
+pub(crate) enum Acquire {
     Unasked(Asks),
     Asked(Instrumented<Acquiring>),
     /// Bad settings.
@@ -30,26 +29,26 @@ pub(super) enum Acquire {
 }
 
 /// What is asked for.
-pub(super) struct Asks {
-    pub(super) engine: Engine,
-    pub(super) name: Name,
-    pub(super) ttl: Duration,
-    pub(super) lock_delay: Duration,
-    pub(super) renewal: Renewal,
-    pub(super) wait: Wait,
-    pub(super) seen: Arc<AtomicU64>,
+pub(crate) struct Asks {
+    pub(crate) engine: Engine,
+    pub(crate) wants: Wants,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) renewal: Renewal,
+    pub(crate) wait: Wait,
+    pub(crate) seen: Arc<AtomicU64>,
 }
 
 impl Asks {
     fn ask(self) -> Instrumented<Acquiring> {
         let span = logs::span!(
             "acquire",
-            name = self.name.as_str(),
+            name = self.wants.name().as_str(),
             wait_ms = wait_ms(self.wait)
         );
         let wish = |id, asked_at, reply| Wish {
             id,
-            claim: Claim::Mutex(self.name),
+            wants: self.wants,
             ttl: self.ttl,
             lock_delay: self.lock_delay,
             renewal: self.renewal,

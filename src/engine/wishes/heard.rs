@@ -1,0 +1,98 @@
+//! What the nodes say to those who wish: to an attempt, to one who waits in line, to one who wants a slot.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Asking, Follows, Wishes, tell};
+use crate::{
+    Silence,
+    ballot::answers::Said,
+    engine::net::Net,
+    node::{Push, session::RoundId},
+};
+
+impl Wishes {
+    /// A node answered an attempt.
+    pub(in crate::engine) fn heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let Some(Asking { waiter, attempt }) = self.asking.get_mut(&round) else {
+            return Follows::Stray(answer);
+        };
+        attempt.heard(net, node, answer);
+        waiter
+            .wish
+            .seen
+            .fetch_max(attempt.largest_counter(), Relaxed);
+        self.look(net, round)
+    }
+
+    /// A node answered a raise, of an attempt or of one who waits in line.
+    pub(in crate::engine) fn raised(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        if self.asking.contains_key(&round) {
+            return self.heard(net, round, node, answer);
+        }
+        if self.slots.knows(round) {
+            return tell(self.slots.raised(net, round, node, &answer));
+        }
+        if !self.line.knows(round) {
+            return Follows::Stray(answer);
+        }
+        let follows = self.line.raised(net, round, node, answer);
+        tell(follows)
+    }
+
+    /// A node answered one who waits in line.
+    pub(in crate::engine) fn joined(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        tell(self.line.joined(net, round, node, answer))
+    }
+
+    /// A node answered one who wants a slot.
+    pub(in crate::engine) fn took(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        match self.slots.knows(round) {
+            true => tell(self.slots.heard(net, round, node, answer)),
+            false => Follows::Stray(answer),
+        }
+    }
+
+    /// A node has been given back a slot.
+    pub(in crate::engine) fn gave_back(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        match self.slots.knows(round) {
+            true => tell(self.slots.yielded(net, round, node, &answer)),
+            false => Follows::Stray(answer),
+        }
+    }
+
+    /// A node says something unasked.
+    pub(in crate::engine) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
+        let follows = self.slots.pushed(net, node, &push);
+        tell(follows.unwrap_or_else(|| self.line.pushed(net, node, push)))
+    }
+}

@@ -1,0 +1,305 @@
+//! One who wants a slot: what it puts to the nodes, and when its wait is over.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use crate::{
+    Silence,
+    ballot::validity::notice,
+    claim::{self, Claim, Mode, Seated, Slot},
+    clock::Tick,
+    engine::{
+        event::Wait,
+        grant::Grant,
+        net::Net,
+        rollback::roll_back,
+        round::{self, Request},
+        wishes::{standing::Standing, waiter::Waiter},
+    },
+    lease::upkeep::Good,
+    limit::{Agreed, Limit},
+    line::terms::Terms,
+    node::session::{RoundId, Session, Tag},
+    owner::Entry,
+    rules::Rule,
+    slots::{
+        seat::Seat,
+        words::{Ask, Slots, Step, Won},
+    },
+};
+
+/// What is known of a semaphore lives for so many of the fleet's longest ttl.
+pub(in crate::engine) const FORGOTTEN_AFTER: u32 = 4;
+
+/// One who wants a slot.
+pub(super) struct Asking {
+    pub(super) waiter: Box<Waiter>,
+    pub(super) slot: Slot,
+    pub(super) round: RoundId,
+    pub(super) entry: Entry,
+    pub(super) seat: Seat,
+    pub(super) standing: Standing,
+    /// The largest counter in any answer.
+    counter: u64,
+    pub(super) began_at: Tick,
+    /// It begins anew then.
+    pub(super) rests_until: Option<Tick>,
+    /// A majority has answered: it stands in line.
+    pub(super) is_in_line: bool,
+}
+
+impl Asking {
+    pub(super) fn new(
+        net: &mut Net,
+        waiter: Box<Waiter>,
+        slot: Slot,
+        entry: Entry,
+        ticket: u64,
+    ) -> Self {
+        let seat = seat(net, &waiter, &slot.agreed, ticket);
+        Self {
+            waiter,
+            slot,
+            round: net.new_round(),
+            entry,
+            seat,
+            standing: Standing::new(net.total()),
+            counter: 0,
+            began_at: net.now,
+            rests_until: None,
+            is_in_line: false,
+        }
+    }
+
+    /// Under this its deadline rings.
+    pub(super) fn tag(&self) -> Tag {
+        Request::Take.of(self.round)
+    }
+
+    /// Those that do not vote are not asked, and where they are too many nobody is: nothing has to be taken back then.
+    pub(super) fn begin(&mut self, net: &Net) {
+        self.waiter.patience.attempt();
+        let enough = net.has_a_majority();
+        for (node, state) in net.states().enumerate() {
+            if let Some(silence) = state.silence() {
+                self.standing.last.set(node, Err(silence));
+                self.seat.went(node);
+            } else if !enough {
+                self.seat.went(node);
+            }
+        }
+    }
+
+    pub(super) fn answered(&mut self, net: &Net, node: usize, slots: Slots) {
+        let counter = slots.mine.map_or(0, |(_, counter)| counter);
+        self.counter = self.counter.max(counter);
+        self.waiter.wish.seen.fetch_max(counter, Relaxed);
+        self.seat.answered(net.now, node, slots);
+    }
+
+    /// Answers are due: who is late is waited for no more.
+    pub(super) fn answers_due(&mut self, net: &mut Net) {
+        let outstanding: Vec<usize> = self.seat.awaited().collect();
+        let outstanding = outstanding.into_iter().map(|node| (node, None));
+        for (node, silence) in round::due(net, self.tag(), outstanding) {
+            self.is_late(node, silence);
+        }
+    }
+
+    fn is_late(&mut self, node: usize, silence: Silence) {
+        self.standing.last.set(node, Err(silence));
+        self.seat.is_late(node);
+    }
+
+    // ---- what is put to them ----------------------------------------------------------------
+
+    /// What is to be done next.
+    pub(super) fn next(&mut self, net: &mut Net) -> Step {
+        let end = self.waiter.wish.attempt_end();
+        if end.is_some_and(|end| end <= net.now) && !self.seat.was_answered() {
+            // Its caller's own clock, which asks for no evidence.
+            let awaited: Vec<usize> = self.seat.awaited().collect();
+            for node in awaited {
+                self.is_late(node, Silence::WaitOver);
+            }
+        }
+        let chance = &mut net.chance;
+        let step = self.seat.next(net.now, &mut |most| chance.up_to(most));
+        if self.seat.was_answered() && waits(&self.waiter) && !self.is_in_line {
+            self.is_in_line = true;
+            self.waiter.patience.enters_the_line();
+        }
+        if let Some(limit) = self.seat.told() {
+            self.slot.agreed.set(limit, net.now, net.settings.rules);
+        }
+        step
+    }
+
+    pub(super) fn ask(&mut self, net: &mut Net, nodes: &[usize], ask: Ask) {
+        let wish = &self.waiter.wish;
+        let (mode, want, floor) = match ask {
+            Ask::Pick(want) => (Mode::Pick, Some(want), None),
+            Ask::Move { want, floor } => (Mode::Move, Some(want), floor),
+            Ask::Stay => (Mode::Move, None, None),
+        };
+        let floor = match net.holds(Rule::MoveMints) {
+            true => floor,
+            false => floor.map(|floor| floor.saturating_sub(1)),
+        };
+        let asks = claim::Ask {
+            ttl: wish.node_ttl(),
+            floor: floor.unwrap_or_else(|| net.floor(self.counter)),
+            max_ttl: net.fleet().max_ttl(),
+        };
+        for hears in [true, false] {
+            let some = nodes.iter().copied();
+            let some: Vec<usize> = some
+                .filter(|node| self.hears(net, *node) == hears)
+                .collect();
+            if some.is_empty() {
+                continue;
+            }
+            let place = self.place(net, hears);
+            let operation =
+                claim::take(&self.slot.pool, place, self.seat.limit, (mode, want), asks);
+            for node in &some {
+                self.seat.hears(*node, hears);
+            }
+            for (node, silence) in round::ask(net, self.tag(), &operation, some) {
+                self.seat.refused(node);
+                self.standing.last.set(node, Err(silence));
+            }
+        }
+        if ask != Ask::Stay {
+            round::arm(net, self.tag());
+        }
+    }
+
+    pub(super) fn give_back(&mut self, net: &mut Net, nodes: &[usize]) {
+        let max_ttl = net.fleet().max_ttl();
+        let tag = Request::GiveBack.of(self.round);
+        for node in nodes {
+            let place = self.place(net, self.hears(net, *node));
+            let operation = claim::give_back(&self.slot.pool, place, max_ttl);
+            for (node, silence) in round::ask(net, tag, &operation, [*node]) {
+                self.seat.refused(node);
+                self.standing.last.set(node, Err(silence));
+            }
+        }
+    }
+
+    pub(super) fn raise(&mut self, net: &mut Net, slot: u32, token: u64, nodes: &[usize]) {
+        let max_ttl = net.fleet().max_ttl();
+        let tag = Request::Raise.of(self.round);
+        let claim = Claim::Slot(self.slot.pool.clone(), slot);
+        let operation = claim.raise(&self.entry, 0, token, max_ttl);
+        for (node, _) in round::ask(net, tag, &operation, nodes.iter().copied()) {
+            self.seat.raised(net.now, node, None);
+        }
+        round::arm(net, self.tag());
+    }
+
+    /// As the nodes are told of us.
+    fn place(&self, net: &Net, hears: bool) -> Seated {
+        let life = match waits(&self.waiter) {
+            true => self.seat.terms.life,
+            false => Duration::ZERO,
+        };
+        let channel = match hears {
+            true => net.settings.channel.clone(),
+            false => "".into(),
+        };
+        Seated {
+            entry: self.entry.clone(),
+            ticket: self.seat.ticket,
+            term: self.seat.terms.term(),
+            life,
+            channel,
+        }
+    }
+
+    fn hears(&self, net: &Net, node: usize) -> bool {
+        let session = net.sessions().get(node);
+        !net.settings.channel.is_empty() && session.is_some_and(Session::hears)
+    }
+
+    // ---- how it ends ------------------------------------------------------------------------
+
+    /// The lease. What else stands of it on the nodes is taken back, and who is the first to hold a slot tells all
+    /// nodes the limit.
+    pub(super) fn grant(self, net: &mut Net, won: Won) -> Grant {
+        let max_ttl = net.fleet().max_ttl();
+        let until = net.now.plus(self.stands_for());
+        if !won.others.is_empty() {
+            let operation = claim::leave(&self.slot.pool, &self.entry, Some(won.slot), max_ttl);
+            round::release(net, None, &operation, won.others.iter().copied(), until);
+        }
+        if self.seat.limit.version == 0 && net.holds(Rule::SettleLimit) {
+            let limit = Limit {
+                version: 1,
+                slots: self.seat.limit.slots,
+            };
+            let operation = claim::resize(&self.slot.pool, limit, max_ttl);
+            let tag = Request::Resize.of(net.new_round());
+            round::ask(net, tag, &operation, 0..net.total());
+            self.slot.agreed.changed(limit, net.now);
+        }
+        let wish = &self.waiter.wish;
+        let good = Good {
+            until: won.end,
+            notice: notice(wish.ttl),
+            // The answers to the first requests are old by now.
+            is_provisional: won.end.since(net.now) < wish.ttl / 2,
+            is_partial: !won.others.is_empty(),
+        };
+        Grant {
+            stands_for: self.stands_for(),
+            claim: Claim::Slot(self.slot.pool.clone(), won.slot),
+            round: self.round,
+            token: won.token,
+            since: won.since,
+            good,
+            asked: self.seat.asked().collect(),
+            held: won.held,
+            raising: Vec::new(),
+            entry: self.entry,
+            wish: self.waiter.wish,
+        }
+    }
+
+    /// For how long something of it may stand on a node.
+    fn stands_for(&self) -> Duration {
+        self.waiter.wish.node_ttl().max(self.seat.terms.life)
+    }
+
+    pub(super) fn take_back(&self, net: &mut Net) {
+        let asked: Vec<usize> = self.seat.asked().collect();
+        let held: Vec<usize> = self.seat.held().map(|(node, _)| node).collect();
+        let claim = Claim::Slot(self.slot.pool.clone(), 0);
+        let kept = (self.counter, self.stands_for());
+        roll_back(
+            net,
+            &claim,
+            &self.entry,
+            asked.into_iter(),
+            held.into_iter(),
+            kept,
+        );
+    }
+}
+
+/// Whether it takes a place in line.
+pub(super) fn waits(waiter: &Waiter) -> bool {
+    !matches!(
+        waiter.wish.wait,
+        Wait::Never | Wait::For(Some(Duration::ZERO))
+    )
+}
+
+pub(super) fn seat(net: &Net, waiter: &Waiter, agreed: &Agreed, ticket: u64) -> Seat {
+    let max_ttl = net.fleet().max_ttl();
+    let terms = Terms::new(waiter.wish.ttl, max_ttl, net.round_trip());
+    let limit = agreed.at(net.now, max_ttl * FORGOTTEN_AFTER);
+    let (all, rules) = ((net.total(), net.needed), net.settings.rules);
+    let seat = Seat::new(ticket, terms, limit, waits(waiter), all, rules);
+    seat.has_met(agreed.has_met())
+}

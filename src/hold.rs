@@ -1,0 +1,57 @@
+//! How something is asked for and held: the settings that all handles have, and their checks.
+
+use std::time::Duration;
+
+use crate::{Error, Renewal};
+
+const SHORTEST_TTL: Duration = Duration::from_millis(100);
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// The settings of a handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    /// The fleet's longest ttl.
+    pub(crate) max_ttl: Duration,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) lock_delay: Duration,
+    pub(crate) wait_timeout: Option<Duration>,
+    pub(crate) renewal: Renewal,
+}
+
+impl Hold {
+    pub(crate) fn new(max_ttl: Duration) -> Self {
+        Self {
+            max_ttl,
+            ttl: None,
+            lock_delay: Duration::ZERO,
+            wait_timeout: None,
+            renewal: Renewal::auto(),
+        }
+    }
+
+    /// The ttl, if all settings are good.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn check(&self) -> Result<Duration, Error> {
+        let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
+        if ttl < SHORTEST_TTL {
+            return Err(Error::Invalid(format!(
+                "a ttl of {ttl:?} is too short: at least {SHORTEST_TTL:?} is needed"
+            )));
+        }
+        if ttl.saturating_add(self.lock_delay) > self.max_ttl {
+            let delay = match self.lock_delay.is_zero() {
+                true => String::new(),
+                false => format!(" and lock_delay {:?} together", self.lock_delay),
+            };
+            return Err(Error::Invalid(format!(
+                "ttl {ttl:?}{delay} is more than the max_ttl of {:?}: lower it, or raise max_ttl \
+                 for all clients",
+                self.max_ttl
+            )));
+        }
+        self.renewal.check()?;
+        Ok(ttl)
+    }
+}

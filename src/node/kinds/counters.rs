@@ -1,0 +1,267 @@
+//! The counters of all that is held: `c0` and `c1` of a server (protocol §3). They outlive what they count for, and
+//! go when nobody has taken that for a week or two.
+
+#[cfg(any(test, feature = "test-util"))]
+mod by_week;
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{moment::Moment, slots::Pool};
+use crate::{
+    name::Name,
+    node::{fault::Fault, wire::ms},
+    rules::{Rule, Rules},
+};
+
+/// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.
+pub(crate) const MAX_TOKEN: u64 = (1 << 53) - 1;
+
+/// A RAISE may go this much further than an ACQUIRE.
+const MINUTE_US: u64 = 60_000_000;
+
+/// Counters as old as this become the previous ones.
+const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+
+/// What a counter counts for: a field of the two hashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Counted {
+    /// The lock of this name.
+    Mutex(Name),
+    /// A slot.
+    Slot(Pool, u32),
+}
+
+/// All counters of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    /// `c0`.
+    current: Option<Generation>,
+    /// `c1`.
+    previous: Option<Generation>,
+    /// In their place, without [`Rule::RotateByAge`].
+    #[cfg(any(test, feature = "test-util"))]
+    by_week: by_week::Weeks,
+}
+
+/// Where the next token comes from.
+#[derive(Debug)]
+pub(crate) struct Mint<'c> {
+    /// p, as far as it counts.
+    pub(crate) floor: u64,
+    pub(crate) counters: &'c mut Counters,
+}
+
+/// Counters that were begun together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generation {
+    /// `_`: the TIME at which it was begun.
+    begun: Option<u64>,
+    counters: HashMap<Counted, u64>,
+}
+
+impl Counters {
+    /// The newest token; 0 if none.
+    pub(crate) fn read(&self, of: &Counted, at: Moment) -> u64 {
+        let both = [self.current.as_ref(), self.previous.as_ref()];
+        #[cfg(any(test, feature = "test-util"))]
+        let both = match at.rules.hold(Rule::RotateByAge) {
+            true => both,
+            false => self.by_week.both(at.time),
+        };
+        let [current, previous] = both.map(|generation| {
+            let counter = generation.and_then(|generation| generation.counters.get(of));
+            counter.copied().unwrap_or(0)
+        });
+        larger(current, previous, at.rules)
+    }
+
+    /// Brings it up to the token, as far as a RAISE goes. What it is then.
+    pub(crate) fn raise(
+        &mut self,
+        of: &Counted,
+        token: u64,
+        max_ttl: Duration,
+        at: Moment,
+    ) -> Result<u64, Fault> {
+        let counter = self.read(of, at);
+        let raised = larger(counter, token.min(raise_cap(max_ttl, at)), at.rules);
+        if raised != counter {
+            at.may_write()?;
+            self.write(of, raised, at);
+        }
+        Ok(raised)
+    }
+
+    /// Brings it up to the token, or fails. Whether it was less.
+    pub(crate) fn bring_to(
+        &mut self,
+        of: &Counted,
+        token: u64,
+        max_ttl: Duration,
+        at: Moment,
+    ) -> Result<bool, Fault> {
+        let counter = self.read(of, at);
+        let raised = larger(counter, token, at.rules);
+        if raised == counter {
+            return Ok(false);
+        }
+        if token > raise_cap(max_ttl, at) {
+            return Err(Fault::Error(
+                "AHEAD the token is further ahead than a counter may be".into(),
+            ));
+        }
+        at.may_write()?;
+        self.write(of, raised, at);
+        Ok(true)
+    }
+
+    /// Before a grant: counters that are older than a week become the previous ones.
+    pub(crate) fn begin(&mut self, at: Moment) {
+        if self.are_old(at) {
+            self.previous = self.current.take();
+        }
+        self.current(at).begun.get_or_insert(at.time);
+    }
+
+    pub(crate) fn write(&mut self, of: &Counted, token: u64, at: Moment) {
+        let written = match at.rules.hold(Rule::AllDigits) {
+            true => token,
+            false => fourteen_digits(token),
+        };
+        self.current(at).counters.insert(of.clone(), written);
+    }
+
+    /// Whether any token was given out.
+    pub(crate) fn is_used(&self) -> bool {
+        self.generations().next().is_some()
+    }
+
+    /// The name of what has a counter. A server names any. The first: a seed replays what is told too.
+    pub(crate) fn one_name(&self) -> Option<&Name> {
+        self.generations()
+            .find_map(|generation| generation.counters.keys().map(Counted::name).min())
+    }
+
+    /// Whether the current ones are older than a week.
+    fn are_old(&self, at: Moment) -> bool {
+        let begun = self.current.as_ref().and_then(|current| current.begun);
+        begun.is_some_and(|begun| at.time.saturating_sub(begun) > WEEK_US)
+    }
+
+    /// All that stand there.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
+        let both = self.current.iter().chain(&self.previous);
+        #[cfg(any(test, feature = "test-util"))]
+        let both = both.chain(self.by_week.all());
+        both
+    }
+
+    #[cfg_attr(not(any(test, feature = "test-util")), allow(unused_variables))]
+    fn current(&mut self, at: Moment) -> &mut Generation {
+        #[cfg(any(test, feature = "test-util"))]
+        if !at.rules.hold(Rule::RotateByAge) {
+            return self.by_week.current(at.time);
+        }
+        self.current.get_or_insert_default()
+    }
+}
+
+impl<'c> Mint<'c> {
+    /// p far ahead is cut, never ignored.
+    pub(crate) fn new(
+        floor: u64,
+        max_ttl: Duration,
+        counters: &'c mut Counters,
+        at: Moment,
+    ) -> Self {
+        let floor = match ahead(max_ttl, at) {
+            cap if floor <= cap => floor,
+            cap if at.rules.hold(Rule::ProposalCapped) => cap,
+            _ => 0,
+        };
+        Self { floor, counters }
+    }
+
+    /// The next token, where it is the first that is written.
+    pub(crate) fn token(&mut self, of: &Counted, at: Moment) -> Result<u64, Fault> {
+        let counter = self.counters.read(of, at);
+        let token = larger(counter.saturating_add(1), self.floor, at.rules);
+        if token > MAX_TOKEN {
+            return exhausted();
+        }
+        // Old counters are unlinked first, which is allowed to a full server.
+        match self.counters.are_old(at) {
+            true => at.may_delete()?,
+            false => at.may_write()?,
+        }
+        self.counters.begin(at);
+        self.counters.write(of, token, at);
+        Ok(token)
+    }
+}
+
+/// For tests: as an operator writes them.
+#[cfg(any(test, feature = "test-util"))]
+impl Counters {
+    /// Makes the current counters begin at this TIME.
+    pub(crate) fn set_begun(&mut self, time: u64) {
+        self.current.get_or_insert_default().begun = Some(time);
+    }
+
+    pub(crate) fn set(&mut self, of: Counted, counter: u64) {
+        let current = self.current.get_or_insert_default();
+        current.counters.insert(of, counter);
+    }
+}
+
+impl Counted {
+    fn name(&self) -> &Name {
+        match self {
+            Self::Mutex(name) | Self::Slot(Pool { name, .. }, _) => name,
+        }
+    }
+}
+
+/// Where a RAISE may bring a counter at most.
+fn raise_cap(max_ttl: Duration, at: Moment) -> u64 {
+    ahead(max_ttl, at).saturating_add(MINUTE_US)
+}
+
+/// Where an ACQUIRE may bring a counter at most.
+fn ahead(max_ttl: Duration, at: Moment) -> u64 {
+    let ahead = ms(max_ttl).saturating_mul(1000);
+    at.time.saturating_add(ahead)
+}
+
+pub(crate) fn exhausted<T>() -> Result<T, Fault> {
+    Err(Fault::Error("EXHAUSTED the counter is at 2^53 - 1".into()))
+}
+
+/// The greater of two counters.
+pub(crate) fn larger(a: u64, b: u64, rules: Rules) -> u64 {
+    if rules.hold(Rule::NumericCounters) {
+        a.max(b)
+    } else if a.to_string() > b.to_string() {
+        a
+    } else {
+        b
+    }
+}
+
+/// What is left of a number that Lua wrote by `tostring`: `%.14g`.
+fn fourteen_digits(n: u64) -> u64 {
+    let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(13));
+    n.saturating_add(unit / 2) / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_lua_keeps_fourteen_digits() {
+        assert_eq!(fourteen_digits(99_999_999_999_999), 99_999_999_999_999);
+        assert_eq!(fourteen_digits(999_999_999_999_996), 1_000_000_000_000_000);
+        assert_eq!(fourteen_digits(0), 0);
+    }
+}

@@ -1,0 +1,174 @@
+use std::{cell::Cell, sync::Arc};
+
+use super::*;
+use crate::{
+    name::Name,
+    node::{
+        kinds::{air::Air, moment::Writes, slots::Mode},
+        push::{Push, Says},
+    },
+    owner::Label,
+    rules::Rules,
+};
+
+const MAX_TTL: Duration = Duration::from_secs(20);
+/// A TIME in the middle of a ms.
+const T: u64 = 1_760_000_000_000_500;
+const CHANNEL: &str = "wake:1";
+
+fn entry(owner: u128) -> Entry {
+    Entry::new(uuid::Uuid::from_u128(owner), &Label::new("test").unwrap())
+}
+
+fn pool() -> Pool {
+    Pool {
+        name: Name::new("a").unwrap(),
+        family: super::super::Family::Permits,
+    }
+}
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn place(owner: u128, ticket: u64) -> Place {
+    Place {
+        entry: entry(owner),
+        ticket,
+        term: millis(1000),
+        life: millis(5000),
+        channel: CHANNEL.into(),
+    }
+}
+
+fn slots(slots: u32) -> Limit {
+    Limit { version: 0, slots }
+}
+
+fn take(place: Place, limit: u32, mode: Mode, want: Option<u32>) -> Command {
+    Command::Take {
+        pool: pool(),
+        place,
+        limit: slots(limit),
+        mode,
+        want,
+        ttl: millis(10),
+        floor: 0,
+        max_ttl: MAX_TTL,
+    }
+}
+
+fn pick(owner: u128, limit: u32, want: u32) -> Command {
+    take(place(owner, 0), limit, Mode::Pick, Some(want))
+}
+
+/// A node with these rules.
+struct Node {
+    memory: Memory,
+    counters: Counters,
+    rules: Rules,
+    air: Air,
+}
+
+impl Node {
+    fn new(rules: Rules) -> Self {
+        let mut air = Air::default();
+        air.subscribe(&Arc::from(CHANNEL));
+        Self {
+            memory: Memory::default(),
+            counters: Counters::default(),
+            rules,
+            air,
+        }
+    }
+
+    fn ask(&mut self, command: &Command, time: u64) -> Reply {
+        let at = Moment {
+            time,
+            rules: self.rules,
+            admitted: true,
+            writes: Writes::All,
+            wrote: &Cell::new(false),
+            air: &self.air,
+        };
+        self.memory.apply(command, &mut self.counters, at).unwrap()
+    }
+
+    fn mine(&mut self, command: &Command, time: u64) -> Option<(u32, u64)> {
+        match self.ask(command, time) {
+            Reply::Slots { mine, .. } => mine,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pushes(&mut self) -> Vec<Push> {
+        self.air.take().into_iter().map(|(_, push)| push).collect()
+    }
+}
+
+#[test]
+fn a_slot_is_held_up_to_the_last_millisecond_of_its_ttl() {
+    for (time, next) in [(T + 10_499, 1), (T + 10_500, 0)] {
+        let node = &mut Node::new(Rules::ALL);
+        assert_eq!(node.mine(&pick(1, 2, 0), T), Some((0, 1)));
+        assert_eq!(
+            node.memory.holders(time).count(),
+            1 - usize::from(next == 0)
+        );
+        let (slot, _) = node.mine(&pick(2, 2, 0), time).unwrap();
+        assert_eq!(slot, next);
+    }
+}
+
+#[test]
+fn what_is_known_is_forgotten_after_four_max_ttl() {
+    let node = &mut Node::new(Rules::ALL);
+    node.ask(&pick(1, 2, 0), T);
+    let last = T + 80_000_499;
+    let conflict = Reply::Conflict(slots(2));
+    assert_eq!(node.ask(&pick(1, 3, 0), last), conflict);
+    assert_eq!(node.mine(&pick(1, 3, 0), last + 1), Some((0, 2)));
+}
+
+#[test]
+fn a_script_takes_out_sixty_four_that_have_expired() {
+    let node = &mut Node::new(Rules::ALL);
+    for owner in 0..70 {
+        node.ask(&pick(owner, 70, owner as u32), T);
+    }
+    let taken = |node: &mut Node, time| match node.ask(&Command::Inspect { pool: pool() }, time) {
+        Reply::Inspected(inspected) => inspected.taken.iter().collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(taken(node, T).len(), 70);
+    // Of one time they go in the order of their texts.
+    assert_eq!(taken(node, T + 11_000), [7, 8, 9, 67, 68, 69]);
+    assert!(taken(node, T + 11_000).is_empty());
+}
+
+#[test]
+fn who_is_called_has_its_term() {
+    for (later, dropped) in [(1_000_499, false), (1_000_500, true)] {
+        let node = &mut Node::new(Rules::ALL);
+        node.ask(&pick(1, 1, 0), T);
+        node.ask(&pick(2, 1, 0), T);
+        let release = Command::Release {
+            pool: pool(),
+            entry: entry(1),
+            keep: None,
+            max_ttl: MAX_TTL,
+        };
+        node.ask(&release, T);
+        let says = Says::Free { slot: 0 };
+        let entry = entry(2);
+        assert_eq!(node.pushes(), [Push { entry, says }]);
+        // Nobody overtakes the one who is called.
+        let try_it = Place {
+            life: Duration::ZERO,
+            ..place(3, 0)
+        };
+        let mine = node.mine(&take(try_it, 1, Mode::Pick, Some(0)), T + later);
+        assert_eq!(mine.is_some(), dropped, "{later}");
+        assert_eq!(node.pushes(), []);
+    }
+}

@@ -1,0 +1,170 @@
+//! Who waits is told what is free.
+
+use tokio::time::sleep;
+
+use super::*;
+
+fn next(owner: u128, after: Duration) -> Push {
+    push(owner, Says::Next { after })
+}
+
+pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
+    let places = [1, 2, 3, 4].map(|owner| place(owner, 50 + owner as u64));
+    stand(trial, 6, &places).await;
+    say(trial, release(103)).await;
+    assert_eq!(trial.pushes().await, [free(1, 2)]);
+    // It has been called, so the next one is; who asks by itself is told nothing.
+    say(trial, release(102)).await;
+    assert_eq!(trial.pushes().await, [free(2, 1)]);
+    // Both in the gate have been called.
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, []);
+    let polls = Place {
+        channel: "".into(),
+        ..place(5, 40)
+    };
+    mine(trial, wait(&polls, 6)).await;
+    say(trial, release(104)).await;
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(in_line(trial).await, owners(&[5, 1, 2, 3, 4]));
+}
+
+pub(super) async fn one_of_another_process_is_told_to_ask_later(trial: &mut Trial<'_>) {
+    let mut other = trial.another_process(OTHER).await;
+    let of_other = |owner, ticket| Place {
+        channel: OTHER.into(),
+        ..place(owner, ticket)
+    };
+    let one = Place {
+        term: millis(1234),
+        ..place(1, 50)
+    };
+    let deaf = Place {
+        channel: NOBODY.into(),
+        ..place(3, 70)
+    };
+    let polls = Place {
+        channel: "".into(),
+        ..place(4, 75)
+    };
+    let (five, six) = (of_other(5, 80), of_other(6, 90));
+    stand(trial, 3, &[one, place(2, 60), deaf, polls, five, six]).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(1, 0)]);
+    let told = trial.pushes_to(&mut other).await;
+    assert_eq!(told, [next(5, millis(1234))]);
+    // The next one who is called is of the same process.
+    say(trial, release(102)).await;
+    assert_eq!(trial.pushes().await, [free(2, 1)]);
+    assert_eq!(trial.pushes_to(&mut other).await, [next(5, secs(10))]);
+    assert_eq!(in_line(trial).await, owners(&[1, 2, 3, 4, 5, 6]));
+}
+
+pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
+    let dead = Place {
+        life: millis(20),
+        ..place(1, 50)
+    };
+    let deaf = |owner, ticket| Place {
+        channel: NOBODY.into(),
+        ..place(owner, ticket)
+    };
+    let mut places = vec![dead, deaf(2, 60)];
+    // More than are looked at together.
+    places.extend((10..30).map(|owner| deaf(owner, 60 + owner as u64)));
+    places.push(place(3, 100));
+    places.push(deaf(4, 110));
+    stand(trial, 1, &places).await;
+    sleep(millis(50)).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(3, 0)]);
+    assert_eq!(in_line(trial).await, owners(&[3, 4]));
+    // It keeps its place all the same if it asks again.
+    let again = ask(trial, wait(&deaf(2, 60), 1)).await;
+    assert_eq!(again.ticket, 60);
+    assert_eq!(in_line(trial).await, owners(&[2, 3, 4]));
+}
+
+pub(super) async fn who_does_not_come_is_out_of_line(trial: &mut Trial<'_>) {
+    let absent = Place {
+        term: millis(60),
+        ..place(1, 50)
+    };
+    stand(trial, 2, &[absent, place(2, 60)]).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(1, 0)]);
+    assert_eq!(in_line(trial).await, owners(&[1, 2]));
+    sleep(millis(100)).await;
+    say(trial, release(102)).await;
+    assert_eq!(trial.pushes().await, [free(2, 1)]);
+    assert_eq!(in_line(trial).await, owners(&[2]));
+}
+
+pub(super) async fn who_came_may_be_called_again(trial: &mut Trial<'_>) {
+    let one = place(1, 50);
+    stand(trial, 2, &[one.clone(), place(2, 60)]).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(1, 0)]);
+    mine(trial, wait(&one, 2)).await;
+    assert_eq!(trial.pushes().await, []);
+    say(trial, release(102)).await;
+    assert_eq!(trial.pushes().await, [free(1, 1)]);
+}
+
+pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
+    let places = [1, 2, 3, 4, 5].map(|owner| place(owner, 50 + owner as u64));
+    stand(trial, 2, &places).await;
+    // By a release: first of a slot that is free, if there is one.
+    say(trial, release(1)).await;
+    assert_eq!(trial.pushes().await, [push(3, Says::Called)]);
+    say(trial, release(5)).await;
+    assert_eq!(trial.pushes().await, [], "it stood behind the gate");
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(2, 0)]);
+    // By one who takes a slot.
+    assert_eq!(mine(trial, to(&places[1], 2, 0)).await, Some((0, P + 1)));
+    assert_eq!(trial.pushes().await, [push(4, Says::Called)]);
+    // By one that is repaired.
+    mine(trial, wait(&place(6, 90), 2)).await;
+    say(trial, release(102)).await;
+    assert_eq!(trial.pushes().await, [free(3, 1)]);
+    say(trial, repair(3, 1, P)).await;
+    assert_eq!(trial.pushes().await, [push(6, Says::Called)]);
+    mine(trial, wait(&place(7, 95), 2)).await;
+    say(trial, release(102)).await;
+    say(trial, release(2)).await;
+    assert_eq!(trial.pushes().await, [free(4, 0)]);
+    // Who leaves may have been called itself: the next one is called, here the one who has just come in.
+    say(trial, release(6)).await;
+    assert_eq!(trial.pushes().await, [free(7, 0), free(7, 0)]);
+}
+
+pub(super) async fn who_asks_is_answered_and_not_called(trial: &mut Trial<'_>) {
+    let (one, two, three) = (place(1, 50), place(2, 60), place(3, 70));
+    stand(trial, 3, &[one.clone(), two.clone()]).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, [free(1, 0)]);
+    // Who asks in vain calls nobody.
+    mine(trial, wait(&three, 3)).await;
+    assert_eq!(trial.pushes().await, []);
+    // Who is the first asks for one that is not free.
+    let answer = ask(trial, to(&one, 3, 1)).await;
+    assert_eq!((answer.mine, answer.may_take), (None, true));
+    assert_eq!(answer.taken, [1, 2]);
+    assert_eq!(trial.pushes().await, []);
+    // Nor the second.
+    mine(trial, to(&two, 3, 1)).await;
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn behind_the_gate_nobody_is_called(trial: &mut Trial<'_>) {
+    let polls = |owner, ticket| Place {
+        channel: "".into(),
+        ..place(owner, ticket)
+    };
+    stand(trial, 6, &[polls(1, 50), polls(2, 60), place(3, 70)]).await;
+    say(trial, release(101)).await;
+    assert_eq!(trial.pushes().await, []);
+    say(trial, release(2)).await;
+    assert_eq!(trial.pushes().await, [free(3, 0), free(3, 0)]);
+}

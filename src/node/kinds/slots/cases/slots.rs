@@ -1,0 +1,182 @@
+//! A slot: taken, kept, and over.
+
+use tokio::time::sleep;
+
+use super::*;
+
+pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial<'_>) {
+    // The one that is wanted; else the next one, behind the last the first; and of one that is none, the first.
+    for (owner, want, slot) in [(1, 3, 3), (2, 3, 4), (3, 4, 0), (4, 9, 1), (5, 2, 2)] {
+        let answer = ask(trial, pick(&place(owner, 7), 5, want)).await;
+        assert_eq!(answer.mine, Some((slot, P)), "{owner}");
+        assert!(answer.may_take && answer.taken.contains(&slot), "{owner}");
+        assert_eq!((answer.version, answer.ticket), (0, 7));
+        assert!(soon_free(answer.next_free, secs(15)));
+    }
+    let full = mine(trial, pick(&once(6), 5, 0)).await;
+    assert_eq!(full, None);
+    let all = [(0, 3), (1, 4), (2, 5), (3, 1), (4, 2)];
+    assert_eq!(holders(trial).await, held_by(&all));
+    assert_eq!(in_line(trial).await, owners(&[]));
+    // Each slot has its own counter.
+    say(trial, release(1)).await;
+    assert_eq!(mine(trial, pick(&once(7), 5, 3)).await, Some((3, P + 1)));
+    say(trial, release(2)).await;
+    assert_eq!(mine(trial, pick(&once(8), 5, 4)).await, Some((4, P + 1)));
+    // Who wants none takes none.
+    say(trial, release(3)).await;
+    let none = mine(trial, take(&once(9), 5, Mode::Pick, None)).await;
+    assert_eq!(none, None);
+    // Nor one at the limit.
+    assert_eq!(mine(trial, to(&once(9), 5, 5)).await, None);
+    assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
+    let of = |n: &str, family: Family, floor: u64| {
+        let mut command = pick(&once(1), 2, 1);
+        if let Command::Take { pool, floor: p, .. } = &mut command {
+            (pool.name, pool.family, *p) = (name(n), family, floor);
+        }
+        command
+    };
+    let (permits, gatherers) = (Family::Permits, Family::Gatherers);
+    for (n, family, floor) in [
+        ("a", permits, 10),
+        ("a", gatherers, 20),
+        ("0:a", permits, 30),
+        ("a\n\0:é b", permits, 40),
+        ("a\n\0:é b", gatherers, 50),
+    ] {
+        let taken = mine(trial, of(n, family, floor)).await;
+        assert_eq!(taken, Some((1, floor)), "{n:?} {family:?}");
+    }
+    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    for (n, family, token) in [("a", permits, 11), ("a", gatherers, 20)] {
+        let taken = mine(trial, of(n, family, 0)).await;
+        assert_eq!(taken, Some((1, token)), "{n:?} {family:?}");
+    }
+}
+
+pub(super) async fn who_holds_is_prolonged_and_never_shortened(trial: &mut Trial<'_>) {
+    let one = place(1, 7);
+    assert_eq!(mine(trial, pick(&one, 3, 1)).await, Some((1, P)));
+    for (seconds, mode, want, left) in [
+        (20, Mode::Pick, Some(2), 20),
+        (5, Mode::Move, None, 20),
+        (5, Mode::Move, Some(1), 20),
+        (5, Mode::Move, Some(3), 20),
+    ] {
+        let mut again = take(
+            &Place {
+                ticket: 9,
+                ..one.clone()
+            },
+            3,
+            mode,
+            want,
+        );
+        if let Command::Take { ttl, .. } = &mut again {
+            *ttl = secs(seconds);
+        }
+        let answer = ask(trial, again).await;
+        assert_eq!(answer.mine, Some((1, P)), "{mode:?} {want:?}");
+        assert!(answer.may_take);
+        assert_eq!((answer.taken, answer.ticket), (vec![1], 7));
+        assert!(soon_free(answer.next_free, secs(left)));
+    }
+    let left = inspected(trial).await.holders.pop().unwrap().remaining;
+    assert!(about(left, secs(20)), "{left:?}");
+}
+
+pub(super) async fn a_move_takes_the_wanted_slot_in_place_of_the_old(trial: &mut Trial<'_>) {
+    let one = place(1, 7);
+    mine(trial, pick(&one, 3, 0)).await;
+    mine(trial, pick(&once(2), 3, 2)).await;
+    let moved = ask(trial, to(&one, 3, 1)).await;
+    assert_eq!(moved.mine, Some((1, P)));
+    assert_eq!((moved.taken, moved.ticket), (vec![1, 2], 7));
+    // Back again: each time with a new token.
+    assert_eq!(mine(trial, to(&one, 3, 0)).await, Some((0, P + 1)));
+    assert_eq!(mine(trial, to(&one, 3, 1)).await, Some((1, P + 1)));
+    // Another has that one.
+    assert_eq!(mine(trial, to(&one, 3, 2)).await, Some((1, P + 1)));
+    assert_eq!(holders(trial).await, held_by(&[(1, 1), (2, 2)]));
+    // Who waits is told of the old one.
+    mine(trial, pick(&once(3), 3, 0)).await;
+    mine(trial, wait(&place(4, 50), 3)).await;
+    say(trial, release(2)).await;
+    assert_eq!(trial.pushes().await, [free(4, 2)]);
+    mine(trial, wait(&place(4, 50), 3)).await;
+    assert_eq!(mine(trial, to(&one, 3, 2)).await, Some((2, P + 1)));
+    assert_eq!(trial.pushes().await, [free(4, 1)]);
+}
+
+pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
+    let short = |owner, want| {
+        let mut command = pick(&once(owner), 3, want);
+        if let Command::Take { ttl, .. } = &mut command {
+            *ttl = millis(60);
+        }
+        command
+    };
+    for owner in 1..=3 {
+        ask(trial, short(owner, owner as u32 - 1)).await;
+    }
+    let answer = ask(trial, wait(&once(4), 3)).await;
+    assert!(answer.next_free.unwrap() <= millis(61));
+    sleep(millis(100)).await;
+    assert_eq!(say(trial, raise(1, 0, P)).await, Reply::Lost);
+    assert_eq!(say(trial, extend(1, 0, secs(9))).await, Reply::Lost);
+    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
+    let asked = ask(trial, pick(&once(2), 3, 2)).await;
+    assert_eq!(asked.mine, Some((2, P + 1)), "its own is over as well");
+    assert_eq!(asked.taken, [2]);
+    assert_eq!(holders(trial).await, held_by(&[(2, 2)]));
+}
+
+pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
+    let brief = |mut command: Command| {
+        if let Command::Take { max_ttl, ttl, .. } | Command::Extend { max_ttl, ttl, .. } =
+            &mut command
+        {
+            (*max_ttl, *ttl) = (millis(100), millis(100));
+        }
+        command
+    };
+    // Who holds keeps it in mind, and so does who waits.
+    mine(trial, brief(pick(&once(1), 1, 0))).await;
+    for _ in 0..9 {
+        sleep(millis(60)).await;
+        let extended = say(trial, brief(extend(1, 0, secs(1)))).await;
+        assert_eq!(extended, Reply::Extended);
+    }
+    let other = say(trial, brief(pick(&once(2), 2, 0))).await;
+    assert_eq!(other, Reply::Conflict(slots(1)));
+    for _ in 0..6 {
+        sleep(millis(100)).await;
+        ask(trial, brief(wait(&place(3, 50), 1))).await;
+    }
+    assert_eq!(in_line(trial).await, owners(&[3]));
+    sleep(millis(450)).await;
+    assert_eq!(inspected(trial).await, Inspected::default());
+    let taken = mine(trial, pick(&once(2), 2, 0)).await;
+    assert_eq!(taken.map(|(slot, _)| slot), Some(0));
+}
+
+pub(super) async fn a_slots_counter_stays_near_the_clock(trial: &mut Trial<'_>) {
+    let mut command = pick(&once(1), 1, 0);
+    if let Command::Take { floor, .. } = &mut command {
+        *floor = u64::MAX;
+    }
+    let from = trial.wall_us() + 20_000_000;
+    let (_, token) = mine(trial, command).await.unwrap();
+    let until = trial.wall_us() + 20_000_000 + 1000;
+    assert!((from..until).contains(&token), "{token} from {from}");
+    let minute = 60_000_000;
+    let Reply::Raised(raised) = say(trial, raise(1, 0, MAX_TOKEN)).await else {
+        panic!()
+    };
+    let until = trial.wall_us() + 20_000_000 + minute + 1000;
+    assert!((from + minute..until).contains(&raised), "{raised}");
+}

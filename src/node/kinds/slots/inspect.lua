@@ -1,0 +1,42 @@
+-- INSPECT (protocol §6): who holds and who waits.
+-- KEYS     slots, open, ends, line, c0, c1
+-- ARGV     guard
+-- RETURNS  {version or -1, limit, bits, TIME µs, how many wait, {slot, entry, ms left, counter, …}, {entry, ticket, …}}:
+--          the first 100 of each
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua.
+local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
+
+local function obey()
+  local why = look('')
+  if why then
+    return why
+  end
+  purge()
+  local holders, waiters = {}, {}
+  local one, last = 0, #bits * 8
+  while one < last and #holders < 400 do
+    -- Bytes of which all is free are passed at once.
+    local at = one % 8 == 0 and string.find(bits, '[^%z]', one / 8 + 1)
+    one = one % 8 > 0 and one or at and (at - 1) * 8 or last
+    if one < last and is_taken(one) then
+      local entry = redis.call('HGET', KEYS[1], one)
+      local ending = entry and string.match(redis.call('HGET', KEYS[1], entry) or '', '^%d+ %d+ (%d+)$')
+      local c, why_not = counter(one)
+      if not c then
+        return why_not
+      end
+      local at = #holders
+      holders[at + 1], holders[at + 2] = one, entry or ''
+      holders[at + 3], holders[at + 4] = math.max(0, (ending or ms) - ms), c
+    end
+    one = one + 1
+  end
+  for i, word in ipairs(redis.call('ZRANGE', KEYS[4], 0, 99, 'WITHSCORES')) do
+    waiters[i] = i % 2 == 0 and tonumber(word) or word
+  end
+  return { version or -1, limit or 0, bits, now, redis.call('ZCARD', KEYS[4]), holders, waiters }
+end

@@ -1,0 +1,118 @@
+//! What a node knows of one semaphore: its keys on a server (protocol §6). What becomes of it is decided in `apply/`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::line::Line;
+use crate::{
+    limit::Limit,
+    node::{fault::Fault, kinds::moment::Moment},
+    owner::Entry,
+    taken::Taken,
+};
+
+/// A script takes at most this many of those that have expired out.
+const PURGED: usize = 64;
+
+/// What is known of one semaphore. Times are in ms of TIME.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    /// The last ms in which anything is known.
+    pub(super) until: u64,
+    pub(super) limit: Option<Limit>,
+    slots: BTreeMap<u32, Slot>,
+    /// By holder.
+    held: BTreeMap<Entry, u32>,
+    pub(super) line: Line,
+}
+
+/// A slot that is taken.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) entry: Entry,
+    /// The place in line of its holder; 0: none is known.
+    pub(super) ticket: u64,
+    /// The last ms in which it is held.
+    pub(super) until: u64,
+}
+
+impl Kept {
+    /// Those that have expired are free, as many as one script takes out, and this one's.
+    pub(super) fn purge(&mut self, entry: Option<&Entry>, at: Moment) -> Result<(), Fault> {
+        let over = |slot: &Slot| slot.until < at.ms();
+        let all = self.slots.iter().filter(|(_, slot)| over(slot));
+        let mut expired: Vec<(u64, String, u32)> = all
+            .map(|(number, slot)| (slot.until, number.to_string(), *number))
+            .collect();
+        // In the order of a sorted set: by score, and of one score by text.
+        expired.sort();
+        expired.truncate(PURGED);
+        let expired = expired.into_iter().map(|(.., number)| number);
+        let ours = entry.and_then(|entry| self.held.get(entry)).copied();
+        let ours = ours.filter(|number| self.slots.get(number).is_some_and(over));
+        for number in expired.chain(ours).collect::<Vec<_>>() {
+            at.may_delete()?;
+            self.drop_slot(number);
+        }
+        Ok(())
+    }
+
+    /// Which slot this one holds.
+    pub(super) fn slot_of(&self, entry: &Entry, at: Moment) -> Option<(u32, &Slot)> {
+        self.left_by(entry)
+            .filter(|(_, slot)| at.ms() <= slot.until)
+    }
+
+    /// The same, also where it has expired and nobody has looked.
+    pub(super) fn left_by(&self, entry: &Entry) -> Option<(u32, &Slot)> {
+        let number = *self.held.get(entry)?;
+        Some((number, self.slots.get(&number)?))
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        self.slots.iter().map(|(number, slot)| (*number, slot))
+    }
+
+    pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
+        self.slots.get(&number)
+    }
+
+    /// Takes a slot, or prolongs it.
+    pub(super) fn hold(&mut self, number: u32, slot: Slot) {
+        self.held.insert(slot.entry.clone(), number);
+        self.slots.insert(number, slot);
+    }
+
+    pub(super) fn drop_slot(&mut self, number: u32) {
+        if let Some(slot) = self.slots.remove(&number) {
+            self.held.remove(&slot.entry);
+        }
+    }
+
+    pub(super) fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
+        self.slots.keys().for_each(|slot| taken.set(*slot, true));
+        taken
+    }
+
+    /// How many slots there are; where nobody has said so, none.
+    pub(super) fn count(&self) -> u32 {
+        self.limit.map_or(0, |limit| limit.slots)
+    }
+
+    /// So many of those who wait may take what is free.
+    pub(super) fn gate(&self) -> usize {
+        self.count().div_ceil(3).max(2) as usize
+    }
+
+    /// The first free slot from here on, below the limit.
+    pub(super) fn next_free(&self, from: u32) -> Option<u32> {
+        (from..self.count()).find(|slot| !self.slots.contains_key(slot))
+    }
+
+    /// Until the first of those that are taken is free, if none is prolonged.
+    pub(super) fn until_free(&self, at: Moment) -> Option<Duration> {
+        let first = self.slots.values().map(|slot| slot.until).min()?;
+        let left = (first + 1).saturating_sub(at.ms());
+        Some(Duration::from_millis(left))
+    }
+}

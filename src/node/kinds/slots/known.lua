@@ -1,0 +1,189 @@
+-- What is known of a semaphore (protocol §6). A part of its scripts, behind what each of them does. KEYS: slots, open, ends,
+-- line, c0, c1. ARGV: max_ttl ms comes first.
+-- slots is a hash: limit "version limit"; bits, which slots are taken, as SETBIT counts them; by slot its holder's entry; by
+-- entry of a holder "slot ticket until-ms", of one who waits "heard-ms called-ms-or-0 S-ms life-ms ticket channel".
+-- ends: slots by the ms in which they end. line: entries by ticket.
+
+-- Reads it, and what of it is this entry's. Why not, where that fails.
+function look(entry)
+  local read = redis.pcall('HMGET', KEYS[1], 'limit', 'bits', entry)
+  if read.err then
+    return read
+  end
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+  ms = math.floor(now / 1000)
+  version, limit = string.match(read[1] or '', '^(%d+) (%d+)$')
+  version, limit = tonumber(version), tonumber(limit)
+  -- What is no limit is none: the next one that comes stands.
+  if not version or version > 9007199254740991 or limit > 65536 then
+    version, limit = nil, nil
+  end
+  bits = read[2] or ''
+  local mine = read[3] or ''
+  slot, ticket, till = string.match(mine, '^(%d+) (%d+) (%d+)$')
+  slot, till = tonumber(slot), tonumber(till)
+  if not slot then
+    waits, ticket = string.match(mine, '^(%d+ %d+ %d+ %d+) (%d+) ')
+  end
+end
+
+function is_taken(one)
+  local byte = string.byte(bits, math.floor(one / 8) + 1)
+  return byte and bit.band(byte, bit.rshift(128, one % 8)) ~= 0
+end
+
+-- The first free slot from here on, below the limit.
+function next_free(from)
+  local one = from
+  while one < (limit or 0) do
+    if one % 8 == 0 then
+      -- Bytes of which all is taken are passed at once.
+      local at = string.find(bits, '[^\255]', one / 8 + 1)
+      one = at and (at - 1) * 8 or math.max(one, #bits * 8)
+      if one >= limit then
+        return nil
+      end
+    end
+    if not is_taken(one) then
+      return one
+    end
+    one = one + 1
+  end
+end
+
+-- So many of those who wait may take what is free.
+function gate()
+  return math.max(2, math.ceil((limit or 0) / 3))
+end
+
+local function mark(one, taken)
+  local at, mask = math.floor(one / 8) + 1, bit.rshift(128, one % 8)
+  bits = bits .. string.rep('\0', at - #bits)
+  local byte = string.byte(bits, at)
+  byte = taken and bit.bor(byte, mask) or bit.band(byte, bit.bnot(mask))
+  bits = string.sub(bits, 1, at - 1) .. string.char(byte) .. string.sub(bits, at + 1)
+end
+
+-- Frees a slot, and forgets its holder where that is given. Each of these works where the server is full. Ends of another
+-- type keep nobody from releasing.
+function free(one, holder)
+  redis.call('HDEL', KEYS[1], one, holder or one)
+  redis.pcall('ZREM', KEYS[3], one)
+  mark(one, false)
+  redis.call('HSET', KEYS[1], 'bits', bits)
+end
+
+-- When the first of those that are taken ends; nil where none is.
+function first_end()
+  return tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
+end
+
+-- What has expired is free: at most 64 slots, and this entry's.
+function purge(entry)
+  ends = first_end()
+  if ends and ends < ms then
+    local over = redis.call('ZRANGE', KEYS[3], '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
+    redis.call('ZREM', KEYS[3], unpack(over))
+    for _, holder in ipairs(redis.call('HMGET', KEYS[1], unpack(over))) do
+      if holder then
+        redis.call('HDEL', KEYS[1], holder)
+      end
+      if holder == entry then
+        slot = nil
+      end
+    end
+    redis.call('HDEL', KEYS[1], unpack(over))
+    for _, one in ipairs(over) do
+      mark(tonumber(one), false)
+    end
+    redis.call('HSET', KEYS[1], 'bits', bits)
+    if slot and till < ms then
+      free(slot, entry)
+      slot = nil
+    end
+    ends = first_end()
+  end
+end
+
+-- It was used: what is known lives on, where less than three quarters are left, or the line is new.
+function used(is_new)
+  if is_new or redis.call('PTTL', KEYS[1]) < 3 * ARGV[1] then
+    redis.call('PEXPIRE', KEYS[1], 4 * ARGV[1])
+    redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
+    redis.call('PEXPIRE', KEYS[4], 4 * ARGV[1])
+  end
+end
+
+-- The limit that somebody comes with stands, where it beats what stands: a newer one, and of one version the smaller.
+-- The first of the slots that are new, or nil.
+function settle(v, slots)
+  local other, count, before = tonumber(v), tonumber(slots), limit
+  if limit and not (other > version or (other == version and count < limit)) then
+    return nil
+  end
+  redis.call('HSET', KEYS[1], 'limit', v .. ' ' .. slots)
+  version, limit = other, count
+  used(false)
+  return before and before < count and before or nil
+end
+
+-- Holds a slot that was free. is_first: no other is taken. What tells when slots end may outlive the slots: by then they are
+-- over.
+function hold(entry, one, its, ending, is_first)
+  mark(one, true)
+  local text = string.format('%.0f %s %.0f', one, its, ending)
+  redis.call('HSET', KEYS[1], one, entry, entry, text, 'bits', bits)
+  redis.call('ZADD', KEYS[3], ending, one)
+  if is_first then
+    redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
+  end
+  slot, ticket, till = one, its, ending
+end
+
+-- Never shortens. PEXPIRE comes first: a full server permits it, and with it all that comes behind.
+function prolong(entry, ttl)
+  redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
+  till = math.max(till, ms + ttl)
+  redis.call('HSET', KEYS[1], entry, string.format('%.0f %s %.0f', slot, ticket, till))
+  redis.call('ZADD', KEYS[3], till, slot)
+  used(false)
+end
+
+-- The newest token of a slot, its field, and since when c0 is written. Nil and why, where it cannot be read.
+function counter(one)
+  local kind, name = string.match(KEYS[1], '^(@%l+:)(.*)$', #KEYS[2] - 3)
+  local field = kind .. one .. ':' .. name
+  local read = redis.call('HMGET', KEYS[5], field, '_')
+  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  local c = tonumber(read[1] or redis.call('HGET', KEYS[6], field) or 0)
+  if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
+    return nil, redis.error_reply('CORRUPT the counter is not a number')
+  end
+  return c, field, read[2] and tonumber(read[2])
+end
+
+-- The next token, as ACQUIRE of a lock makes it. The first write.
+function mint(one, p)
+  local c, field, begun = counter(one)
+  if not c then
+    return nil, field
+  end
+  local floor, cap = tonumber(p), now + ARGV[1] * 1000
+  local token = math.max(c + 1, math.min(floor, cap))
+  if token > 9007199254740991 then
+    return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
+  end
+  local text = token == floor and p or string.format('%.0f', token)
+  if begun and now - begun <= 604800000000 then
+    redis.call('HSET', KEYS[5], field, text)
+  else
+    -- Counters older than 7 days become the previous ones.
+    if begun then
+      redis.call('UNLINK', KEYS[6])
+      redis.call('RENAME', KEYS[5], KEYS[6])
+    end
+    redis.call('HSET', KEYS[5], '_', string.format('%-65.0f', now), field, text)
+  end
+  return token
+end

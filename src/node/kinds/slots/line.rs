@@ -1,0 +1,99 @@
+//! Who waits for a slot, in order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::Place;
+use crate::{node::wire::ms, owner::Entry};
+
+/// The line of one semaphore. Times are in ms of TIME.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    order: BTreeSet<(u64, Entry)>,
+    waiters: BTreeMap<Entry, Waiter>,
+}
+
+/// One who waits, as it was registered.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: u64,
+    /// When it was last heard of.
+    pub(super) heard: u64,
+    /// When it was called, if it was not heard of since.
+    pub(super) called: Option<u64>,
+    pub(super) term: u64,
+    pub(super) life: u64,
+    pub(super) channel: Arc<str>,
+}
+
+impl Line {
+    /// How many wait.
+    pub(super) fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Those who wait, with their tickets, in order.
+    pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &(u64, Entry)> {
+        self.order.iter()
+    }
+
+    /// How many stand before it; none where it does not wait.
+    pub(super) fn rank(&self, entry: &Entry) -> Option<usize> {
+        let waiter = self.waiters.get(entry)?;
+        let before = self.order.range(..(waiter.ticket, entry.clone()));
+        Some(before.count())
+    }
+
+    /// How many have a smaller ticket.
+    pub(super) fn before(&self, ticket: u64) -> usize {
+        let smaller = |(one, _): &&(u64, Entry)| *one < ticket;
+        self.order.iter().take_while(smaller).count()
+    }
+
+    pub(super) fn waiter(&self, entry: &Entry) -> Option<&Waiter> {
+        self.waiters.get(entry)
+    }
+
+    /// The last ticket.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.order.last().map(|(ticket, _)| *ticket)
+    }
+
+    /// Puts it in line, or hears of it again.
+    pub(super) fn register(&mut self, place: &Place, ticket: u64, now: u64) {
+        self.remove(&place.entry);
+        let waiter = Waiter {
+            ticket,
+            heard: now,
+            called: None,
+            term: ms(place.term),
+            life: ms(place.life),
+            channel: Arc::clone(&place.channel),
+        };
+        self.order.insert((ticket, place.entry.clone()));
+        self.waiters.insert(place.entry.clone(), waiter);
+    }
+
+    /// It waits no more. Whether it did.
+    pub(super) fn remove(&mut self, entry: &Entry) -> bool {
+        let waiter = self.waiters.remove(entry);
+        waiter.is_some_and(|waiter| self.order.remove(&(waiter.ticket, entry.clone())))
+    }
+
+    pub(super) fn call(&mut self, entry: &Entry, now: u64) {
+        if let Some(waiter) = self.waiters.get_mut(entry) {
+            waiter.called = Some(now);
+        }
+    }
+}
+
+impl Waiter {
+    /// It was not heard of for too long, or did not come when it was called.
+    pub(super) fn is_gone(&self, now: u64) -> bool {
+        // Called later than now: the clock went back.
+        let missed = |called| called > now || now - called > self.term;
+        now.saturating_sub(self.heard) > self.life || self.called.is_some_and(missed)
+    }
+}

@@ -1,0 +1,47 @@
+-- REPAIR (protocol §6): puts the slot back for a holder whom a majority still has, where nobody else has it, and it is
+-- within the limit. Where no limit stands it is put back, and none is made.
+-- KEYS     slots, open, ends, line, c0, c1
+-- ARGV     max_ttl ms, entry, slot, ttl ms, token, guard
+-- RETURNS  1; 0, where somebody else has it, we have another, or it is beyond the limit
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua and line.lua.
+local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
+local asks, line, leave, register, fall_back, sweep, call, call_new
+
+local function obey()
+  local entry, one, ttl, token = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+  local why = look(entry)
+  if why then
+    return why
+  end
+  purge(entry)
+  if (limit and one >= limit) or (slot and slot ~= one) or (not slot and is_taken(one)) then
+    return 0
+  end
+  local c, field = counter(one)
+  if not c then
+    return field
+  end
+  -- The counter comes first: a slot that was held without it could be followed by a smaller token.
+  if c < token then
+    -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
+    if token > now + (60000 + ARGV[1]) * 1000 then
+      return redis.error_reply('AHEAD the token is further ahead than a counter may be')
+    end
+    redis.call('HSET', KEYS[5], field, ARGV[5])
+  end
+  if slot then
+    prolong(entry, ttl)
+    return 1
+  end
+  hold(entry, one, waits and ticket or 0, ms + ttl, not ends)
+  used(false)
+  if waits then
+    line()
+    leave(entry, true)
+  end
+  return 1
+end

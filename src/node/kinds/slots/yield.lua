@@ -1,0 +1,32 @@
+-- YIELD (protocol §6): frees what is ours, and keeps the place in line. Nobody is told.
+-- KEYS     slots, open, ends, line
+-- ARGV     max_ttl ms, entry, place: ticket, S ms, life ms, channel; guard
+-- RETURNS  1
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua and line.lua.
+local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
+local asks, line, leave, register, fall_back, sweep, call, call_new
+
+local function obey()
+  local entry = ARGV[2]
+  local why = look(entry)
+  if why then
+    return why
+  end
+  if slot then
+    free(slot, entry)
+  end
+  if ARGV[5] ~= '0' then
+    -- With the ticket that it came with, or a greater one of which it has heard since.
+    local its = waits and ticket or ARGV[3]
+    if not waits and ticket and tonumber(ticket) > tonumber(its) then
+      its = ticket
+    end
+    line()
+    register(entry, its, ARGV[4], ARGV[5], ARGV[6], redis.call('ZCARD', KEYS[4]) == 0)
+  end
+  return 1
+end

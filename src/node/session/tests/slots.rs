@@ -1,0 +1,86 @@
+//! A request about a slot that comes late may give up what a later one was answered with.
+
+use super::*;
+use crate::{limit::Limit, node::slots};
+
+fn take(round: u64) -> Arc<Operation> {
+    Operation::new(slots::Command::Take {
+        pool: slots::Pool {
+            name: name(),
+            family: slots::Family::Permits,
+        },
+        place: slots::Place {
+            entry: entry(round),
+            ticket: 1,
+            term: Duration::from_secs(1),
+            life: Duration::from_secs(30),
+            channel: "".into(),
+        },
+        limit: Limit {
+            version: 1,
+            slots: 3,
+        },
+        mode: slots::Mode::Move,
+        want: Some(0),
+        ttl: Duration::from_secs(10),
+        floor: 1,
+        max_ttl: TERMS.max_ttl,
+    })
+}
+
+/// A TAKE was lost with its connection, and another one is there.
+fn met_again() -> World {
+    let mut world = World::voting();
+    let operation = take(1);
+    world
+        .step(|session, step| session.ask(step, tag(1), &operation))
+        .unwrap();
+    world.sent();
+    world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
+    world.told();
+    world.effects.clear();
+    world.dial(8);
+    world.meet(RUN, 40_000);
+    assert_eq!(kinds(&world.sent()), ["handshake", "kill 7"]);
+    world
+}
+
+fn says(world: &mut World) -> Result<Reply, Silence> {
+    let operation = take(1);
+    world
+        .step(|session, step| session.ask(step, tag(2), &operation))
+        .unwrap();
+    let reply = Reply::Slots(slots::Reply::Slots {
+        mine: Some((0, 7)),
+        taken: crate::taken::Taken::default(),
+        version: 1,
+        may_take: true,
+        ticket: 1,
+        next_free: None,
+    });
+    world.answer(Ok(reply));
+    let told = world.told().pop().unwrap();
+    assert_eq!(told.0, 2);
+    told.1
+}
+
+#[test]
+fn behind_the_end_of_the_older_connection_it_counts() {
+    let mut world = met_again();
+    world.answer(Ok(Reply::Server(server::Reply::Disconnected(true))));
+    assert!(says(&mut world).is_ok());
+}
+
+#[test]
+fn where_the_older_connection_may_not_be_ended_it_is_no_vote() {
+    let mut world = met_again();
+    world.answer(Err(Fault::Withheld("NOPERM no".into())));
+    assert_eq!(says(&mut world), Err(Silence::ConnectionLost));
+}
+
+#[test]
+fn where_ending_it_failed_it_is_no_vote() {
+    let mut world = met_again();
+    world.answer(Err(Fault::Error("ERR".into())));
+    assert_eq!(says(&mut world), Err(Silence::ConnectionLost));
+}

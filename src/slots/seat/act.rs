@@ -1,0 +1,164 @@
+//! What one does who has heard enough: raises tokens, moves to a slot, gives all back, or waits.
+
+use std::time::Duration;
+
+use super::{APART, MOVES, SHORTEST_REST, Seat, UpTo};
+use crate::{
+    clock::Tick,
+    rules::Rule,
+    slots::{
+        choose,
+        view::View,
+        words::{Ask, Step},
+    },
+};
+
+impl Seat {
+    pub(super) fn act(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
+        let wants = self.moves < MOVES;
+        if let Some(step) = self.raise().filter(|_| wants) {
+            return step;
+        }
+        let limit = self.limit.slots;
+        let target = choose::target(&self.views, self.needed, limit, up_to);
+        if let Some((want, token)) = target.filter(|_| wants) {
+            self.moves += 1;
+            let floor = Some(token);
+            let step = self.take(now, Ask::Move { want, floor });
+            // Where all have it already, and it did not fit or its tokens cannot be made equal, there is nothing to ask.
+            if !matches!(&step, Step::Take(nodes, _) if nodes.is_empty()) {
+                return step;
+            }
+        }
+        let mut held: Vec<usize> = self.held_nodes().collect();
+        if !self.rules.hold(Rule::YieldAllSlots) {
+            held.pop();
+        }
+        if !held.is_empty() || !self.waits {
+            if !self.waits {
+                return match self.answers() >= self.needed {
+                    true => Step::Refused,
+                    false => Step::NoQuorum,
+                };
+            }
+            let within = self.terms.round_trip * APART;
+            self.retry_at = Some(now.plus(random(within, up_to)));
+            return self.give_back(now, held);
+        }
+        self.trying = None;
+        self.moves = 0;
+        if let Some(want) = self.hints.pop() {
+            self.hints.clear();
+            if want < limit {
+                return self.take(now, Ask::Move { want, floor: None });
+            }
+            // The limit has grown.
+            self.ask_all(now);
+        }
+        self.wait(now, up_to)
+    }
+
+    /// Nothing is ours: tries again where something may be free, and is heard of now and then.
+    pub(super) fn wait(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
+        let limit = self.limit.slots;
+        let in_front = self.views.iter().filter(|view| view.may_take()).count() >= self.needed;
+        let free = match in_front {
+            true => choose::free(&self.views, self.needed, limit, up_to),
+            false => None,
+        };
+        let is_due = self.retry_at.is_some_and(|at| at <= now);
+        match (free, is_due) {
+            (Some(want), true) => {
+                (self.retry_at, self.retries) = (None, 0);
+                self.moves += 1;
+                return self.take(now, Ask::Move { want, floor: None });
+            }
+            (Some(_), false) => {
+                let within = self.terms.round_trip * APART;
+                let at = now.plus(random(within, up_to));
+                self.retry_at.get_or_insert(at);
+            }
+            (None, true) => {
+                // What is not a majority's is given back without a word.
+                self.retry_at = None;
+                self.ask_all(now);
+            }
+            (None, false) => {
+                let unsettled = in_front && !choose::is_full(&self.views, self.needed, limit);
+                if self.retry_at.is_none() && unsettled {
+                    self.retries = self.retries.saturating_add(1);
+                    let most = self.terms.round_trip * APART * 2_u32.pow(self.retries.min(8));
+                    let within = most.min(self.terms.term() / 2);
+                    self.retry_at = Some(now.plus(within / 2 + random(within / 2, up_to)));
+                }
+            }
+        }
+        let views = self.views.iter().enumerate();
+        let due: Vec<usize> = views
+            .filter_map(|(node, view)| {
+                let is_due = view.ask_at.is_some_and(|at| at <= now.plus(SHORTEST_REST))
+                    || view.lags(self.ticket);
+                is_due.then_some(node)
+            })
+            .collect();
+        if due.is_empty() {
+            let asks = self.views.iter().filter_map(|view| view.ask_at);
+            return self.rest(now, asks.chain(self.retry_at).min());
+        }
+        self.sent(now, &due, false);
+        Step::Take(due, Ask::Stay)
+    }
+
+    /// Q nodes have a slot for us, with unequal tokens, and nobody was raised yet.
+    pub(super) fn raise(&mut self) -> Option<Step> {
+        let mut slots: Vec<u32> = self
+            .views
+            .iter()
+            .filter_map(View::mine)
+            .map(|(s, _)| s)
+            .collect();
+        slots.sort_unstable();
+        slots.dedup();
+        for slot in slots {
+            let of = self.views.iter().filter_map(View::mine);
+            let mut tokens: Vec<u64> = of.filter_map(|(s, t)| (s == slot).then_some(t)).collect();
+            tokens.sort_unstable();
+            // The smallest that Q nodes can be raised to.
+            let Some(token) = self.needed.checked_sub(1).and_then(|nth| tokens.get(nth)) else {
+                continue;
+            };
+            let token = *token;
+            if slot >= self.limit.slots || self.raise == Some((slot, token)) {
+                continue;
+            }
+            let behind = |view: &View| view.mine().is_some_and(|(s, t)| s == slot && t < token);
+            let mut nodes = Vec::new();
+            for (node, view) in self.views.iter_mut().enumerate() {
+                if behind(view) && !view.is_pending() {
+                    view.is_raising = true;
+                    nodes.push(node);
+                }
+            }
+            if nodes.is_empty() {
+                continue;
+            }
+            self.raise = Some((slot, token));
+            self.moves += 1;
+            return Some(Step::Raise(slot, token, nodes));
+        }
+        None
+    }
+
+    pub(super) fn ask_all(&mut self, now: Tick) {
+        for view in &mut self.views {
+            if !view.is_silent && !view.is_awaited {
+                view.ask_at = Some(now);
+            }
+        }
+    }
+}
+
+fn random(within: Duration, up_to: UpTo<'_>) -> Duration {
+    let most = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(up_to(most))
+}

@@ -1,0 +1,59 @@
+//! A limit never goes back: what one memory says of a semaphore's limit is the same as before, or a newer version, or
+//! the same version with fewer slots, until it is forgotten.
+
+use std::collections::BTreeMap;
+
+use super::{Held, Violation};
+use crate::limit::Limit;
+
+/// What one memory has said, by semaphore.
+#[derive(Debug, Default)]
+pub(crate) struct Limits(BTreeMap<String, (Limit, u64)>);
+
+impl Limits {
+    /// Said at this TIME (µs). What nobody has used for `kept` may be forgotten.
+    pub(crate) fn said(
+        &mut self,
+        node: usize,
+        name: &str,
+        limit: Limit,
+        (time, kept): (u64, u64),
+    ) -> Held {
+        let before = self.0.insert(name.to_owned(), (limit, time));
+        let Some((last, _)) = before.filter(|(_, at)| time.saturating_sub(*at) < kept) else {
+            return Ok(());
+        };
+        let rank = |limit: Limit| (limit.version, u32::MAX - limit.slots);
+        if rank(limit) >= rank(last) {
+            return Ok(());
+        }
+        let what = format!("node {node}: {name:?} had {last:?}, and then {limit:?}");
+        Err(Violation::new("a limit never goes back", what, &[]))
+    }
+
+    /// Another memory.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sees_a_limit_that_goes_back() {
+        let mut limits = Limits::default();
+        let mut said = |version, slots, time| {
+            limits
+                .said(0, "a", Limit { version, slots }, (time, 100))
+                .is_ok()
+        };
+        assert!(said(1, 5, 0));
+        assert!(said(1, 3, 1), "of two at once the smaller");
+        assert!(said(2, 9, 2));
+        assert!(!said(1, 3, 3));
+        assert!(said(2, 7, 4) && !said(2, 9, 5));
+        assert!(said(0, 4, 105), "forgotten");
+    }
+}

@@ -1,0 +1,247 @@
+//! The examples do what they say: each one by itself, and the pool of workers on real servers, where workers are killed.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Fleet, Kind, Server};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Builds it, as a test that is chosen alone may find an old one or none.
+fn example(name: &str) -> Command {
+    let ours = std::env::current_exe().unwrap();
+    let profile = ours.parent().and_then(Path::parent).unwrap();
+    let mut cargo = without(
+        Command::new(env!("CARGO")),
+        // What a test finds there would have half of the dependencies built anew.
+        &["CARGO_MANIFEST_", "CARGO_PKG_"],
+    );
+    cargo.args(["build", "--quiet", "--all-features", "--example", name]);
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    assert!(built.unwrap().success(), "{name} does not build");
+    let example = Command::new(profile.join("examples").join(name));
+    without(example, &["QUORATE_"])
+}
+
+/// Does not pass on the variables that begin so.
+fn without(mut command: Command, prefixes: &[&str]) -> Command {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if prefixes.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn says(name: &str) -> String {
+    let done = example(name).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{name}: {said}{errors}");
+    assert!(!said.contains("unexpected"), "{name}: {said}");
+    said
+}
+
+/// In this order.
+#[track_caller]
+fn tells(said: &str, parts: &[&str]) {
+    let mut rest = said;
+    for part in parts {
+        let (_, behind) = rest
+            .split_once(part)
+            .unwrap_or_else(|| panic!("{part:?} is not said, or too early:\n{said}"));
+        rest = behind;
+    }
+}
+
+#[test]
+fn every_example_is_in_the_list_and_tells_its_story() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let stories: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        (
+            "quickstart",
+            &["I hold invoice:42", "The paused one is too late"][..],
+        ),
+        (
+            "line",
+            &["4 wait in line", "bob gives up", "ann prints", "joe prints"],
+        ),
+        ("reentrant", &[]),
+        ("fencing", &["takes whatever comes", "checks tokens"]),
+        (
+            "worker_pool",
+            &[
+                "ann has slot ",
+                "3 of 3 slots are taken; 1 waits in line",
+                "ann is dead",
+                "joe has slot ",
+                "and the store refuses: token ",
+                "all 3 slots are free",
+            ],
+        ),
+    ]);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_none_or(|kind| kind == "rs") {
+            assert!(list.contains(&format!("| [{name}")), "{name} is not listed");
+            found.push(name);
+        }
+    }
+    found.sort();
+    let told: Vec<&str> = stories.keys().copied().collect();
+    assert_eq!(found, told, "each one has a story");
+    for (name, parts) in stories {
+        tells(&says(name), parts);
+    }
+}
+
+// ---- the pool of workers --------------------------------------------------------------------
+
+/// One process of it; killed at the end of the test.
+struct Worker {
+    name: String,
+    child: Child,
+}
+
+/// "ann has slot 1, with token 17, and goes on with item 28": who, slot, token, item.
+type Took = (String, u64, u64, u64);
+
+struct Pool {
+    nodes: Fleet,
+    store: Server,
+    lines: (Sender<String>, Receiver<String>),
+}
+
+impl Pool {
+    fn start(&self, name: &str) -> Worker {
+        let mut command = example("worker_pool");
+        command.env("QUORATE_NODES", self.nodes.urls().join(","));
+        command.env("STORE", self.store.url()).arg(name);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let lines = self.lines.0.clone();
+        thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                let _ = lines.send(line);
+            }
+        });
+        let name = name.to_owned();
+        Worker { name, child }
+    }
+
+    /// The next one that has got a slot.
+    #[track_caller]
+    fn took(&self) -> Took {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.lines.1.recv_timeout(left).expect("a slot is taken");
+            if let Some((who, rest)) = line.split_once(" has slot ") {
+                let numbers = rest.split(|c: char| !c.is_ascii_digit());
+                let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+                return (who.to_owned(), numbers[0], numbers[1], numbers[2]);
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("our own child");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_killed_workers_slot_is_taken_over_where_it_stopped() {
+    let nodes = Fleet::start(3, Kind::Redis);
+    let boss = tokio::runtime::Runtime::new().unwrap();
+    let quorum = boss.block_on(async {
+        let quorum = quorate::Quorum::connect(nodes.urls()).await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        quorum
+    });
+    let (store, lines) = (Server::start(Kind::Redis), channel());
+    let pool = Pool {
+        nodes,
+        store,
+        lines,
+    };
+    let mut workers: Vec<Worker> = ["a", "b", "c"].map(|name| pool.start(name)).into();
+    let mut first: Vec<Took> = (0..3).map(|_| pool.took()).collect();
+    first.sort_by_key(|took| took.1);
+    let slots: Vec<(u64, u64)> = first.iter().map(|took| (took.1, took.3)).collect();
+    assert_eq!(
+        slots,
+        [(0, 0), (1, 1), (2, 2)],
+        "each its own, from its first item"
+    );
+
+    workers.push(pool.start("d"));
+    let end = Instant::now() + PATIENCE;
+    let inspect = || boss.block_on(quorum.inspect("worker-pool")).unwrap();
+    while inspect().waiting_for_slots() == 0 {
+        assert!(Instant::now() < end, "d waits");
+    }
+    thread::sleep(Duration::from_millis(300));
+
+    let (dead, slot, token, _) = &first[1];
+    let dead = workers
+        .iter()
+        .position(|worker| worker.name == *dead)
+        .unwrap();
+    workers.remove(dead).signal(Signal::KILL);
+    let killed = Instant::now();
+    let (who, taken, newer, item) = pool.took();
+    // It was renewed for the last time at most a third of the ttl before.
+    assert!(
+        killed.elapsed() > Duration::from_millis(500),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!((who.as_str(), taken), ("d", *slot));
+    assert!(newer > *token, "{newer} after {token}");
+    assert!(
+        item > 1 && item % 3 == 1,
+        "it goes on where the dead one stopped: {item}"
+    );
+
+    // Ctrl-C gives a slot back at once.
+    for mut worker in workers {
+        worker.signal(Signal::INT);
+        assert!(worker.child.wait().unwrap().success());
+    }
+    let free = boss.block_on(quorum.semaphore("worker-pool", 3).available());
+    assert_eq!(free.unwrap(), 3);
+}

@@ -1,0 +1,183 @@
+//! Semaphores on in-process nodes.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use quorate::{Error, Quorum};
+
+#[tokio::test]
+async fn as_many_hold_as_the_limit_says_each_with_a_slot_of_its_own() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 3);
+    let mut leases = Vec::new();
+    for _ in 0..3 {
+        leases.push(semaphore.acquire().await.unwrap());
+    }
+    let mut slots: Vec<u32> = leases.iter().filter_map(|lease| lease.slot()).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1, 2]);
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    leases.pop().unwrap().release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    assert!(semaphore.try_acquire().await.unwrap().is_some());
+    quorum.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_waits_is_woken_by_a_release() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 2);
+    let first = semaphore.acquire().await.unwrap();
+    let _second = semaphore.acquire().await.unwrap();
+    let third = tokio::spawn(semaphore.acquire());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!third.is_finished());
+    let slot = first.slot();
+    let freed = std::time::Instant::now();
+    first.release().await.unwrap();
+    let third = third.await.unwrap().unwrap();
+    assert_eq!(third.slot(), slot);
+    assert!(
+        freed.elapsed() < Duration::from_millis(50),
+        "{:?}",
+        freed.elapsed()
+    );
+    drop(third);
+    quorum.shutdown().await;
+}
+
+#[tokio::test]
+async fn another_limit_is_a_conflict_that_names_both() {
+    let quorum = Quorum::in_memory(3);
+    let _lease = quorum.semaphore("pool", 3).acquire().await.unwrap();
+    match quorum.semaphore("pool", 5).try_acquire().await {
+        Err(Error::LimitConflict(conflict)) => {
+            assert_eq!((conflict.asked, conflict.found), (5, 3));
+        }
+        other => panic!("{other:?}"),
+    }
+    // And again: it is not learned by being refused.
+    let other = quorum.semaphore("pool", 5);
+    for _ in 0..2 {
+        let _ = other.available().await;
+        let again = other.try_acquire().await;
+        assert!(matches!(again, Err(Error::LimitConflict(_))), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_of_no_length_is_one_attempt() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 1).wait_timeout(Duration::ZERO);
+    let lease = semaphore.acquire().await.unwrap();
+    let error = semaphore.acquire().await.unwrap_err();
+    assert!(matches!(error, Error::Held(_)), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("\"pool\": all 1 slots are taken"),
+        "{error}"
+    );
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn several_are_taken_together_or_none() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 4);
+    let lease = semaphore.acquire_many(3).await.unwrap();
+    assert_eq!(lease.slots().len(), 3);
+    assert_eq!(lease.tokens().len(), 3);
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    let more = semaphore.clone().wait_timeout(Duration::from_millis(200));
+    assert!(matches!(more.acquire_many(2).await, Err(Error::Held(_))));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    lease.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 4);
+    assert!(matches!(
+        semaphore.acquire_many(5).await,
+        Err(Error::Invalid(_))
+    ));
+}
+
+#[tokio::test]
+async fn several_are_not_waited_for_when_the_limit_has_become_too_small() {
+    let quorum = Quorum::builder()
+        .nodes((0..3).map(|_| quorate::MemoryNode::new()))
+        .max_ttl(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let semaphore = quorum.semaphore("pool", 4).ttl(Duration::from_millis(500));
+    let one = semaphore.acquire().await.unwrap();
+    let many = tokio::spawn(semaphore.acquire_many(4));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    quorum.semaphore("pool", 4).resize(3).await.unwrap();
+    let many = tokio::time::timeout(Duration::from_secs(2), many)
+        .await
+        .unwrap();
+    assert!(matches!(many.unwrap(), Err(Error::Invalid(_))));
+    drop(one);
+}
+
+#[tokio::test]
+async fn a_resize_is_followed_by_those_who_were_there() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 1);
+    let first = semaphore.acquire().await.unwrap();
+    let waits = tokio::spawn(semaphore.acquire());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    quorum.semaphore("pool", 1).resize(2).await.unwrap();
+    let second = tokio::time::timeout(Duration::from_secs(2), waits)
+        .await
+        .unwrap();
+    let second = second.unwrap().unwrap();
+    semaphore.resize(1).await.unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    assert!(first.is_valid() && second.is_valid());
+    drop((first, second));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let one = semaphore.try_acquire().await.unwrap();
+    assert_eq!(one.as_ref().and_then(|lease| lease.slot()), Some(0));
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_share_three_slots() {
+    let quorum = Quorum::in_memory(3);
+    let semaphore = quorum.semaphore("pool", 3);
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let (semaphore, held) = (semaphore.clone(), held.clone());
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let lease = semaphore.acquire().await.unwrap();
+                    let slot = lease.slot().unwrap();
+                    {
+                        let mut held = held.lock().unwrap();
+                        assert!(!held.contains(&slot), "{slot} of {held:?}");
+                        held.push(slot);
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    assert!(lease.is_valid());
+                    held.lock().unwrap().retain(|other| *other != slot);
+                    lease.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let start = std::time::Instant::now();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

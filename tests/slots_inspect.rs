@@ -1,0 +1,266 @@
+//! Operators see how many slots of a semaphore are taken, who has which, and who waits: on masters in this process, on
+//! Redis and on Valkey, and by the command.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+#[path = "support/command.rs"]
+mod command;
+mod support;
+
+use std::time::Duration;
+
+use command::{fleet, run};
+use quorate::{Inspection, MemoryNode, Quorum};
+use support::{Fleet, Kind};
+use tokio::time;
+
+const NAME: &str = "pool";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Three clients of one fleet: ann, bob and eve.
+async fn clients(connect: impl AsyncFn(&str) -> Quorum) -> [Quorum; 3] {
+    let clients = [
+        connect("ann").await,
+        connect("bob").await,
+        connect("eve").await,
+    ];
+    clients[0].bootstrap_forced().await.unwrap();
+    for quorum in &clients {
+        while quorum.health().voting < 3 {
+            time::sleep(ms(10)).await;
+        }
+    }
+    clients
+}
+
+async fn on_servers(fleet: &Fleet) -> [Quorum; 3] {
+    clients(async |who| {
+        let quorum = Quorum::builder().nodes(fleet.urls()).label(who);
+        quorum.connect().await.unwrap()
+    })
+    .await
+}
+
+async fn in_memory() -> [Quorum; 3] {
+    let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
+    clients(async |who| {
+        let quorum = Quorum::builder().nodes(nodes.clone()).label(who);
+        quorum.connect().await.unwrap()
+    })
+    .await
+}
+
+/// What is seen as soon as it is as wished for.
+async fn seen(quorum: &Quorum, what: &str, wanted: impl Fn(&Inspection) -> bool) -> Inspection {
+    let looked = async {
+        loop {
+            let seen = quorum.inspect(NAME).await.unwrap();
+            if wanted(&seen) {
+                return seen;
+            }
+            time::sleep(ms(5)).await;
+        }
+    };
+    let looked = time::timeout(PATIENCE, looked).await;
+    looked.unwrap_or_else(|_| panic!("never seen: {what}"))
+}
+
+/// Whether every node has all of the held slots and nothing else, and so many wait there.
+fn everywhere(seen: &Inspection, held: u32, waiting: u64) -> bool {
+    seen.nodes.iter().all(|node| {
+        let known = node.semaphore.as_ref();
+        known.is_some_and(|known| (known.taken, known.waiting) == (held, waiting))
+    })
+}
+
+// ---- what every kind of node tells ----------------------------------------------------------
+
+async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
+    let nothing = ann.inspect(NAME).await.unwrap();
+    assert!(nothing.nodes.iter().all(|node| node.semaphore.is_none()));
+    assert_eq!((nothing.limit(), nothing.taken_slots()), (None, 0));
+    assert!(nothing.to_string().starts_with("\"pool\" is free\n"));
+
+    let anns = ann.semaphore(NAME, 2).acquire().await.unwrap();
+    let bobs = bob.semaphore(NAME, 2).acquire().await.unwrap();
+    let eves = tokio::spawn(eve.semaphore(NAME, 2).acquire());
+    let full = seen(&ann, "eve waits", |seen| everywhere(seen, 2, 1)).await;
+
+    assert_eq!((full.limit(), full.taken_slots()), (Some(2), 2));
+    let slots = full.slots();
+    assert_eq!(slots.len(), 2, "{full}");
+    for lease in [&anns, &bobs] {
+        let slot = &slots[lease.slot().unwrap() as usize];
+        assert_eq!(Some(slot.number), lease.slot());
+        assert!(slot.is_held && slot.nodes.len() == 3, "{full}");
+        let left = slot.holder.remaining.unwrap();
+        assert!(left > Duration::ZERO && left <= ms(10_000), "{left:?}");
+        // A node may have minted for one who asked for the slot, and gave it back.
+        assert!(slot.token >= Some(lease.token()), "{full}");
+    }
+    let labels = [&anns, &bobs].map(|lease| {
+        let slot = &slots[lease.slot().unwrap() as usize];
+        slot.holder.label.as_str()
+    });
+    assert_eq!(labels, ["ann", "bob"]);
+    let line = full.line_for_slots();
+    assert_eq!((line.len(), full.waiting_for_slots()), (1, 1));
+    assert_eq!((line[0].label.as_str(), line[0].nodes.len()), ("eve", 3));
+    assert!(line[0].waited < PATIENCE * 2, "{:?}", line[0].waited);
+    let text = full.to_string();
+    assert!(
+        text.starts_with("\"pool\": 2 of 2 slots are taken; 1 waits in line\n"),
+        "{text}"
+    );
+    // Nothing of a mutex.
+    assert!(full.holder().is_none() && full.line().is_empty());
+
+    let freed = anns.slot();
+    anns.release().await.unwrap();
+    let eves = time::timeout(PATIENCE, eves).await.unwrap();
+    let eves = eves.unwrap().unwrap();
+    assert_eq!(eves.slot(), freed);
+    let after = seen(&ann, "eve holds", |seen| everywhere(seen, 2, 0)).await;
+    let of_eve = &after.slots()[eves.slot().unwrap() as usize];
+    assert_eq!(
+        (of_eve.holder.label.as_str(), of_eve.holder.owner()),
+        ("eve", line[0].owner()),
+        "who holds is who waited"
+    );
+
+    // A mutex of that name is another thing: both are shown, and an eviction frees only the mutex.
+    let locked = bob.mutex(NAME).lock().await.unwrap();
+    let both = ann.inspect(NAME).await.unwrap();
+    assert_eq!(both.holder().unwrap().label, "bob");
+    assert!(
+        both.to_string()
+            .contains("\n\n\"pool\": 2 of 2 slots are taken\n")
+    );
+    assert!(ann.evict(NAME).await.unwrap());
+    let free = seen(&ann, "no mutex", |seen| seen.holder().is_none()).await;
+    assert_eq!(free.taken_slots(), 2, "{free}");
+    drop(locked);
+
+    bob.semaphore(NAME, 2).resize(7).await.unwrap();
+    let larger = ann.inspect(NAME).await.unwrap();
+    assert_eq!(larger.limit(), Some(7));
+    bobs.release().await.unwrap();
+    eves.release().await.unwrap();
+    let empty = seen(&ann, "nobody", |seen| everywhere(seen, 0, 0)).await;
+    assert_eq!((empty.taken_slots(), empty.slots()), (0, vec![]));
+    assert!(
+        empty
+            .to_string()
+            .starts_with("\"pool\": 0 of 7 slots are taken\n"),
+        "{empty}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_this_process() {
+    slots_and_the_line_are_seen(in_memory().await).await;
+}
+
+#[tokio::test]
+async fn on_redis() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    slots_and_the_line_are_seen(on_servers(&fleet).await).await;
+}
+
+#[tokio::test]
+async fn on_valkey() {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    slots_and_the_line_are_seen(on_servers(&fleet).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_slots_are_counted_and_the_first_are_named() {
+    let [ann, bob, _] = in_memory().await;
+    let pool = ann.semaphore(NAME, 130);
+    let mut held = Vec::new();
+    for _ in 0..120 {
+        held.push(pool.acquire().await.unwrap());
+    }
+    let full = seen(&bob, "120 are taken", |seen| everywhere(seen, 120, 0)).await;
+    assert_eq!((full.slots().len(), full.taken_slots()), (100, 120));
+    let text = full.to_string();
+    assert!(text.ends_with("\nand 20 more"), "{text}");
+}
+
+/// A node that answers for the mutex but not for the semaphore counts as one that did not answer.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_does_not_say_is_not_called_free() {
+    let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
+    let quorum = Quorum::builder().nodes(nodes.clone());
+    let quorum = quorum.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let _held = quorum.semaphore(NAME, 2).acquire().await.unwrap();
+    nodes[0].stop();
+    nodes[1].stop();
+    let seen = quorum.inspect(NAME).await.unwrap();
+    assert!(
+        seen.to_string().starts_with(
+            "\"pool\": which slots are taken cannot be told, 1 of 3 nodes answered and 2 are needed"
+        ),
+        "{seen}"
+    );
+}
+
+// ---- the command ----------------------------------------------------------------------------
+
+#[tokio::test]
+async fn the_command_shows_slots_and_who_waits() {
+    let fleet = tokio::task::spawn_blocking(|| fleet(3)).await.unwrap();
+    let [ann, bob, _] = on_servers(&fleet).await;
+    let anns = ann.semaphore(NAME, 1).acquire().await.unwrap();
+    let bobs = tokio::spawn(bob.semaphore(NAME, 1).acquire());
+    seen(&ann, "bob waits", |seen| everywhere(seen, 1, 1)).await;
+
+    let urls = fleet.urls();
+    let (json, text, evict) = tokio::task::spawn_blocking(move || {
+        let json = run(&urls, &["inspect", NAME, "--json"]).is(0).json();
+        let text = run(&urls, &["inspect", NAME]).is(0);
+        (json, text, run(&urls, &["evict", NAME, "--yes"]).is(0))
+    })
+    .await
+    .unwrap();
+    text.prints("\"pool\": 1 of 1 slot is taken; 1 waits in line\n")
+        .prints("\n\nSLOT  HOLDER")
+        .prints("\n0     ann ")
+        .prints("\nbob      ");
+    evict.prints(
+        "\"pool\" was free already; the slots of the semaphore of that name are left to their ttl\n",
+    );
+
+    let semaphore = &json["semaphore"];
+    assert_eq!(semaphore["limit"], 1);
+    assert_eq!(
+        (&semaphore["taken"], &semaphore["waiting"]),
+        (&1.into(), &1.into())
+    );
+    let slot = &semaphore["slots"][0];
+    assert_eq!((&slot["slot"], &slot["held"]), (&0.into(), &true.into()));
+    assert_eq!(slot["holder"]["label"], "ann");
+    assert!(slot["token"].as_u64() >= Some(anns.token().as_u64()));
+    assert_eq!(slot["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(semaphore["line"][0]["label"], "bob");
+    for node in json["nodes"].as_array().unwrap() {
+        let known = &node["semaphore"];
+        assert_eq!((&known["limit"], &known["taken"]), (&1.into(), &1.into()));
+        assert_eq!(known["waiting"], 1);
+    }
+    assert_eq!(
+        (&json["held"], &json["line"]),
+        (&false.into(), &Vec::<u8>::new().into())
+    );
+    bobs.abort();
+}
