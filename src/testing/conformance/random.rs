@@ -1,7 +1,7 @@
 //! Random sequences, answered alike by two subjects: they keep one meaning in two languages from
 //! drifting apart.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::sleep;
@@ -14,11 +14,16 @@ use crate::{
     node::{
         Answer, Command, Fault, Reply,
         admission::{self, Admit, Handshake, cases::random as admissions},
-        mutex::cases as mutexes,
-        slots::cases as semaphores,
+        mutex::{self, cases as mutexes},
+        slots::{self, cases as semaphores},
     },
+    owner::Entry,
     rules::Rules,
 };
+
+/// What lasts so long is over after a [`NAP`], on both.
+pub(crate) const SOON: Duration = Duration::from_millis(5);
+const NAP: Duration = Duration::from_millis(30);
 
 /// Asks two subjects the same, `steps` times, and changes both alike in between. Their answers must be
 /// the same but for their clocks, their runs and the words of an error, and the same must stand there.
@@ -49,6 +54,8 @@ async fn ask_both(
     let powers = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
     let can = |power: Power| peers.iter().all(|peer| peer.trial.can(power));
     let (usable, missing): (Vec<Power>, Vec<Power>) = powers.into_iter().partition(|p| can(*p));
+    // Who has little time to come from when it is called, whenever that is.
+    let mut hurried = BTreeSet::new();
     for step in 0..steps {
         let ask = next(&mut chance);
         if ask.needs().iter().any(|power| !usable.contains(power)) {
@@ -67,8 +74,12 @@ async fn ask_both(
             let stand = [a.trial.stands().await, b.trial.stands().await];
             assert_eq!(stand[0], stand[1], "after {}", told());
         }
-        if let Ask::Nap(_) = ask {
-            sleep(Duration::from_millis(30)).await;
+        let is_called = heard[0].iter().any(|push| hurried.remove(&push.entry));
+        if let Ask::Nap(command) = &ask {
+            hurried.extend(who_waits(command).cloned());
+        }
+        if is_called || matches!(ask, Ask::Nap(_)) {
+            sleep(NAP).await;
         }
         if let Some(Ok(Reply::Admission(admission::Reply::Met(meeting)))) = first.first() {
             let record = meeting.stored.record();
@@ -76,6 +87,15 @@ async fn ask_both(
         }
     }
     missing
+}
+
+/// By a command that comes at random.
+fn who_waits(command: &Command) -> Option<&Entry> {
+    match command {
+        Command::Mutex(mutex::Command::Join { place, .. }) => Some(&place.entry),
+        Command::Slots(slots::Command::Take { place, .. }) => Some(&place.entry),
+        _ => None,
+    }
 }
 
 /// One of the two, and run and id as each of three clients last read them there: its run is its own.

@@ -1,13 +1,13 @@
 //! Commands at random, and what is alike in the answers to them.
 
 use super::*;
-use crate::testing::conformance::random::{Chance, near};
+use crate::testing::conformance::random::{Chance, SOON, near};
 
 /// Any command, of few names and owners.
 pub(crate) fn random(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b", "c:d", "_"]);
     let owner = u128::from(chance.up_to(4));
-    let ttl = secs(chance.one(&[5, 10, 15, 20]));
+    let ttl = secs(chance.one(&[11, 14, 17, 20]));
     let floor = chance.floor();
     match chance.up_to(120) {
         0..20 => acquire(n, owner, ttl, floor),
@@ -44,7 +44,7 @@ fn random_place(chance: &mut Chance, owner: u128) -> Place {
         seq: 1 + chance.up_to(2),
         ticket: 1000 + chance.up_to(6),
         term: secs(20),
-        lock_delay: secs(chance.up_to(2)),
+        lock_delay: secs(chance.one(&[0, 20])),
         life: secs(20),
         claim: secs(chance.one(&[0, 15])),
         channel: chance.one(&channels).into(),
@@ -56,26 +56,25 @@ fn random_place(chance: &mut Chance, owner: u128) -> Place {
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b", "c:d", "_"]);
     let (owner, floor) = (u128::from(chance.up_to(4)), chance.floor());
-    let soon = Duration::from_millis(5);
     let place = random_place(chance, owner);
     match chance.up_to(3) {
-        0 => acquire(n, owner, soon, floor),
+        0 => acquire(n, owner, SOON, floor),
         1 => join_for(
             n,
             Place {
-                life: soon,
+                life: SOON,
                 ..place
             },
-            soon,
+            SOON,
             floor,
         ),
         _ => join_for(
             n,
             Place {
-                term: soon,
+                term: SOON,
                 ..place
             },
-            soon,
+            SOON,
             floor,
         ),
     }

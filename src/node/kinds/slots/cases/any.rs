@@ -1,7 +1,7 @@
 //! Commands at random, and what is alike in the answers to them.
 
 use super::*;
-use crate::testing::conformance::random::{Chance, near};
+use crate::testing::conformance::random::{Chance, SOON, near};
 
 /// Any command, of few semaphores and owners.
 pub(crate) fn random(chance: &mut Chance) -> Command {
@@ -9,7 +9,7 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     let owner = u128::from(chance.up_to(7));
     let entry = entry(owner);
     let slot = random_slot(chance);
-    let ttl = secs(chance.one(&[5, 10, 15, 20]));
+    let ttl = secs(chance.one(&[11, 14, 17, 20]));
     let max_ttl = MAX_TTL;
     match chance.up_to(100) {
         0..45 => random_take(chance, pool, owner, ttl),
@@ -65,14 +65,13 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let pool = random_pool(chance);
     let owner = u128::from(chance.up_to(7));
-    let soon = Duration::from_millis(5);
     let short = chance.up_to(3);
-    let ttl = if short == 0 { soon } else { secs(10) };
+    let ttl = if short == 0 { SOON } else { secs(10) };
     let mut command = random_take(chance, pool, owner, ttl);
     if let Command::Take { place, .. } = &mut command {
         match short {
-            1 => place.life = soon,
-            2 => place.term = soon,
+            1 => place.life = SOON,
+            2 => place.term = SOON,
             _ => {}
         }
     }
