@@ -12,6 +12,8 @@
     clippy::unwrap_used
 )]
 
+#[path = "cancellation/permits.rs"]
+mod permits;
 mod support;
 
 use std::future::{Future, poll_fn};
@@ -46,7 +48,7 @@ fn builder() -> Builder {
 enum Fault {
     /// Nothing.
     Ok,
-    /// Every ACQUIRE, EXTEND and RELEASE is answered by an error.
+    /// Every request that would write is answered by an error.
     Error,
     /// Answers take 60 ms.
     Slow,
@@ -150,7 +152,8 @@ impl Bench {
         match fault {
             Fault::Ok => {}
             Fault::Error => {
-                acl(&self.fleet[node], &["-set", "-pexpire", "-del"]);
+                let writes = ["-set", "-pexpire", "-del", "-hset", "-hdel", "-zadd", "-zrem"];
+                acl(&self.fleet[node], &writes);
             }
             Fault::Slow => self.proxies[node].delay(Duration::from_millis(30)),
             Fault::Never => self.proxies[node].blackhole(true),

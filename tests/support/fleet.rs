@@ -27,19 +27,29 @@ impl Fleet {
         self.iter().map(Server::url).collect()
     }
 
-    /// What a lock left behind: every key under the prefix that has a TTL, on any node, with node
-    /// and remaining time. (Keys that stay forever, as token counters, are no lock. The mark of an eviction is none
-    /// either, nor is `waiting`, which says of a node that somebody may wait there, and ends by itself.) Nodes which
-    /// are down are skipped; one that is stopped ends the test, for nobody knows what it holds.
+    /// What a lock or a semaphore left behind, on any node: every key under the prefix that has a TTL, and where that
+    /// is a semaphore's, every slot that is taken and everybody who waits. (Keys that stay forever, as token counters,
+    /// are no lock. The mark of an eviction is none either, nor is `waiting`, which says of a node that somebody may
+    /// wait there, nor is the limit of a semaphore; these end by themselves.) Nodes which are down are skipped; one that
+    /// is stopped ends the test, for nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.iter().filter(|server| server.is_up()) {
             for (key, pttl) in server.keys() {
                 // No prefix holds an `@`, and no name stands in a key without one.
-                let is_waiting = key.ends_with(":waiting") && !key.contains('@');
-                let is_mark = key.contains(":@mutex-evicted:") || is_waiting;
-                if pttl >= 0 && key.starts_with(prefix) && !is_mark {
-                    found.push(format!("{server}: {key} for another {pttl} ms"));
+                let sort = match key.split_once('@') {
+                    Some((_, rest)) => rest.split(':').next().unwrap_or_default(),
+                    None if key.ends_with(":waiting") => "waiting",
+                    None => "",
+                };
+                let left = match sort {
+                    "mutex-evicted" | "waiting" | "semaphore" | "many" => continue,
+                    "semaphore-ends" | "many-ends" => server.scored(&key, server.wall_ms()),
+                    "semaphore-line" | "many-line" => server.scored(&key, 0),
+                    _ => vec![format!("for another {pttl} ms")],
+                };
+                if pttl >= 0 && key.starts_with(prefix) {
+                    found.extend(left.iter().map(|left| format!("{server}: {key} {left}")));
                 }
             }
         }

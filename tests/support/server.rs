@@ -286,6 +286,18 @@ impl Server {
         keys
     }
 
+    /// The members of a sorted set, from this score on.
+    pub fn scored(&self, key: &str, from: u64) -> Vec<String> {
+        let all = self.cmd(&["ZRANGEBYSCORE", key, &from.to_string(), "+inf"]);
+        Vec::from_redis_value(all).expect("a list")
+    }
+
+    /// Its TIME, in ms.
+    pub fn wall_ms(&self) -> u64 {
+        let (s, us) = <(u64, u64)>::from_redis_value(self.cmd(&["TIME"])).expect("TIME");
+        s * 1000 + us / 1000
+    }
+
     /// One field of INFO, as `run_id` or `master_link_status`.
     pub fn info(&self, field: &str) -> Option<String> {
         let info: String = FromRedisValue::from_redis_value(self.cmd(&["INFO"])).expect("text");

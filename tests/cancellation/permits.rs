@@ -1,0 +1,228 @@
+//! The same matrix of a semaphore: whatever is dropped, every slot is free for others long before a ttl is over, and
+//! nobody is left in a line.
+
+use super::*;
+use quorate::Semaphore;
+
+const LIMIT: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Acquire,
+    /// While another client holds all slots.
+    AcquireInLine,
+    /// Another client frees them meanwhile.
+    AcquireHandedOver,
+    TryAcquire,
+    /// Two at once.
+    AcquireMany,
+    /// Two at once, while another client holds all slots and frees them.
+    AcquireManyHandedOver,
+    Extend,
+    Release,
+    /// Of two at once.
+    ReleaseMany,
+    /// Drops the lease itself.
+    Drop,
+    Run,
+    TryRun,
+    /// Work that takes long: dropped within the work.
+    RunLong,
+    Resize,
+    Available,
+}
+
+impl Op {
+    /// How many permits it is about that were taken before.
+    fn had(self) -> u32 {
+        match self {
+            Self::Extend | Self::Release | Self::Drop => 1,
+            Self::ReleaseMany => 2,
+            _ => 0,
+        }
+    }
+
+    /// Whether another client holds all slots when it begins.
+    fn meets_others(self) -> bool {
+        self == Self::AcquireInLine || self.is_handed_over()
+    }
+
+    fn is_handed_over(self) -> bool {
+        matches!(self, Self::AcquireHandedOver | Self::AcquireManyHandedOver)
+    }
+}
+
+impl Bench {
+    async fn permits(&self, op: Op, fault: Fault, bad: usize) {
+        let cell = format!("{op:?} × {fault:?} × {bad} of 3");
+        let (mut held, mut theirs) = (Vec::new(), Vec::new());
+        for i in 0..MOMENTS.len() {
+            let name = format!("{cell} {i}");
+            held.push(match op.had() {
+                0 => None,
+                n => Some(slots(&self.ours, &name).acquire_many(n).await.unwrap()),
+            });
+            if op.meets_others() {
+                let all = slots(&self.other, &name).acquire_many(LIMIT).await;
+                theirs.push(all.unwrap());
+            }
+        }
+        for node in 0..bad {
+            self.afflict(node, fault);
+        }
+        let mut all = JoinSet::new();
+        for ((i, when), lease) in MOMENTS.into_iter().enumerate().zip(held) {
+            let semaphore = slots(&self.ours, &format!("{cell} {i}"));
+            all.spawn(operate(semaphore, lease, op, when));
+        }
+        if op.is_handed_over() {
+            // Each is freed about when its waiter goes, so the hand-over and the going meet.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for (i, lease) in theirs.drain(..).enumerate() {
+                assert!(lease.is_valid(), "{cell} {i}");
+                drop(lease);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        while let Some(done) = all.join_next().await {
+            // That a majority is not there in time is no news here, and on a busy machine no fault.
+            if let Err(error) = done.unwrap() {
+                assert!(error.is_retryable(), "{cell}: {error}");
+            }
+        }
+        for lease in theirs {
+            assert!(lease.is_valid(), "{cell}");
+            // Where it is refused that is not confirmed.
+            let _ = lease.release().await;
+        }
+        // A minority hinders nobody, and neither does what we left.
+        if bad < 2 || fault == Fault::Slow {
+            for (i, when) in MOMENTS.iter().enumerate() {
+                all_soon(&self.other, &format!("{cell} {i}"), &format!("{when:?}")).await;
+            }
+        }
+        for node in 0..bad {
+            self.heal(node, fault);
+        }
+        let left = self.fleet.leftover_locks_after(SOON, PREFIX);
+        assert!(left.is_empty(), "{cell}: left behind: {left:#?}");
+        self.all_vote().await;
+    }
+}
+
+fn slots(quorum: &Quorum, name: &str) -> Semaphore {
+    quorum.semaphore(name, LIMIT).ttl(TTL)
+}
+
+/// One operation, dropped at its moment.
+async fn operate(
+    semaphore: Semaphore,
+    lease: Option<Lease>,
+    op: Op,
+    when: When,
+) -> Result<(), Error> {
+    let quick = |watch: LeaseWatch| async move {
+        tokio::task::yield_now().await;
+        watch.token()
+    };
+    let lease_of = |lease: Option<Lease>| lease.expect("taken before");
+    let waits = |d| semaphore.clone().wait_timeout(Duration::from_millis(d));
+    match op {
+        Op::Acquire => drop(dropped(semaphore.acquire(), when).await.transpose()?),
+        Op::AcquireInLine => match dropped(waits(200).acquire(), when).await {
+            Some(Ok(lease)) => panic!("all are held by another: {lease:?}"),
+            Some(Err(Error::Held(_) | Error::NoQuorum(_))) | None => {}
+            Some(Err(error)) => panic!("{error}"),
+        },
+        Op::AcquireHandedOver => match dropped(waits(2_000).acquire(), when).await {
+            Some(Err(Error::Held(_))) | None => {}
+            Some(granted) => drop(granted?),
+        },
+        Op::TryAcquire => drop(dropped(semaphore.try_acquire(), when).await.transpose()?),
+        Op::AcquireMany => drop(dropped(semaphore.acquire_many(2), when).await.transpose()?),
+        Op::AcquireManyHandedOver => match dropped(waits(2_000).acquire_many(2), when).await {
+            Some(Err(Error::Held(_))) | None => {}
+            Some(granted) => assert_eq!(granted?.slots().len(), 2),
+        },
+        Op::Extend => {
+            let lease = lease_of(lease);
+            let extended = dropped(lease.extend(), when).await;
+            assert!(lease.is_valid(), "dropping an extension takes nothing");
+            extended.transpose()?;
+        }
+        Op::Release | Op::ReleaseMany => {
+            dropped(lease_of(lease).release(), when).await.transpose()?;
+        }
+        Op::Drop => drop(lease),
+        Op::Run => drop(dropped(semaphore.run(quick), when).await.transpose()?),
+        Op::TryRun => drop(dropped(semaphore.try_run(quick), when).await.transpose()?),
+        Op::RunLong => {
+            let long = |watch: LeaseWatch| async move { watch.lost().await };
+            let when = match when {
+                When::Done => When::After(Duration::from_millis(250)),
+                when => when,
+            };
+            let _ = dropped(semaphore.run(long), when).await.transpose()?;
+        }
+        Op::Resize => drop(dropped(semaphore.resize(LIMIT), when).await.transpose()?),
+        Op::Available => drop(dropped(semaphore.available(), when).await.transpose()?),
+    }
+    Ok(())
+}
+
+/// Another client gets all slots at once, long before a ttl is over, and gives them back.
+async fn all_soon(other: &Quorum, name: &str, when: &str) {
+    let deadline = Instant::now() + SOON;
+    let semaphore = slots(other, name).wait_timeout(Duration::from_secs(1));
+    loop {
+        match semaphore.acquire_many(LIMIT).await {
+            Ok(lease) => return drop(lease),
+            Err(error) => assert!(Instant::now() < deadline, "{name}, {when}: {error}"),
+        }
+    }
+}
+
+async fn matrix(kind: Kind, ops: &[Op]) {
+    let bench = Bench::start(kind).await;
+    for &op in ops {
+        bench.permits(op, Fault::Ok, 0).await;
+        for fault in [Fault::Error, Fault::Slow, Fault::Never] {
+            for bad in 1..=3 {
+                bench.permits(op, fault, bad).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquire_dropped_anywhere_leaves_nothing() {
+    matrix(Kind::Redis, &[Op::Acquire, Op::TryAcquire]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_slot_dropped_anywhere_leaves_nothing() {
+    matrix(Kind::Valkey, &[Op::AcquireInLine, Op::AcquireHandedOver]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_permits_dropped_anywhere_leave_nothing() {
+    let ops = [Op::AcquireMany, Op::AcquireManyHandedOver, Op::ReleaseMany];
+    matrix(Kind::Redis, &ops).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_permit_dropped_anywhere_is_released() {
+    matrix(Kind::Valkey, &[Op::Extend, Op::Release, Op::Drop]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_and_questions_dropped_anywhere_leave_nothing() {
+    let ops = [
+        Op::Run,
+        Op::TryRun,
+        Op::RunLong,
+        Op::Resize,
+        Op::Available,
+    ];
+    matrix(Kind::Redis, &ops).await;
+}
