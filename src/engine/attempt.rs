@@ -246,6 +246,7 @@ impl Attempt {
             good,
             held: self.granted().collect(),
             raising: self.raising().collect(),
+            lacking: Vec::new(),
             claim: self.claim,
             entry: self.entry,
             asked: self.asked,

@@ -24,6 +24,8 @@ pub(super) struct Grant {
     pub(super) held: Vec<(usize, u64)>,
     /// The nodes that were asked to raise their counters, or to grant, and have not answered.
     pub(super) raising: Vec<usize>,
+    /// The nodes that have something else of it.
+    pub(super) lacking: Vec<usize>,
 }
 
 impl Grant {

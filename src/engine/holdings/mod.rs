@@ -57,8 +57,9 @@ impl Holdings {
         // Its id is the round by which it was won: that is how late grants find it.
         let id = lease_of(grant.round);
         let mut holding = Holding::new(net, &grant);
-        let Grant { wish, token, .. } = grant;
+        let Grant { wish, token, lacking, .. } = grant;
         logs::debug!(name = wish.name().as_str(), token, "acquired");
+        repair::send(net, id, &mut holding, lacking.into_iter());
         let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
         // Where nothing else would renew it, its caller gets it when it is good for its ttl.
         let waits = holding.upkeep.is_provisional() && !wish.renewal.auto;
@@ -88,12 +89,12 @@ impl Holdings {
             (Ok(Said::Granted(counter) | Said::Raised(counter)), None) => *counter,
             (Ok(Said::Slots { mine, .. }), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,
-                _ => return holding.leave_but_for_this(net, node),
+                _ => return holding.lacks_on(net, lease_of(round), node),
             },
             // Of whichever slot: a repair says it of this one.
             (Ok(Said::Raised(_)), Some(_)) => return,
             // It may have another slot of ours, or our place in line.
-            (_, Some(_)) => return holding.leave_but_for_this(net, node),
+            (_, Some(_)) => return holding.lacks_on(net, lease_of(round), node),
             (_, None) => return,
         };
         holding.lacks.granted(node, counter);

@@ -147,6 +147,7 @@ impl InLine {
             asked: self.place.asked().collect(),
             held: self.place.held().collect(),
             raising: Vec::new(),
+            lacking: Vec::new(),
             entry: self.entry,
         }
     }

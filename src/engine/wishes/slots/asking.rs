@@ -249,7 +249,7 @@ impl Asking {
             notice: notice(wish.ttl),
             // The answers to the first requests are old by now.
             is_provisional: won.end.since(net.now) < wish.ttl / 2,
-            is_partial: !won.others.is_empty(),
+            is_partial: false,
         };
         Grant {
             stands_for: self.stands_for(),
@@ -261,6 +261,7 @@ impl Asking {
             asked: self.seat.asked().collect(),
             held: won.held,
             raising: Vec::new(),
+            lacking: won.others,
             entry: self.entry,
             wish: self.waiter.wish,
         }
