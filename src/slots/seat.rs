@@ -148,7 +148,8 @@ impl Seat {
     /// Asks for any slot. Everybody begins elsewhere.
     pub(super) fn begin(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         self.has_begun = true;
-        let want = up_to(u64::from(self.limit.slots.saturating_sub(1)));
+        let l = u64::from(self.limit.slots);
+        let want = up_to((l * l).saturating_sub(1));
         self.take(now, Ask::Pick(u32::try_from(want).unwrap_or(0)))
     }
 

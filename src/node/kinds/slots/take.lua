@@ -25,6 +25,10 @@ local function obey()
   if limit ~= tonumber(ARGV[4]) then
     return { version, limit }
   end
+  local seed = want
+  if mode == 'P' and want then
+    want = want % limit
+  end
   local is_free = want and want < limit and not is_taken(want)
   local left, token, may_take, swept = nil, nil, true, false
 
@@ -91,7 +95,14 @@ local function obey()
       overtakes = not free
     end
     if not is_free and mode == 'P' and want then
-      want = next_free(want) or next_free(0)
+      local step, one = 1 + math.floor(seed / limit) % limit, want
+      for i = 1, 32 do
+        one = (one + step) % limit
+        if not is_taken(one) then
+          break
+        end
+      end
+      want = next_free(one) or next_free(0)
       is_free = want
     end
     if is_free and may_take and not overtakes then
