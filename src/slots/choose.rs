@@ -33,11 +33,11 @@ pub(super) fn free(
     needed: usize,
     limit: u32,
     up_to: &mut dyn FnMut(u64) -> u64,
-) -> Option<u32> {
+) -> Option<(u32, usize)> {
     let free: Vec<u32> = (0..limit)
         .filter(|slot| offered(views, *slot) >= needed)
         .collect();
-    pick(&free, up_to)
+    Some((pick(&free, up_to)?, free.len()))
 }
 
 /// Whether every slot is somebody's on so many nodes. Else one may be free soon without anybody being told: who has

@@ -30,6 +30,14 @@ impl Seat {
                 return step;
             }
         }
+        let free = choose::free(&self.views, self.needed, limit, up_to);
+        if let Some((want, _)) = free.filter(|(_, count)| self.waits && self.moves < 4 && *count > 3) {
+            self.moves += 1;
+            let step = self.take(now, Ask::Move { want, floor: None });
+            if !matches!(&step, Step::Take(nodes, _) if nodes.is_empty()) {
+                return step;
+            }
+        }
         let mut held: Vec<usize> = self.held_nodes().collect();
         if !self.rules.hold(Rule::YieldAllSlots) {
             held.pop();
@@ -68,13 +76,13 @@ impl Seat {
         };
         let is_due = self.retry_at.is_some_and(|at| at <= now);
         match (free, is_due) {
-            (Some(want), true) => {
+            (Some((want, _)), true) => {
                 (self.retry_at, self.retries) = (None, 0);
                 self.moves += 1;
                 return self.take(now, Ask::Move { want, floor: None });
             }
-            (Some(_), false) => {
-                let within = self.terms.round_trip * APART;
+            (Some((_, count)), false) => {
+                let within = self.terms.round_trip * APART / (count as u32);
                 let at = now.plus(random(within, up_to));
                 self.retry_at.get_or_insert(at);
             }
