@@ -152,7 +152,9 @@ impl Bench {
         match fault {
             Fault::Ok => {}
             Fault::Error => {
-                let writes = ["-set", "-pexpire", "-del", "-hset", "-hdel", "-zadd", "-zrem"];
+                let writes = [
+                    "-set", "-pexpire", "-del", "-hset", "-hdel", "-zadd", "-zrem",
+                ];
                 acl(&self.fleet[node], &writes);
             }
             Fault::Slow => self.proxies[node].delay(Duration::from_millis(30)),

@@ -59,7 +59,16 @@ async fn one(
     let calls = (after - before) as f64 / NODES as f64 / permits - 1.0;
     let mut waits: Vec<Duration> = done.permits.iter().map(|p| p.begun - p.asked).collect();
     waits.sort();
-    let hist: Vec<f64> = [1.5,2.5,3.5,4.5,6.5,10.0].iter().map(|m| waits.iter().filter(|w| w.as_secs_f64() / rtt.as_secs_f64() <= *m).count() as f64 / waits.len() as f64).collect();
+    let hist: Vec<f64> = [1.5, 2.5, 3.5, 4.5, 6.5, 10.0]
+        .iter()
+        .map(|m| {
+            waits
+                .iter()
+                .filter(|w| w.as_secs_f64() / rtt.as_secs_f64() <= *m)
+                .count() as f64
+                / waits.len() as f64
+        })
+        .collect();
     println!("{hist:.3?} {}", done.permits.len());
     let in_rtt = |time: Duration| time.as_secs_f64() / rtt.as_secs_f64();
     println!(

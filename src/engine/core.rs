@@ -201,7 +201,8 @@ impl Core {
             }
             Some(Request::Repair) => {
                 let said = answer.ok().map(vote_of);
-                self.holdings.repair_heard(round, node, said.as_ref());
+                self.holdings
+                    .repair_heard(&mut self.net, round, node, said.as_ref());
             }
             Some(Request::Release) => {
                 let answer = answer.map(vote_of);

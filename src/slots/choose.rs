@@ -27,7 +27,7 @@ pub(super) fn target(
     Some((slot, tokens.max()?))
 }
 
-/// A slot that so many nodes would give, at random.
+/// A slot that so many nodes would give, at random, and how many there are.
 pub(super) fn free(
     views: &[View],
     needed: usize,
@@ -107,7 +107,7 @@ mod tests {
             view(None, &[1], true),
         ];
         assert_eq!(target(&views, 2, 3, &mut first), None);
-        assert_eq!(free(&views, 2, 3, &mut first), Some(0));
+        assert_eq!(free(&views, 2, 3, &mut first), Some((0, 2)));
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
                 }
                 prop_assert!(views.iter().filter_map(View::mine).any(|mine| mine == (slot, token)));
             }
-            if let Some(slot) = free(&views, needed, limit, &mut up_to) {
-                prop_assert!(slot < limit && offered(&views, slot) >= needed);
+            if let Some((slot, count)) = free(&views, needed, limit, &mut up_to) {
+                prop_assert!(slot < limit && offered(&views, slot) >= needed && count > 0);
                 prop_assert!(!is_full(&views, needed, limit) || views.iter().any(|view| view.has(slot)));
             }
         }

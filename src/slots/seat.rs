@@ -24,6 +24,11 @@ const AFTER_A_FAULT: Duration = Duration::from_millis(250);
 const SHORTEST_REST: Duration = Duration::from_micros(500);
 /// Who gave back what it had tries again within so many round trips.
 const APART: u32 = 16;
+/// Where so many slots are free on a majority, those who got in each other's way are tried for at once: it is not likely
+/// to happen again.
+const PLENTY: usize = 4;
+/// So often in a row.
+const STRAIGHT: u32 = 4;
 /// So often a slot is tried for in a row before everything is given back.
 const MOVES: u32 = 12;
 
@@ -145,11 +150,11 @@ impl Seat {
         self.act(now, up_to)
     }
 
-    /// Asks for any slot. Everybody begins elsewhere.
+    /// Asks for any slot. Everybody begins elsewhere, and goes on in steps of another length.
     pub(super) fn begin(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         self.has_begun = true;
-        let l = u64::from(self.limit.slots);
-        let want = up_to((l * l).saturating_sub(1));
+        let slots = u64::from(self.limit.slots);
+        let want = up_to((slots * slots).saturating_sub(1));
         self.take(now, Ask::Pick(u32::try_from(want).unwrap_or(0)))
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Slots {
 /// How a slot is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// For the first time: this one, or the next free one.
+    /// For the first time: any. Step · limit + the slot that is looked at first.
     Pick(u32),
     /// This one, in place of what is ours. `floor`: what its counter should be beyond; none: the clock.
     Move {

@@ -217,12 +217,6 @@ async fn a_held_permit_dropped_anywhere_is_released() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_and_questions_dropped_anywhere_leave_nothing() {
-    let ops = [
-        Op::Run,
-        Op::TryRun,
-        Op::RunLong,
-        Op::Resize,
-        Op::Available,
-    ];
+    let ops = [Op::Run, Op::TryRun, Op::RunLong, Op::Resize, Op::Available];
     matrix(Kind::Redis, &ops).await;
 }

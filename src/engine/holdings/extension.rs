@@ -159,6 +159,7 @@ impl Extension {
             return Err(over(reason_of(shared)));
         }
         holding.confirmed();
+        holding.lacks.extended();
         repair::send(net, self.lease, holding, self.ballot.gone());
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{lacks::Lacks, repair};
+use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
     ballot::answers::{Answers, Said},
     claim::{self, Claim},
     clock::Tick,
     engine::{grant::Grant, net::Net, round},
-    lease::{keeper::LeaseId, shared::Shared, upkeep::Upkeep},
+    lease::{shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
     response::Responder,
@@ -91,15 +91,13 @@ impl Holding {
         }
     }
 
-    /// Of a semaphore: what else of it a node may have is given back, and this slot put in its place. Where it was free
-    /// still, others would take it there, and stand in each other's way for as long as it is held.
-    pub(super) fn lacks_on(&mut self, net: &mut Net, lease: LeaseId, node: usize) {
+    /// Of a semaphore: what else of it a node may have is given back.
+    pub(super) fn leave_but_for_this(&self, net: &mut Net, node: usize) {
         if let Claim::Slot(pool, slot) = &self.claim {
             let until = net.now.plus(self.stands_for);
             let max_ttl = net.fleet().max_ttl();
             let operation = claim::leave(pool, &self.entry, Some(*slot), max_ttl);
             round::release(net, None, &operation, [node], until);
-            repair::send(net, lease, self, [node].into_iter());
         }
     }
 

@@ -1,5 +1,8 @@
 //! Where a lease does not stand as it should: who is to be repaired. Pure.
 
+/// A lease is put back so often where it was refused, before the next extension.
+const INSISTS: u32 = 8;
+
 /// Of one lease.
 #[derive(Debug)]
 pub(super) struct Lacks {
@@ -8,6 +11,8 @@ pub(super) struct Lacks {
     behind: Vec<usize>,
     /// Repairs that are not answered yet.
     under_way: Vec<usize>,
+    /// How often it was tried again since the last extension.
+    again: u32,
 }
 
 impl Lacks {
@@ -16,6 +21,7 @@ impl Lacks {
             token,
             behind: Vec::new(),
             under_way: Vec::new(),
+            again: 0,
         }
     }
 
@@ -35,6 +41,17 @@ impl Lacks {
         due.dedup();
         due.retain(|node| !self.under_way.contains(node));
         due
+    }
+
+    /// Whether what was just refused is tried again at once.
+    pub(super) fn insists(&mut self) -> bool {
+        self.again += 1;
+        self.again <= INSISTS
+    }
+
+    /// It was extended.
+    pub(super) fn extended(&mut self) {
+        self.again = 0;
     }
 
     pub(super) fn sent(&mut self, node: usize) {
@@ -76,6 +93,15 @@ mod tests {
         lacks.sent(1);
         lacks.ended(1, true);
         assert_eq!(due(&lacks, &[]), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_refused_is_tried_again_so_often_for_each_extension() {
+        let mut lacks = Lacks::new(7);
+        let tries = |lacks: &mut Lacks| (0..20).filter(|_| lacks.insists()).count();
+        assert_eq!(tries(&mut lacks), 8);
+        lacks.extended();
+        assert_eq!(tries(&mut lacks), 8);
     }
 
     #[test]

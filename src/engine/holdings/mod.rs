@@ -57,7 +57,12 @@ impl Holdings {
         // Its id is the round by which it was won: that is how late grants find it.
         let id = lease_of(grant.round);
         let mut holding = Holding::new(net, &grant);
-        let Grant { wish, token, lacking, .. } = grant;
+        let Grant {
+            wish,
+            token,
+            lacking,
+            ..
+        } = grant;
         logs::debug!(name = wish.name().as_str(), token, "acquired");
         repair::send(net, id, &mut holding, lacking.into_iter());
         let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
@@ -89,12 +94,12 @@ impl Holdings {
             (Ok(Said::Granted(counter) | Said::Raised(counter)), None) => *counter,
             (Ok(Said::Slots { mine, .. }), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,
-                _ => return holding.lacks_on(net, lease_of(round), node),
+                _ => return repair::instead(net, lease_of(round), holding, node),
             },
             // Of whichever slot: a repair says it of this one.
             (Ok(Said::Raised(_)), Some(_)) => return,
             // It may have another slot of ours, or our place in line.
-            (_, Some(_)) => return holding.lacks_on(net, lease_of(round), node),
+            (_, Some(_)) => return repair::instead(net, lease_of(round), holding, node),
             (_, None) => return,
         };
         holding.lacks.granted(node, counter);
@@ -169,9 +174,15 @@ impl Holdings {
     }
 
     /// A node's answer to a repair.
-    pub(super) fn repair_heard(&mut self, round: RoundId, node: usize, said: Option<&Said>) {
+    pub(super) fn repair_heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        said: Option<&Said>,
+    ) {
         if let Some(holding) = self.leases.get_mut(&lease_of(round)) {
-            repair::heard(holding, node, said);
+            repair::heard(net, lease_of(round), holding, node, said);
         }
     }
 

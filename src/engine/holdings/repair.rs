@@ -14,7 +14,7 @@ use crate::{
     rules::Rule,
 };
 
-/// A majority has just extended the lease, and these nodes have lost it.
+/// A majority has just granted or extended the lease, and these nodes do not have it.
 pub(super) fn send(
     net: &mut Net,
     lease: LeaseId,
@@ -44,11 +44,29 @@ pub(super) fn send(
     }
 }
 
-/// A node's answer. What was refused, or not answered, is tried again after the next extension.
-pub(super) fn heard(holding: &mut Holding, node: usize, said: Option<&Said>) {
+/// Of a semaphore: what else of it a node may have is given back, and this slot put in its place. Left free there it would
+/// be given to others, who stand in each other's way then for as long as it is held.
+pub(super) fn instead(net: &mut Net, lease: LeaseId, holding: &mut Holding, node: usize) {
+    holding.leave_but_for_this(net, node);
+    send(net, lease, holding, [node].into_iter());
+}
+
+/// A node's answer. What was refused, or not answered, is tried again after the next extension. A slot is tried again at
+/// once: who has it there wanted another as well, and gives it back within a round trip or two.
+pub(super) fn heard(
+    net: &mut Net,
+    lease: LeaseId,
+    holding: &mut Holding,
+    node: usize,
+    said: Option<&Said>,
+) {
     let stands = said == Some(&Said::Repaired(true));
     holding.lacks.ended(node, stands);
     if stands {
         holding.is_held_on(node);
+    }
+    let refused = said == Some(&Said::Repaired(false)) && holding.claim.slot().is_some();
+    if refused && holding.lacks.insists() {
+        send(net, lease, holding, [node].into_iter());
     }
 }

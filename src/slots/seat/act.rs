@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{APART, MOVES, SHORTEST_REST, Seat, UpTo};
+use super::{APART, MOVES, PLENTY, SHORTEST_REST, STRAIGHT, Seat, UpTo};
 use crate::{
     clock::Tick,
     rules::Rule,
@@ -21,22 +21,19 @@ impl Seat {
         }
         let limit = self.limit.slots;
         let target = choose::target(&self.views, self.needed, limit, up_to);
-        if let Some((want, token)) = target.filter(|_| wants) {
-            self.moves += 1;
-            let floor = Some(token);
-            let step = self.take(now, Ask::Move { want, floor });
-            // Where all have it already, and it did not fit or its tokens cannot be made equal, there is nothing to ask.
-            if !matches!(&step, Step::Take(nodes, _) if nodes.is_empty()) {
-                return step;
-            }
+        let step = target
+            .filter(|_| wants)
+            .and_then(|(want, token)| self.try_for(now, want, Some(token)));
+        if let Some(step) = step {
+            return step;
         }
+        // Where there is plenty, nothing is given back first.
         let free = choose::free(&self.views, self.needed, limit, up_to);
-        if let Some((want, _)) = free.filter(|(_, count)| self.waits && self.moves < 4 && *count > 3) {
-            self.moves += 1;
-            let step = self.take(now, Ask::Move { want, floor: None });
-            if !matches!(&step, Step::Take(nodes, _) if nodes.is_empty()) {
-                return step;
-            }
+        let plenty =
+            free.filter(|(_, count)| *count >= PLENTY && self.moves < STRAIGHT && self.waits);
+        let step = plenty.and_then(|(want, _)| self.try_for(now, want, None));
+        if let Some(step) = step {
+            return step;
         }
         let mut held: Vec<usize> = self.held_nodes().collect();
         if !self.rules.hold(Rule::YieldAllSlots) {
@@ -66,6 +63,14 @@ impl Seat {
         self.wait(now, up_to)
     }
 
+    /// None: all have it already, and it did not fit, or its tokens cannot be made equal.
+    fn try_for(&mut self, now: Tick, want: u32, floor: Option<u64>) -> Option<Step> {
+        self.moves += 1;
+        let step = self.take(now, Ask::Move { want, floor });
+        let is_asked = !matches!(&step, Step::Take(nodes, _) if nodes.is_empty());
+        is_asked.then_some(step)
+    }
+
     /// Nothing is ours: tries again where something may be free, and is heard of now and then.
     pub(super) fn wait(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         let limit = self.limit.slots;
@@ -82,7 +87,7 @@ impl Seat {
                 return self.take(now, Ask::Move { want, floor: None });
             }
             (Some((_, count)), false) => {
-                let within = self.terms.round_trip * APART / (count as u32);
+                let within = self.terms.round_trip * APART / u32::try_from(count).unwrap_or(APART);
                 let at = now.plus(random(within, up_to));
                 self.retry_at.get_or_insert(at);
             }

@@ -48,8 +48,12 @@ const P: u64 = 1_760_000_000_000_000;
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§6 TAKE: the one that is wanted, or the next free one, with a token of the slot's own counter.",
+        "§6 TAKE: the one that is wanted, or another free one, with a token of the slot's own counter.",
         a_free_slot_is_taken_and_its_counter_grows
+    ),
+    case!(
+        "§6 TAKE: a free slot is found wherever it is.",
+        steps_that_lead_to_nothing_free_are_not_gone_for_ever
     ),
     case!(
         "§6: a semaphore has slots of its own, and so have those who take several permits at once.",

@@ -147,8 +147,8 @@ pub struct Place {
 /// How a slot is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// For the first time: the one that is wanted, or the next free one. Who takes a place in line stands behind
-    /// everybody there.
+    /// For the first time. What is wanted is step · limit + slot: that slot, or where it is taken another free one, first
+    /// of those that lie whole steps of 1 + step behind it. Who takes a place in line stands behind everybody there.
     Pick,
     /// The one that is wanted, in place of what is ours; else what is ours stays.
     Move,

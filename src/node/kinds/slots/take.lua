@@ -1,7 +1,7 @@
 -- TAKE (protocol §6): takes a slot, if one may be taken; else a place in line, or keeps it.
 -- KEYS     slots, open, ends, line, c0, c1
--- ARGV     max_ttl ms, entry, version, limit, P (pick) or M (move), wanted slot or nothing, ttl ms, p µs, place: ticket,
---          S ms, life ms, channel; guard
+-- ARGV     max_ttl ms, entry, version, limit, P (pick) or M (move), wanted slot (of a pick: step * limit + slot) or
+--          nothing, ttl ms, p µs, place: ticket, S ms, life ms, channel; guard
 -- RETURNS  {slot or -1, its counter, bits, version, 1 where we may take, ticket, ms until one is free or -1}; where
 --          another limit stands {version, limit}
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
@@ -25,9 +25,9 @@ local function obey()
   if limit ~= tonumber(ARGV[4]) then
     return { version, limit }
   end
-  local seed = want
+  local step = 1
   if mode == 'P' and want then
-    want = want % limit
+    step, want = 1 + math.floor(want / limit) % math.max(1, limit - 1), want % limit
   end
   local is_free = want and want < limit and not is_taken(want)
   local left, token, may_take, swept = nil, nil, true, false
@@ -95,8 +95,9 @@ local function obey()
       overtakes = not free
     end
     if not is_free and mode == 'P' and want then
-      local step, one = 1 + math.floor(seed / limit) % limit, want
-      for i = 1, 32 do
+      -- Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
+      local one = want
+      for _ = 1, 32 do
         one = (one + step) % limit
         if not is_taken(one) then
           break

@@ -17,6 +17,9 @@ use crate::{
     rules::Rule,
 };
 
+/// So many other slots are looked at where the wanted one is taken, before it is the next free one.
+const STEPS: u64 = 32;
+
 /// Whether to take a slot for the first time or to move, and which is wanted.
 type Wish = (Mode, Option<u32>);
 
@@ -218,10 +221,21 @@ impl<'c> Room<'c> {
             return self.kept.next_free(0);
         }
         match mode {
-            _ if self.is_free(want) => Some(want),
-            Mode::Pick => self.kept.next_free(want).or(self.kept.next_free(0)),
-            Mode::Move => None,
+            Mode::Pick => self.pick(want),
+            Mode::Move => Some(want).filter(|want| self.is_free(*want)),
         }
+    }
+
+    /// Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
+    fn pick(&self, want: u32) -> Option<u32> {
+        let (limit, draw) = (u64::from(self.kept.count()), u64::from(want));
+        let first = draw.checked_rem(limit)?;
+        let step = 1 + draw / limit % (limit - 1).max(1);
+        let ways = (0..=STEPS).map(|i| (first + i * step) % limit);
+        let ways: Vec<u32> = ways.filter_map(|slot| slot.try_into().ok()).collect();
+        let free = ways.iter().copied().find(|slot| self.is_free(*slot));
+        let next = || self.kept.next_free(*ways.last()?);
+        free.or_else(next).or_else(|| self.kept.next_free(0))
     }
 
     /// Holds a slot that was free.

@@ -5,8 +5,8 @@ use tokio::time::sleep;
 use super::*;
 
 pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial<'_>) {
-    // The one that is wanted; else the next one, behind the last the first; and of one that is none, the first.
-    for (owner, want, slot) in [(1, 3, 3), (2, 3, 4), (3, 4, 0), (4, 9, 1), (5, 2, 2)] {
+    // The one that is wanted; else in steps from there, behind the last the first: of 1, of 2, of 3, of 4.
+    for (owner, want, slot) in [(1, 3, 3), (2, 3, 4), (3, 9, 1), (4, 13, 2), (5, 16, 0)] {
         let answer = ask(trial, pick(&place(owner, 7), 5, want)).await;
         assert_eq!(answer.mine, Some((slot, P)), "{owner}");
         assert!(answer.may_take && answer.taken.contains(&slot), "{owner}");
@@ -15,7 +15,7 @@ pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial
     }
     let full = mine(trial, pick(&once(6), 5, 0)).await;
     assert_eq!(full, None);
-    let all = [(0, 3), (1, 4), (2, 5), (3, 1), (4, 2)];
+    let all = [(0, 5), (1, 3), (2, 4), (3, 1), (4, 2)];
     assert_eq!(holders(trial).await, held_by(&all));
     assert_eq!(in_line(trial).await, owners(&[]));
     // Each slot has its own counter.
@@ -30,6 +30,14 @@ pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial
     // Nor one at the limit.
     assert_eq!(mine(trial, to(&once(9), 5, 5)).await, None);
     assert_eq!(trial.pushes().await, []);
+}
+
+pub(super) async fn steps_that_lead_to_nothing_free_are_not_gone_for_ever(trial: &mut Trial<'_>) {
+    // Steps of 2 among four: 0, 2, 0, 2 and so on; then the next one that is free.
+    for (owner, want, slot) in [(1, 4, 0), (2, 4, 2), (3, 4, 1), (4, 4, 3)] {
+        let taken = mine(trial, pick(&once(owner), 4, want)).await;
+        assert_eq!(taken, Some((slot, P)), "{owner}");
+    }
 }
 
 pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
