@@ -1,6 +1,7 @@
 //! From when and until when answers are waited for, and what waits for nodes.
 
 use super::*;
+use crate::node;
 
 /// All nodes stall. The RELEASEs that follow are still on their way to the connections, which take back what
 /// they have: the requests before them.
@@ -156,7 +157,7 @@ fn requests_wait_while_open_is_being_restored() {
             line: Vec::new(),
             waiting: 0,
         };
-        let nothing = slots::Reply::Inspected(slots::Inspected::default());
+        let nothing = node::slots::Reply::Inspected(node::slots::Inspected::default());
         let inspected = [Ok(Said::Mutex(inspected)), Ok(Said::Slots(nothing))];
         world.core.answered(node, inspected);
         world

@@ -7,6 +7,7 @@ mod end;
 mod leases;
 mod line;
 mod repairs;
+mod slots;
 mod waits;
 mod wishes;
 
@@ -36,7 +37,6 @@ use crate::{
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         mutex,
         session::Effect,
-        slots,
     },
     owner::{Chance, Label},
     rules::Rules,

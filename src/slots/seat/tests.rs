@@ -190,6 +190,34 @@ fn who_cannot_get_what_it_has_gives_all_of_it_back_and_waits() {
 }
 
 #[test]
+fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
+    let split = |seat: &mut Seat| {
+        let all: [Answer<'_>; 3] = [
+            (0, Some((0, 70)), &[1, 2]),
+            (1, Some((1, 70)), &[0, 2]),
+            (2, Some((2, 70)), &[0, 1]),
+        ];
+        answers(seat, 10, &all);
+        next(seat, 10)
+    };
+    // Slots 3 to 6 are free on all.
+    let moves = Ask::Move {
+        want: 3,
+        floor: None,
+    };
+    assert_eq!(split(&mut picks(7, true)), Step::Take(vec![0, 1, 2], moves));
+    assert_eq!(split(&mut picks(6, true)), Step::Yield(vec![0, 1, 2]));
+    assert_eq!(split(&mut picks(7, false)), Step::Refused);
+    // Not for ever.
+    let mut seat = picks(7, true);
+    let mut tries = 0;
+    while let Step::Take(..) = split(&mut seat) {
+        tries += 1;
+    }
+    assert_eq!(tries, 4);
+}
+
+#[test]
 fn a_call_is_followed_at_once_and_on_all_nodes() {
     let mut seat = picks(2, true);
     answers(

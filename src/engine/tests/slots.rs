@@ -1,0 +1,135 @@
+//! A slot that was won, on the nodes that do not have it.
+
+use super::*;
+use crate::{
+    claim,
+    limit::Agreed,
+    node::slots::{Command as Asked, Family, Pool, Reply},
+    taken::Taken,
+};
+
+/// What stands on a node: the slot that is ours, and the one that is somebody else's.
+fn slots(mine: Option<u32>, other: Option<u32>) -> Said {
+    let mut taken = Taken::default();
+    let all = mine.into_iter().chain(other);
+    all.for_each(|slot| taken.set(slot, true));
+    Said::Slots(Reply::Slots {
+        mine: mine.map(|slot| (slot, 7)),
+        taken,
+        version: 1,
+        may_take: true,
+        ticket: 7,
+        next_free: Some(Duration::from_secs(5)),
+    })
+}
+
+fn repaired(stands: bool) -> Said {
+    Said::Slots(Reply::Repaired(stands))
+}
+
+impl World {
+    fn acquire(&mut self) -> Answered {
+        let name = Name::new("a").unwrap();
+        let pool = Pool {
+            name,
+            family: Family::Permits,
+        };
+        let slot = claim::Slot {
+            pool,
+            agreed: Arc::new(Agreed::new(3)),
+            of: 1,
+        };
+        self.ask(|wish| wish.wants = Wants::Slot(slot))
+    }
+
+    /// What went out about slots: T for TAKE, P for REPAIR, R for RELEASE, L for RESIZE, E for EXTEND.
+    fn sent_of_slots(&mut self) -> Vec<(usize, char)> {
+        let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
+        self.core.left();
+        let sent = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Send(node, operation, _) => match operation.command() {
+                Command::Slots(Asked::Take { .. }) => Some((node, 'T')),
+                Command::Slots(Asked::Repair { slot: 0, .. }) => Some((node, 'P')),
+                Command::Slots(Asked::Release { .. }) => Some((node, 'R')),
+                Command::Slots(Asked::Resize { .. }) => Some((node, 'L')),
+                Command::Slots(Asked::Extend { .. }) => Some((node, 'E')),
+                _ => None,
+            },
+            _ => None,
+        });
+        sent.filter(|(_, what)| *what != 'L').collect()
+    }
+
+    fn says_of_slots(&mut self, node: usize, said: &[Said]) {
+        let answers = said.iter().cloned().map(Ok);
+        self.core.answered(node, answers.collect::<Vec<_>>());
+    }
+
+    /// Slot 0 is ours on nodes 0 and 1, and somebody else's on node 2, where we have slot 1.
+    fn won_on_two(&mut self) -> Lease {
+        let mut answer = self.acquire();
+        assert_eq!(self.sent_of_slots(), [(0, 'T'), (1, 'T'), (2, 'T')]);
+        self.says_of_slots(2, &[slots(Some(1), Some(0))]);
+        self.says_of_slots(0, &[slots(Some(0), None)]);
+        self.says_of_slots(1, &[slots(Some(0), None)]);
+        let lease = answer.try_recv().unwrap().unwrap().unwrap();
+        assert_eq!(lease.slot(), Some(0));
+        lease
+    }
+}
+
+#[test]
+fn who_has_another_slot_for_the_winner_is_given_the_one_that_was_won() {
+    let mut world = World::new(3);
+    let lease = world.won_on_two();
+    // In this order: what it has is given back first.
+    assert_eq!(world.sent_of_slots(), [(2, 'R'), (2, 'P')]);
+    world.says_of_slots(2, &[Said::Slots(Reply::Released(true)), repaired(true)]);
+    assert_eq!(world.sent_of_slots(), []);
+    assert!(lease.is_valid());
+}
+
+#[test]
+fn so_is_who_says_it_later() {
+    let mut world = World::new(3);
+    let mut answer = world.acquire();
+    world.sent_of_slots();
+    for node in [0, 1] {
+        world.says_of_slots(node, &[slots(Some(0), None)]);
+    }
+    let _lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(world.sent_of_slots(), []);
+    world.says_of_slots(2, &[slots(None, Some(0))]);
+    assert_eq!(world.sent_of_slots(), [(2, 'R'), (2, 'P')]);
+}
+
+#[test]
+fn where_another_has_it_still_it_is_tried_again_and_not_for_ever() {
+    let mut world = World::new(3);
+    let lease = world.won_on_two();
+    let mut tries = 0;
+    let mut said = vec![Said::Slots(Reply::Released(true)), repaired(false)];
+    while world.sent_of_slots().contains(&(2, 'P')) {
+        tries += 1;
+        world.says_of_slots(2, &said);
+        said = vec![repaired(false)];
+    }
+    assert_eq!(tries, 9);
+    assert!(lease.is_valid());
+}
+
+#[test]
+fn what_is_released_is_put_nowhere() {
+    let mut world = World::new(3);
+    let lease = world.won_on_two();
+    world.sent_of_slots();
+    drop(lease);
+    world.core.event(Event::Release {
+        lease: world.core.first_lease().unwrap(),
+        reply: None,
+    });
+    let sent = world.sent_of_slots();
+    assert!(sent.contains(&(2, 'R')), "{sent:?}");
+    world.says_of_slots(2, &[Said::Slots(Reply::Released(true)), repaired(false)]);
+    assert!(!world.sent_of_slots().contains(&(2, 'P')));
+}
