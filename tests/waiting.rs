@@ -1,10 +1,16 @@
 //! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
 //! and `node_changes` tells every change once. On masters in this process.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
+mod support;
 
 use std::{future::Future, time::Duration};
 
+use exclusive::Exclusive;
 use futures::StreamExt;
 use quorate::{Builder, Error, MemoryNode, NodeChanges, NodeState, Quorum};
 
@@ -199,4 +205,38 @@ async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
     assert!(lease.is_some());
     // The back-off of a dial, and its jitter.
     assert!(back.elapsed() < seconds(6), "{:?}", back.elapsed());
+}
+
+on_both! {
+    paused: who_waits_through_an_outage_stands_on_all_nodes_after_it;
+}
+
+/// It leaves the line where no majority is, and comes back: also on the nodes that voted all the time.
+async fn who_waits_through_an_outage_stands_on_all_nodes_after_it<E: Exclusive>() {
+    // Of lengths around a term and a half, when it comes back.
+    for outage in 0..40 {
+        let nodes: [MemoryNode; 5] = std::array::from_fn(|_| MemoryNode::new());
+        let quorum = Quorum::builder().nodes(nodes.clone()).connect();
+        let quorum = quorum.await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let held = E::of(&quorum, "a").lock().await.unwrap();
+        let waiter = tokio::spawn(E::of(&quorum, "a").lock());
+        tokio::time::sleep(ms(100)).await;
+
+        nodes[..3].iter().for_each(MemoryNode::stop);
+        while quorum.health().voting > 2 {
+            tokio::time::sleep(ms(10)).await;
+        }
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(ms(50 * outage)).await;
+        nodes[0].start();
+        while quorum.health().voting < 3 {
+            tokio::time::sleep(ms(1)).await;
+        }
+        let took = began.elapsed();
+        drop(held);
+        let lease = tokio::time::timeout(seconds(5), waiter).await;
+        let lease = lease.unwrap_or_else(|_| panic!("never, after {took:?}"));
+        assert!(lease.unwrap().unwrap().is_valid());
+    }
 }
