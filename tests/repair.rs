@@ -81,9 +81,10 @@ fn contend<E: Exclusive>(
 
 on_both! {
     threads:
-        a_lease_outlives_every_redis_that_it_began_with,
-        a_lease_outlives_every_valkey_that_it_began_with,
         what_was_deleted_on_one_master_comes_back;
+    long:
+        a_lease_outlives_every_redis_that_it_began_with,
+        a_lease_outlives_every_valkey_that_it_began_with;
 }
 
 /// Every master restarts without its memory, one after the other, each once the earlier votes and has the lease.

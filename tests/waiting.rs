@@ -24,6 +24,12 @@ fn three() -> ([MemoryNode; 3], Builder) {
     (nodes, builder)
 }
 
+on_both! {
+    paused:
+        a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end,
+        who_waits_through_an_outage_stands_on_all_nodes_after_it;
+}
+
 fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
@@ -166,19 +172,18 @@ where
     turns
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
+async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end<E: Exclusive>() {
     let (nodes, builder) = three();
     let quorum = builder.connect().await.unwrap();
     quorum.bootstrap().await.unwrap();
-    let lease = quorum.mutex("held").ttl(seconds(30)).lock();
+    let lease = E::of(&quorum, "held").ttl(seconds(30)).lock();
     let lease = lease.await.unwrap();
     nodes[0].stop();
     nodes[1].stop();
     while quorum.health().voting > 1 {
         tokio::time::sleep(ms(10)).await;
     }
-    let mutex = quorum.mutex("a");
+    let mutex = E::of(&quorum, "a");
     let extended = turns(|| lease.extend()).await;
     let released = lease.release().await.unwrap_err();
     assert!(released.retry_after() >= Some(ms(50)), "{released}");
@@ -205,10 +210,6 @@ async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
     assert!(lease.is_some());
     // The back-off of a dial, and its jitter.
     assert!(back.elapsed() < seconds(6), "{:?}", back.elapsed());
-}
-
-on_both! {
-    paused: who_waits_through_an_outage_stands_on_all_nodes_after_it;
 }
 
 /// It leaves the line where no majority is, and comes back: also on the nodes that voted all the time.

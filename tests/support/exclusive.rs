@@ -292,7 +292,8 @@ impl Exclusive for OneSlot {
 
 /// Makes of each `async fn name<E: Exclusive>()` the tests `mutex::name` and `semaphore_of_one::name`. What stands in
 /// front says on what they run: `threads` on two, `thread` on one, `paused` on one whose clock jumps; `processes` are
-/// plain functions.
+/// plain functions. `long` are as `threads`, and take so long that they run on a semaphore only when they are asked for
+/// (`cargo nextest run --run-ignored all`).
 macro_rules! on_both {
     (@threads $test:ident $held:ty) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -308,6 +309,16 @@ macro_rules! on_both {
     };
     (@paused $test:ident $held:ty) => {
         #[tokio::test(start_paused = true)]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@long $test:ident quorate::Mutex) => {
+        on_both!(@threads $test quorate::Mutex);
+    };
+    (@long $test:ident $held:path) => {
+        #[ignore = "long"]
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
             super::$test::<$held>().await;
         }
