@@ -1,7 +1,7 @@
 //! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
 //! and `node_changes` tells every change once. On masters in this process.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 #[macro_use]
 #[path = "support/exclusive.rs"]
