@@ -1,5 +1,5 @@
 //! The main job on every kind of server and every way to reach one: N masters, one holder, growing
-//! tokens, others told who holds.
+//! tokens, others told who holds. Of a mutex, and of a semaphore of one.
 
 #![allow(
     clippy::expect_used,
@@ -8,10 +8,14 @@
     clippy::unwrap_used
 )]
 
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
 mod support;
 
 use std::time::Duration;
 
+use exclusive::Exclusive;
 use quorate::{Builder, Error, NodeState, Quorum};
 use support::{Fleet, Kind, Server, ServerOptions};
 
@@ -24,10 +28,21 @@ fn builder() -> Builder {
         .restart_margin(Duration::from_millis(100))
 }
 
+on_both! {
+    threads:
+        any_number_of_masters_of_each_kind,
+        a_majority_is_enough_and_needed,
+        by_unix_socket_password_user_and_database,
+        prefixes_share_nothing;
+    thread:
+        one_kind_beside_the_other_on_a_current_thread,
+        in_memory;
+}
+
 /// What every deployment does, seen by two clients of it.
-async fn the_main_job(connect: impl AsyncFn(&str) -> Quorum) {
+async fn the_main_job<E: Exclusive>(connect: impl AsyncFn(&str) -> Quorum) {
     let (one, two) = (connect("one").await, connect("two").await);
-    let (ours, theirs) = (one.mutex("invoice:42"), two.mutex("invoice:42"));
+    let (ours, theirs) = (E::of(&one, "invoice:42"), E::of(&two, "invoice:42"));
 
     let lease = ours.lock().await.unwrap();
     assert_eq!(lease.name(), "invoice:42");
@@ -39,22 +54,13 @@ async fn the_main_job(connect: impl AsyncFn(&str) -> Quorum) {
         "not even by its own client"
     );
     assert!(
-        two.mutex("invoice:43").try_lock().await.unwrap().is_some(),
+        E::of(&two, "invoice:43")
+            .try_lock()
+            .await
+            .unwrap()
+            .is_some(),
         "another name"
     );
-
-    let seen = two.inspect("invoice:42").await.unwrap();
-    let holder = seen.holder().expect("a majority knows");
-    assert_eq!(holder.label, "one");
-    assert!(
-        holder
-            .remaining
-            .is_some_and(|left| left <= TTL && left > Duration::ZERO)
-    );
-    // A node that our request reached late may have granted to the one that was refused, and taken
-    // it back.
-    assert!(seen.newest_token() >= Some(lease.token()));
-    assert_eq!(seen.nodes.len(), two.nodes().len());
 
     lease.extend().await.unwrap();
     let mut last = lease.token();
@@ -75,22 +81,48 @@ async fn the_main_job(connect: impl AsyncFn(&str) -> Quorum) {
         .unwrap();
     assert!(token > last);
 
-    let lease = ours.clone().wait_timeout(wait).lock().await.unwrap();
+    if E::EVICTS {
+        an_operator_looks_and_evicts(&one, &two).await;
+    }
+    assert_eq!(one.shutdown().await, [""; 0]);
+    assert!(matches!(ours.lock().await, Err(Error::Closed)));
+    assert!(theirs.try_lock().await.unwrap().is_some(), "others go on");
+}
+
+/// Who holds a mutex is seen, and can be evicted.
+async fn an_operator_looks_and_evicts(one: &Quorum, two: &Quorum) {
+    let wait = Duration::from_secs(1);
+    let lease = one.mutex("invoice:42").wait_timeout(wait).lock().await;
+    let lease = lease.unwrap();
+    let seen = two.inspect("invoice:42").await.unwrap();
+    let holder = seen.holder().expect("a majority knows");
+    assert_eq!(holder.label, "one");
+    assert!(
+        holder
+            .remaining
+            .is_some_and(|left| left <= TTL && left > Duration::ZERO)
+    );
+    // A node that our request reached late may have granted to the one that was refused, and taken
+    // it back.
+    assert!(seen.newest_token() >= Some(lease.token()));
+    assert_eq!(seen.nodes.len(), two.nodes().len());
+
     assert!(two.evict("invoice:42").await.unwrap());
-    let next = theirs.try_lock().await.unwrap().expect("evicted");
+    let next = two
+        .mutex("invoice:42")
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("evicted");
     assert!(next.token() > lease.token());
     assert!(
         matches!(lease.release().await, Err(Error::Lost(_))),
         "it was not ours any more"
     );
     next.release().await.unwrap();
-
-    assert_eq!(one.shutdown().await, [""; 0]);
-    assert!(matches!(ours.lock().await, Err(Error::Closed)));
-    assert!(theirs.try_lock().await.unwrap().is_some(), "others go on");
 }
 
-async fn with_urls(urls: &[String]) {
+async fn with_urls<E: Exclusive>(urls: &[String]) {
     let connect = async |label: &str| {
         let quorum = builder().label(label).nodes(urls).connect().await.unwrap();
         quorum.bootstrap_forced().await.unwrap();
@@ -102,15 +134,14 @@ async fn with_urls(urls: &[String]) {
         );
         quorum
     };
-    the_main_job(connect).await;
+    the_main_job::<E>(connect).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_number_of_masters_of_each_kind() {
+async fn any_number_of_masters_of_each_kind<E: Exclusive>() {
     for kind in Kind::ALL {
         for n in [1, 2, 3, 4, 5, 7] {
             let fleet = Fleet::start(n, kind);
-            with_urls(&fleet.urls()).await;
+            with_urls::<E>(&fleet.urls()).await;
             let left = fleet.leftover_locks_after(Duration::from_secs(1), "quorate");
             assert_eq!(left, [""; 0], "{kind:?}, {n}");
         }
@@ -118,8 +149,7 @@ async fn any_number_of_masters_of_each_kind() {
 }
 
 /// N - Q masters may be dead, and not one more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_is_enough_and_needed() {
+async fn a_majority_is_enough_and_needed<E: Exclusive>() {
     for n in 1..=5 {
         let fleet = Fleet::start(n, Kind::ALL[n % 2]);
         let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
@@ -127,22 +157,20 @@ async fn a_majority_is_enough_and_needed() {
         let spare = (n - 1) / 2;
         assert_eq!(quorum.health().spare, spare);
         fleet[..spare].iter().for_each(Server::kill9);
-        let lease = quorum.mutex("a").lock().await.unwrap();
+        let lease = E::of(&quorum, "a").lock().await.unwrap();
         lease.release().await.unwrap();
         fleet[spare].kill9();
-        let error = quorum.mutex("a").lock().await.unwrap_err();
+        let error = E::of(&quorum, "a").lock().await.unwrap_err();
         assert!(matches!(error, Error::NoQuorum(_)), "{n}: {error}");
     }
 }
 
-#[tokio::test]
-async fn one_kind_beside_the_other_on_a_current_thread() {
+async fn one_kind_beside_the_other_on_a_current_thread<E: Exclusive>() {
     let (redis, valkey) = (Fleet::start(2, Kind::Redis), Fleet::start(1, Kind::Valkey));
-    with_urls(&[redis.urls(), valkey.urls()].concat()).await;
+    with_urls::<E>(&[redis.urls(), valkey.urls()].concat()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_unix_socket_password_user_and_database() {
+async fn by_unix_socket_password_user_and_database<E: Exclusive>() {
     for kind in Kind::ALL {
         let user = "locker on >secret ~quorate:* &quorate:* +@all";
         let fleet = Fleet::start_with(5, ServerOptions::new(kind).password("word").acl(user));
@@ -153,18 +181,17 @@ async fn by_unix_socket_password_user_and_database() {
             fleet[3].url_with("locker", "secret"),
             format!("{}/3", fleet[4].url()),
         ];
-        with_urls(&urls).await;
+        with_urls::<E>(&urls).await;
         let clients = urls.iter().map(|url| redis::Client::open(&**url).unwrap());
         let quorum = builder().nodes(clients).connect().await.unwrap();
         assert!(
-            quorum.mutex("b").try_lock().await.unwrap().is_some(),
+            E::of(&quorum, "b").try_lock().await.unwrap().is_some(),
             "as redis::Client"
         );
     }
 }
 
-#[tokio::test]
-async fn in_memory() {
+async fn in_memory<E: Exclusive>() {
     let nodes: [quorate::MemoryNode; 5] = std::array::from_fn(|_| quorate::MemoryNode::new());
     let connect = async |label: &str| {
         let quorum = builder()
@@ -176,12 +203,11 @@ async fn in_memory() {
         quorum.bootstrap_forced().await.unwrap();
         quorum
     };
-    the_main_job(connect).await;
+    the_main_job::<E>(connect).await;
 }
 
 /// Deployments of different prefixes share nothing, not even where one begins with the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn prefixes_share_nothing() {
+async fn prefixes_share_nothing<E: Exclusive>() {
     let fleet = Fleet::start(3, Kind::Redis);
     let mut leases = Vec::new();
     for prefix in ["quorate", "quorate:a", "a", "a:quorate"] {
@@ -195,7 +221,7 @@ async fn prefixes_share_nothing() {
             .bootstrap_forced()
             .await
             .unwrap_or_else(|error| panic!("{prefix}: {error}"));
-        leases.push(quorum.mutex("a").try_lock().await.unwrap().expect(prefix));
+        leases.push(E::of(&quorum, "a").try_lock().await.unwrap().expect(prefix));
     }
     assert!(leases.iter().all(quorate::Lease::is_valid));
 }

@@ -4,6 +4,8 @@
 //! Several processes add to one counter: read, sleep, write. The counter is the last line of a file,
 //! and a write is one appended line: two holders at once show as one number that was written twice,
 //! in whatever state a process died.
+//!
+//! Each of them with a mutex, and with a semaphore of one.
 
 #![allow(
     clippy::expect_used,
@@ -12,6 +14,9 @@
     clippy::unwrap_used
 )]
 
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
 mod support;
 
 use std::fs::{self, File};
@@ -20,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use exclusive::Exclusive;
 use quorate::{Builder, Error, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Fleet, Kind, Proxy, Server, ServerOptions};
@@ -52,7 +58,7 @@ const DIR: &str = "QUORATE_TEST_DIR";
 const STORE: &str = "QUORATE_TEST_STORE";
 
 /// Whether this process is a worker; then its work is done when this returns.
-fn worked() -> bool {
+fn worked<E: Exclusive>() -> bool {
     let Some(work) = std::env::var_os(WORK) else {
         return false;
     };
@@ -66,8 +72,8 @@ fn worked() -> bool {
     runtime.block_on(async {
         let quorum = builder(&urls).connect().await.expect("a majority answers");
         match work.to_str() {
-            Some("count") => count(&quorum, &dir).await,
-            Some("fenced") => count_fenced(&quorum, &dir, &var(STORE)).await,
+            Some("count") => count::<E>(&quorum, &dir).await,
+            Some("fenced") => count_fenced::<E>(&quorum, &dir, &var(STORE)).await,
             _ => panic!("{work:?}"),
         }
         assert!(quorum.shutdown().await.is_empty());
@@ -79,9 +85,9 @@ fn millis(from: u64, to: u64) -> Duration {
     Duration::from_millis(rand::random_range(from..to))
 }
 
-async fn count(quorum: &Quorum, dir: &Path) {
+async fn count<E: Exclusive>(quorum: &Quorum, dir: &Path) {
     let log = dir.join("log");
-    let mutex = quorum.mutex(NAME).ttl(TTL);
+    let mutex = E::of(quorum, NAME).ttl(TTL);
     while !dir.join("stop").exists() {
         if rand::random_range(0..4) == 0 {
             // Somebody who loses patience.
@@ -131,15 +137,15 @@ struct Workers {
     dir: tempfile::TempDir,
     urls: String,
     work: &'static str,
-    test: &'static str,
+    test: String,
     store: String,
     children: Vec<Child>,
 }
 
 impl Workers {
-    fn start(
+    fn start<E: Exclusive>(
         n: usize,
-        test: &'static str,
+        test: &str,
         work: &'static str,
         urls: &[String],
         store: &str,
@@ -147,6 +153,7 @@ impl Workers {
         let dir = tempfile::tempdir().unwrap();
         File::create(dir.path().join("log")).unwrap();
         let (urls, store, children) = (urls.join(","), store.to_owned(), Vec::new());
+        let test = format!("{}::{test}", E::MODULE);
         let mut workers = Self {
             dir,
             urls,
@@ -166,7 +173,7 @@ impl Workers {
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", self.test, "--nocapture"])
+            .args(["--exact", &self.test, "--nocapture"])
             .env(WORK, self.work)
             .env(URLS, &self.urls)
             .env(DIR, self.dir.path())
@@ -274,18 +281,25 @@ fn wait(d: Duration) {
     std::thread::sleep(d);
 }
 
+on_both! {
+    processes:
+        no_update_is_lost_while_servers_and_clients_die,
+        no_update_is_lost_while_servers_are_stopped_or_far,
+        no_update_is_lost_while_memories_change,
+        clients_that_sleep_through_their_lease_are_refused_by_the_fence;
+}
+
 // ---- the tests -----------------------------------------------------------------------------
 
-#[test]
-fn no_update_is_lost_while_servers_and_clients_die() {
-    if worked() {
+fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
+    if worked::<E>() {
         return;
     }
     let fleet = fleet(Kind::Redis);
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_and_clients_die";
-    let mut workers = Workers::start(4, test, "count", &urls, "");
+    let mut workers = Workers::start::<E>(4, test, "count", &urls, "");
     workers.progress("the start");
 
     fleet[0].kill9();
@@ -315,9 +329,8 @@ fn no_update_is_lost_while_servers_and_clients_die() {
     workers.finish(&fleet);
 }
 
-#[test]
-fn no_update_is_lost_while_servers_are_stopped_or_far() {
-    if worked() {
+fn no_update_is_lost_while_servers_are_stopped_or_far<E: Exclusive>() {
+    if worked::<E>() {
         return;
     }
     let fleet = fleet(Kind::Valkey);
@@ -326,7 +339,7 @@ fn no_update_is_lost_while_servers_are_stopped_or_far() {
     urls[4] = format!("redis://{USER}:{PASSWORD}@127.0.0.1:{}", proxy.port());
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_are_stopped_or_far";
-    let workers = Workers::start(4, test, "count", &urls, "");
+    let workers = Workers::start::<E>(4, test, "count", &urls, "");
     workers.progress("the start");
 
     each(&fleet[..1], Server::sigstop);
@@ -364,16 +377,15 @@ fn no_update_is_lost_while_servers_are_stopped_or_far() {
     workers.finish(&fleet);
 }
 
-#[test]
-fn no_update_is_lost_while_memories_change() {
-    if worked() {
+fn no_update_is_lost_while_memories_change<E: Exclusive>() {
+    if worked::<E>() {
         return;
     }
     let fleet = fleet(Kind::Redis);
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_memories_change";
-    let workers = Workers::start(4, test, "count", &urls, "");
+    let workers = Workers::start::<E>(4, test, "count", &urls, "");
     workers.progress("the start");
     let flush = |server: &Server| drop(server.cmd(&["FLUSHALL"]));
 
@@ -419,7 +431,9 @@ fn no_update_is_lost_while_memories_change() {
 }
 
 fn is_of_a_line(key: &str) -> bool {
-    key.contains(":@mutex-line:") || key.contains(":@mutex-waiters:")
+    [":@mutex-line:", ":@mutex-waiters:", ":@semaphore-line:"]
+        .iter()
+        .any(|sort| key.contains(sort))
 }
 
 // ---- clients that stop in their section ----------------------------------------------------
@@ -440,12 +454,12 @@ redis.call('RPUSH', KEYS[2], ARGV[2])
 return 1";
 
 /// Works without ever asking whether its lease is still good.
-async fn count_fenced(quorum: &Quorum, dir: &Path, store: &str) {
+async fn count_fenced<E: Exclusive>(quorum: &Quorum, dir: &Path, store: &str) {
     let mut store = redis::Client::open(store)
         .unwrap()
         .get_connection()
         .unwrap();
-    let mutex = quorum.mutex(NAME).ttl(TTL);
+    let mutex = E::of(quorum, NAME).ttl(TTL);
     let state = dir.join(std::process::id().to_string());
     while !dir.join("stop").exists() {
         let lease = match mutex.lock().await {
@@ -480,9 +494,8 @@ async fn count_fenced(quorum: &Quorum, dir: &Path, store: &str) {
     }
 }
 
-#[test]
-fn clients_that_sleep_through_their_lease_are_refused_by_the_fence() {
-    if worked() {
+fn clients_that_sleep_through_their_lease_are_refused_by_the_fence<E: Exclusive>() {
+    if worked::<E>() {
         return;
     }
     let fleet = fleet(Kind::Valkey);
@@ -490,7 +503,7 @@ fn clients_that_sleep_through_their_lease_are_refused_by_the_fence() {
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "clients_that_sleep_through_their_lease_are_refused_by_the_fence";
-    let mut workers = Workers::start(4, test, "fenced", &urls, &store.url());
+    let mut workers = Workers::start::<E>(4, test, "fenced", &urls, &store.url());
     let mut conn = store.conn();
     let mut log = |key: &str| -> Vec<u64> {
         redis::cmd("LRANGE")

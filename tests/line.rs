@@ -1,5 +1,6 @@
 //! Who asks first is served first, on real servers (Redis and Valkey in turn) while these and those who wait die, stop
 //! and are cut off (protocol §5).
+//! What does not hang on how a lock is handed over is tested of a semaphore of one too.
 //!
 //! | file | promise |
 //! | --- | --- |
@@ -17,6 +18,9 @@
     clippy::unwrap_used
 )]
 
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
 mod support;
 
 #[path = "line/cut.rs"]
@@ -39,7 +43,8 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-use quorate::{Builder, IntoNode, Mutex, Quorum};
+use exclusive::Exclusive;
+use quorate::{Builder, IntoNode, Quorum};
 use redis::FromRedisValue;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Fleet, Server};
@@ -90,24 +95,25 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 // ---- what stands on the servers ------------------------------------------------------------
 
 /// Who waits on a node, the head first.
-fn line(server: &Server) -> Vec<String> {
-    let key = format!("{PREFIX}:@mutex-line:{NAME}");
-    Vec::from_redis_value(server.cmd(&["ZRANGE", &key, "0", "-1"])).unwrap()
+fn line<E: Exclusive>(server: &Server) -> Vec<String> {
+    Vec::from_redis_value(server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1"])).unwrap()
 }
 
 /// Their numbers: who was alone for long has another name then, and the same number.
-fn tickets(server: &Server) -> Vec<String> {
-    let key = format!("{PREFIX}:@mutex-line:{NAME}");
-    let all = server.cmd(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]);
+fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
+    let all = server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1", "WITHSCORES"]);
     let all = Vec::<String>::from_redis_value(all).unwrap();
     all.into_iter().skip(1).step_by(2).collect()
 }
 
 /// Until so many wait on every node that is up.
-async fn registered(fleet: &Fleet, count: usize) {
+async fn registered<E: Exclusive>(fleet: &Fleet, count: usize) {
     let up = || fleet.iter().filter(|server| server.is_up());
     let what = format!("{count} wait");
-    eventually(&what, || up().all(|server| line(server).len() == count)).await;
+    eventually(&what, || {
+        up().all(|server| line::<E>(server).len() == count)
+    })
+    .await;
 }
 
 /// How often a server has run this command, by a script or without.
@@ -143,7 +149,7 @@ struct One {
 
 impl Served {
     /// Waits, holds it for a while, and releases it.
-    fn wait(&self, index: usize, mutex: &Mutex, hold: Duration) -> JoinHandle<()> {
+    fn wait(&self, index: usize, mutex: &impl Exclusive, hold: Duration) -> JoinHandle<()> {
         let (served, lock) = (self.clone(), mutex.lock());
         tokio::spawn(async move {
             let lease = lock.await.unwrap_or_else(|e| panic!("{index}: {e}"));
@@ -174,11 +180,17 @@ impl Served {
         eventually(&format!("{count} are served"), || self.count() >= count).await;
     }
 
-    /// All have been served once, from the first to the last. The longest time that it was nobody's.
-    fn in_order(&self, count: usize) -> Duration {
+    /// All have been served once, from the first to the last: each as one of the first of those who were left, of a mutex
+    /// as the first. The longest time that it was nobody's.
+    fn in_order<E: Exclusive>(&self, count: usize) -> Duration {
         let all = self.all.lock().unwrap();
         let order: Vec<usize> = all.iter().map(|one| one.index).collect();
-        assert_eq!(order, (0..count).collect::<Vec<_>>());
+        let mut left: Vec<usize> = (0..count).collect();
+        for index in &order {
+            let place = left.iter().take(E::WIDTH).position(|one| one == index);
+            left.remove(place.unwrap_or_else(|| panic!("{index} came too early: {order:?}")));
+        }
+        assert_eq!(left, [0; 0], "{order:?}");
         let pairs = || all.iter().zip(all.iter().skip(1));
         for (one, next) in pairs() {
             assert!(one.token < next.token, "{one:?}, {next:?}");
@@ -198,14 +210,15 @@ async fn all_end(waiters: impl IntoIterator<Item = JoinHandle<()>>) {
 struct Waiter(Child);
 
 impl Waiter {
-    fn start(fleet: &Fleet) -> Self {
+    fn start<E: Exclusive>(fleet: &Fleet) -> Self {
         // It ends with this thread, however that ends.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--", env!("CARGO_BIN_EXE_quorate")])
             .args(["--fleet", "tests", "--max-ttl", "30s"])
             .args(["--restart-margin", "100ms", "--label", "process"])
-            .args(["lock", NAME, "--", "sleep", "60"]);
+            .args(E::COMMAND)
+            .args([NAME, "--", "sleep", "60"]);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("QUORATE_") {
                 command.env_remove(name);

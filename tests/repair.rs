@@ -1,4 +1,5 @@
-//! Leases that heal: what a master lost is put back while the lease is held (protocol §3, client step 9).
+//! Leases that heal: what a master lost is put back while the lease is held (protocol §3, client step 9). Of a mutex,
+//! and of a semaphore of one.
 
 #![allow(
     clippy::expect_used,
@@ -7,13 +8,17 @@
     clippy::unwrap_used
 )]
 
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
 mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use quorate::{Lease, LossReason, NodeState, Quorum};
+use exclusive::Exclusive;
+use quorate::{Lease, LossReason, Mutex, NodeState, Quorum};
 use support::{Fleet, Kind, Server};
 use tokio::time::{sleep, timeout};
 
@@ -51,17 +56,16 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn text(server: &Server, words: &[&str]) -> Option<String> {
-    redis::from_redis_value(server.cmd(words)).unwrap()
-}
-
-fn holder(server: &Server) -> Option<String> {
-    text(server, &["GET", LOCK])
+fn holder<E: Exclusive>(server: &Server) -> Option<String> {
+    E::holder(server, "a")
 }
 
 /// Tries to take the lock all the time, until the end: how often.
-fn contend(quorum: &Quorum, is_over: &Arc<AtomicBool>) -> tokio::task::JoinHandle<usize> {
-    let (mutex, is_over) = (quorum.mutex("a"), Arc::clone(is_over));
+fn contend<E: Exclusive>(
+    quorum: &Quorum,
+    is_over: &Arc<AtomicBool>,
+) -> tokio::task::JoinHandle<usize> {
+    let (mutex, is_over) = (E::of(quorum, "a"), Arc::clone(is_over));
     tokio::spawn(async move {
         let refused = AtomicUsize::new(0);
         while !is_over.load(SeqCst) {
@@ -75,14 +79,22 @@ fn contend(quorum: &Quorum, is_over: &Arc<AtomicBool>) -> tokio::task::JoinHandl
     })
 }
 
+on_both! {
+    threads:
+        what_was_deleted_on_one_master_comes_back;
+    long:
+        a_lease_outlives_every_redis_that_it_began_with,
+        a_lease_outlives_every_valkey_that_it_began_with;
+}
+
 /// Every master restarts without its memory, one after the other, each once the earlier votes and has the lease.
-async fn outlives_every_restart(kind: Kind) {
+async fn outlives_every_restart<E: Exclusive>(kind: Kind) {
     let fleet = Fleet::start(3, kind);
     let (ours, other) = (connect(&fleet).await, connect(&fleet).await);
-    let lease: Lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
-    let (token, entry) = (lease.token(), holder(&fleet[0]).unwrap());
+    let lease: Lease = E::of(&ours, "a").ttl(MAX_TTL).lock().await.unwrap();
+    let (token, entry) = (lease.token(), holder::<E>(&fleet[0]).unwrap());
     let is_over = Arc::default();
-    let contender = contend(&other, &is_over);
+    let contender = contend::<E>(&other, &is_over);
     let restarts = async {
         for (n, server) in fleet.iter().enumerate() {
             server.restart_empty();
@@ -91,9 +103,11 @@ async fn outlives_every_restart(kind: Kind) {
             })
             .await;
             until("its vote", || ours.nodes()[n].state == NodeState::Voting).await;
-            until("the repair", || holder(server).as_ref() == Some(&entry)).await;
-            let counter = text(server, &["HGET", "quorate:c0", "@mutex:a"]).unwrap();
-            assert!(counter.parse::<u64>().unwrap() >= token.as_u64());
+            until("the repair", || {
+                holder::<E>(server).as_ref() == Some(&entry)
+            })
+            .await;
+            assert!(E::counter(server, "a").unwrap() >= token.as_u64());
         }
     };
     lease
@@ -105,40 +119,38 @@ async fn outlives_every_restart(kind: Kind) {
 
     assert_eq!(lease.token(), token);
     for server in fleet.iter() {
-        assert_eq!(holder(server).as_ref(), Some(&entry));
+        assert_eq!(holder::<E>(server).as_ref(), Some(&entry));
     }
     lease.release().await.unwrap();
     assert_eq!(fleet.leftover_locks_after(PATIENCE, PREFIX), [""; 0]);
-    let next = other.mutex("a").lock().await.unwrap();
+    let next = E::of(&other, "a").lock().await.unwrap();
     assert!(next.token() > token);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_outlives_every_redis_that_it_began_with() {
-    outlives_every_restart(Kind::Redis).await;
+async fn a_lease_outlives_every_redis_that_it_began_with<E: Exclusive>() {
+    outlives_every_restart::<E>(Kind::Redis).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_outlives_every_valkey_that_it_began_with() {
-    outlives_every_restart(Kind::Valkey).await;
+async fn a_lease_outlives_every_valkey_that_it_began_with<E: Exclusive>() {
+    outlives_every_restart::<E>(Kind::Valkey).await;
 }
 
 /// The repaired one is as good as any other: the two that had it from the beginning may die.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_deleted_on_one_master_comes_back() {
+async fn what_was_deleted_on_one_master_comes_back<E: Exclusive>() {
     let fleet = Fleet::start(3, Kind::Redis);
     let ours = connect(&fleet).await;
-    let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
-    let entry = holder(&fleet[0]);
-    until("the grant of all", || holder(&fleet[2]) == entry).await;
-    fleet[0].cmd(&["DEL", LOCK]);
-    until("the repair", || holder(&fleet[0]) == entry).await;
+    let lease = E::of(&ours, "a").ttl(MAX_TTL).lock().await.unwrap();
+    let entry = holder::<E>(&fleet[0]);
+    until("the grant of all", || holder::<E>(&fleet[2]) == entry).await;
+    E::forget(&fleet[0], "a");
+    until("the repair", || holder::<E>(&fleet[0]) == entry).await;
     fleet[1].kill9();
     sleep(MAX_TTL).await;
     assert!(lease.is_valid(), "renewed on the other two");
     lease.extend().await.unwrap();
 }
 
+// Of the mutex alone: nobody can be evicted from a semaphore.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_evicted_stays_so() {
     for kind in Kind::ALL {
@@ -149,17 +161,21 @@ async fn what_was_evicted_stays_so() {
         fleet[0].cmd(&["SET", EVICTED, "", "PX", "1500"]);
         fleet[0].cmd(&["DEL", LOCK]);
         sleep(ms(1000)).await;
-        assert_eq!(holder(&fleet[0]), None, "renewed, and not put back");
+        assert_eq!(
+            holder::<Mutex>(&fleet[0]),
+            None,
+            "renewed, and not put back"
+        );
         assert!(lease.is_valid());
         until("the repair, once it is over", || {
-            holder(&fleet[0]).is_some()
+            holder::<Mutex>(&fleet[0]).is_some()
         })
         .await;
         assert!(ours.evict("a").await.unwrap());
         let told = timeout(PATIENCE, lease.lost()).await.expect("it is lost");
         assert_eq!(told, LossReason::Evicted, "{kind:?}");
         for server in fleet.iter() {
-            assert_eq!(holder(server), None);
+            assert_eq!(holder::<Mutex>(server), None);
         }
         // Others are not kept from the name.
         assert!(ours.mutex("a").try_lock().await.unwrap().is_some());

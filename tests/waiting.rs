@@ -1,10 +1,16 @@
 //! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
 //! and `node_changes` tells every change once. On masters in this process.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+#[macro_use]
+#[path = "support/exclusive.rs"]
+mod exclusive;
+mod support;
 
 use std::{future::Future, time::Duration};
 
+use exclusive::Exclusive;
 use futures::StreamExt;
 use quorate::{Builder, Error, MemoryNode, NodeChanges, NodeState, Quorum};
 
@@ -16,6 +22,12 @@ fn three() -> ([MemoryNode; 3], Builder) {
     let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
     let builder = Quorum::builder().nodes(nodes.clone());
     (nodes, builder)
+}
+
+on_both! {
+    paused:
+        a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end,
+        who_waits_through_an_outage_stands_on_all_nodes_after_it;
 }
 
 fn seconds(s: u64) -> Duration {
@@ -160,19 +172,18 @@ where
     turns
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
+async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end<E: Exclusive>() {
     let (nodes, builder) = three();
     let quorum = builder.connect().await.unwrap();
     quorum.bootstrap().await.unwrap();
-    let lease = quorum.mutex("held").ttl(seconds(30)).lock();
+    let lease = E::of(&quorum, "held").ttl(seconds(30)).lock();
     let lease = lease.await.unwrap();
     nodes[0].stop();
     nodes[1].stop();
     while quorum.health().voting > 1 {
         tokio::time::sleep(ms(10)).await;
     }
-    let mutex = quorum.mutex("a");
+    let mutex = E::of(&quorum, "a");
     let extended = turns(|| lease.extend()).await;
     let released = lease.release().await.unwrap_err();
     assert!(released.retry_after() >= Some(ms(50)), "{released}");
@@ -199,4 +210,34 @@ async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end() {
     assert!(lease.is_some());
     // The back-off of a dial, and its jitter.
     assert!(back.elapsed() < seconds(6), "{:?}", back.elapsed());
+}
+
+/// It leaves the line where no majority is, and comes back: also on the nodes that voted all the time.
+async fn who_waits_through_an_outage_stands_on_all_nodes_after_it<E: Exclusive>() {
+    // Of lengths around a term and a half, when it comes back.
+    for outage in 0..40 {
+        let nodes: [MemoryNode; 5] = std::array::from_fn(|_| MemoryNode::new());
+        let quorum = Quorum::builder().nodes(nodes.clone()).connect();
+        let quorum = quorum.await.unwrap();
+        quorum.bootstrap().await.unwrap();
+        let held = E::of(&quorum, "a").lock().await.unwrap();
+        let waiter = tokio::spawn(E::of(&quorum, "a").lock());
+        tokio::time::sleep(ms(100)).await;
+
+        nodes[..3].iter().for_each(MemoryNode::stop);
+        while quorum.health().voting > 2 {
+            tokio::time::sleep(ms(10)).await;
+        }
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(ms(50 * outage)).await;
+        nodes[0].start();
+        while quorum.health().voting < 3 {
+            tokio::time::sleep(ms(1)).await;
+        }
+        let took = began.elapsed();
+        drop(held);
+        let lease = tokio::time::timeout(seconds(5), waiter).await;
+        let lease = lease.unwrap_or_else(|_| panic!("never, after {took:?}"));
+        assert!(lease.unwrap().unwrap().is_valid());
+    }
 }

@@ -3,6 +3,15 @@
 use super::*;
 use crate::support::Proxy;
 
+on_both! {
+    threads:
+        who_is_cut_off_for_a_moment_keeps_its_place,
+        who_is_cut_off_from_a_minority_is_served_in_its_turn,
+        who_reaches_only_a_minority_stops_nobody,
+        who_is_registered_on_a_minority_only_stops_nobody,
+        thousands_who_are_cut_off_are_registered_again_at_once;
+}
+
 /// One who reaches the servers itself, and one who does through proxies.
 async fn near_and_far(fleet: &Fleet) -> (Quorum, Vec<Proxy>, Quorum) {
     let client = connect(builder(fleet.urls())).await;
@@ -12,19 +21,18 @@ async fn near_and_far(fleet: &Fleet) -> (Quorum, Vec<Proxy>, Quorum) {
 }
 
 /// Cut off from all nodes, and back; one behind it is connected all the time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_cut_off_for_a_moment_keeps_its_place() {
+async fn who_is_cut_off_for_a_moment_keeps_its_place<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let (client, proxies, far) = near_and_far(&fleet).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..10 {
         let who = [&far, &client][index % 2];
-        waiters.push(served.wait(index, &who.mutex(NAME), ms(5)));
-        registered(&fleet, index + 1).await;
+        waiters.push(served.wait(index, &E::of(who, NAME), ms(5)));
+        registered::<E>(&fleet, index + 1).await;
     }
-    let before: Vec<_> = fleet.iter().map(tickets).collect();
+    let before: Vec<_> = fleet.iter().map(tickets::<E>).collect();
     for round in 0..3 {
         let asked: Vec<u64> = fleet.iter().map(|server| calls(server, "hset")).collect();
         if round == 2 {
@@ -41,8 +49,8 @@ async fn who_is_cut_off_for_a_moment_keeps_its_place() {
         let again = |(server, before): (&Server, &u64)| calls(server, "hset") >= before + 5;
         let all_again = || fleet.iter().zip(&asked).all(again);
         eventually("they are registered again", all_again).await;
-        registered(&fleet, 10).await;
-        let after: Vec<_> = fleet.iter().map(tickets).collect();
+        registered::<E>(&fleet, 10).await;
+        let after: Vec<_> = fleet.iter().map(tickets::<E>).collect();
         assert_eq!(before, after, "round {round}: the same places");
     }
     eventually("all vote", || {
@@ -51,22 +59,21 @@ async fn who_is_cut_off_for_a_moment_keeps_its_place() {
     .await;
     held.release().await.unwrap();
     all_end(waiters).await;
-    served.in_order(10);
+    served.in_order::<E>(10);
     nothing_is_left(&fleet);
 }
 
 /// A hand-over finds it gone on one node, and drops it there: it comes back to the same place.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_cut_off_from_a_minority_is_served_in_its_turn() {
+async fn who_is_cut_off_from_a_minority_is_served_in_its_turn<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let (client, proxies, far) = near_and_far(&fleet).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..20 {
         let who = [&client, &far][index % 2];
-        waiters.push(served.wait(index, &who.mutex(NAME), ms(20)));
-        registered(&fleet, index + 1).await;
+        waiters.push(served.wait(index, &E::of(who, NAME), ms(20)));
+        registered::<E>(&fleet, index + 1).await;
     }
     held.release().await.unwrap();
     for (round, proxy) in proxies.iter().enumerate() {
@@ -77,27 +84,26 @@ async fn who_is_cut_off_from_a_minority_is_served_in_its_turn() {
         eventually("all vote", || far.health().voting == 3).await;
     }
     all_end(waiters).await;
-    let longest = served.in_order(20);
+    let longest = served.in_order::<E>(20);
     assert!(longest < TERM + MACHINE, "free for {longest:?}");
     nothing_is_left(&fleet);
 }
 
 /// Who can never have the lock keeps nobody from it: neither what it was handed nor its smaller number.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reaches_only_a_minority_stops_nobody() {
+async fn who_reaches_only_a_minority_stops_nobody<E: Exclusive>() {
     let fleet = Fleet::mixed(5);
     let (client, proxies, far) = near_and_far(&fleet).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let (served, late) = (Served::default(), Served::default());
     let mut waiters = Vec::new();
     // Two of those who are cut off are the first.
     for index in 0..2 {
-        waiters.push(late.wait(index, &far.mutex(NAME), ms(5)));
-        registered(&fleet, index + 1).await;
+        waiters.push(late.wait(index, &E::of(&far, NAME), ms(5)));
+        registered::<E>(&fleet, index + 1).await;
     }
     for index in 0..4 {
-        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
-        registered(&fleet, 2 + index + 1).await;
+        waiters.push(served.wait(index, &E::of(&client, NAME), ms(5)));
+        registered::<E>(&fleet, 2 + index + 1).await;
     }
     for proxy in &proxies[2..] {
         proxy.blackhole(true);
@@ -105,36 +111,39 @@ async fn who_reaches_only_a_minority_stops_nobody() {
     let start = Instant::now();
     held.release().await.unwrap();
     served.reaches(4).await;
-    // What was handed to the first of them ends with its first term; the second is only called.
+    // What was handed to the first of them ends with its first term; the second is only called. A semaphore calls both, one
+    // after the other, and each has its term.
     let took = start.elapsed();
-    assert!(took < TERM + MACHINE, "{took:?}");
+    assert!(took < TERM * E::WIDTH as u32 + MACHINE, "{took:?}");
     assert_eq!(late.count(), 0);
     eventually("they have left", || {
-        fleet.iter().take(2).all(|server| line(server).is_empty())
+        fleet
+            .iter()
+            .take(2)
+            .all(|server| line::<E>(server).is_empty())
     })
     .await;
     // Who comes later comes after them.
-    let held = client.mutex(NAME).lock().await.unwrap();
-    waiters.push(served.wait(4, &client.mutex(NAME), ms(5)));
+    let held = E::of(&client, NAME).lock().await.unwrap();
+    waiters.push(served.wait(4, &E::of(&client, NAME), ms(5)));
     for proxy in &proxies {
         proxy.heal();
     }
-    registered(&fleet, 3).await;
+    registered::<E>(&fleet, 3).await;
     held.release().await.unwrap();
     all_end(waiters).await;
-    served.in_order(5);
-    late.in_order(2);
+    served.in_order::<E>(5);
+    late.in_order::<E>(2);
     let last = |served: &Served| served.all.lock().unwrap().last().unwrap().until;
     assert!(last(&late) < last(&served), "they keep their places");
     nothing_is_left(&fleet);
 }
 
 /// The same where it may ask a majority, one node of which is full and registers nobody.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_registered_on_a_minority_only_stops_nobody() {
+async fn who_is_registered_on_a_minority_only_stops_nobody<E: Exclusive>() {
     let fleet = Fleet::mixed(5);
     let (client, proxies, far) = near_and_far(&fleet).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     fleet[2].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     let (served, late) = (Served::default(), Served::default());
     let stand = async |count: usize| {
@@ -142,14 +151,14 @@ async fn who_is_registered_on_a_minority_only_stops_nobody() {
             let others = fleet.iter().enumerate().filter(|(node, _)| *node != 2);
             others
                 .into_iter()
-                .all(|(_, server)| line(server).len() == count)
+                .all(|(_, server)| line::<E>(server).len() == count)
         })
         .await;
     };
-    let mut waiters = vec![late.wait(0, &far.mutex(NAME), ms(5))];
+    let mut waiters = vec![late.wait(0, &E::of(&far, NAME), ms(5))];
     stand(1).await;
     for index in 0..4 {
-        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
+        waiters.push(served.wait(index, &E::of(&client, NAME), ms(5)));
         stand(1 + index + 1).await;
     }
     for proxy in &proxies[3..] {
@@ -167,24 +176,23 @@ async fn who_is_registered_on_a_minority_only_stops_nobody() {
         proxy.heal();
     }
     all_end(waiters).await;
-    served.in_order(4);
-    late.in_order(1);
+    served.in_order::<E>(4);
+    late.in_order::<E>(1);
     nothing_is_left(&fleet);
 }
 
 /// The many waiters of one client. (Here in a debug build, beside other tests; `make bench` has 10,000 in release.)
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_who_are_cut_off_are_registered_again_at_once() {
+async fn thousands_who_are_cut_off_are_registered_again_at_once<E: Exclusive>() {
     const WAITERS: usize = 2_000;
     let fleet = Fleet::mixed(3);
     let (client, proxies, far) = near_and_far(&fleet).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)
-        .map(|_| tokio::spawn(far.mutex(NAME).lock()))
+        .map(|_| tokio::spawn(E::of(&far, NAME).lock()))
         .collect();
-    registered(&fleet, WAITERS).await;
+    registered::<E>(&fleet, WAITERS).await;
     sleep(ms(500)).await;
-    let before: Vec<_> = fleet.iter().map(tickets).collect();
+    let before: Vec<_> = fleet.iter().map(tickets::<E>).collect();
     let asked: Vec<u64> = fleet.iter().map(|server| calls(server, "hset")).collect();
     proxies.iter().for_each(Proxy::cut);
     eventually("it is cut off", || far.health().voting == 0).await;
@@ -197,11 +205,11 @@ async fn thousands_who_are_cut_off_are_registered_again_at_once() {
         fleet.iter().zip(&asked).all(again)
     })
     .await;
-    registered(&fleet, WAITERS).await;
+    registered::<E>(&fleet, WAITERS).await;
     let took = start.elapsed();
     assert!(took < ms(1_000) + MACHINE, "{took:?}");
     println!("{WAITERS} registered again in {took:?}");
-    let after: Vec<_> = fleet.iter().map(tickets).collect();
+    let after: Vec<_> = fleet.iter().map(tickets::<E>).collect();
     assert!(before == after, "the same places");
     for waiter in &waiters {
         assert!(!waiter.is_finished());
@@ -209,7 +217,7 @@ async fn thousands_who_are_cut_off_are_registered_again_at_once() {
     }
     held.release().await.unwrap();
     eventually("they have left", || {
-        fleet.iter().all(|server| line(server).is_empty())
+        fleet.iter().all(|server| line::<E>(server).is_empty())
     })
     .await;
     nothing_is_left(&fleet);

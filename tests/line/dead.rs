@@ -2,6 +2,15 @@
 
 use super::*;
 use crate::support::Proxy;
+use quorate::Mutex;
+
+on_both! {
+    threads:
+        a_head_that_was_killed_costs_nothing,
+        a_head_that_vanished_costs_its_first_term_at_most,
+        a_try_is_not_hindered_by_the_dead,
+        a_try_overtakes_nobody_who_lives;
+}
 
 /// A claim of 50 ms, and what it takes to ask when it is over.
 const CALL: Duration = Duration::from_millis(100);
@@ -15,12 +24,12 @@ struct Behind {
 }
 
 impl Behind {
-    async fn start() -> Self {
+    async fn start<E: Exclusive>() -> Self {
         let fleet = Fleet::mixed(3);
         let client = connect(builder(fleet.urls())).await;
-        let held = client.mutex(NAME).lock().await.unwrap();
-        let process = Waiter::start(&fleet);
-        registered(&fleet, 1).await;
+        let held = E::of(&client, NAME).lock().await.unwrap();
+        let process = Waiter::start::<E>(&fleet);
+        registered::<E>(&fleet, 1).await;
         Self {
             fleet,
             client,
@@ -30,39 +39,49 @@ impl Behind {
     }
 
     /// This becomes of the process while one waits behind it, and the lock is released `after` that: how long that one waits.
-    async fn cost(mut self, happens: impl FnOnce(&mut Waiter), after: Duration) -> Duration {
+    async fn cost<E: Exclusive>(
+        mut self,
+        happens: impl FnOnce(&mut Waiter),
+        after: Duration,
+    ) -> Duration {
         let served = Served::default();
-        let waiter = served.wait(0, &self.client.mutex(NAME), ms(1));
-        registered(&self.fleet, 2).await;
+        let waiter = served.wait(0, &E::of(&self.client, NAME), ms(1));
+        registered::<E>(&self.fleet, 2).await;
         happens(&mut self.process);
         sleep(after).await;
         let start = Instant::now();
         self.held.release().await.unwrap();
         all_end([waiter]).await;
         let took = start.elapsed();
+        if E::WIDTH > 1 {
+            // Who waited behind it may have come first. Its place ends when the next one asks, after its first term.
+            sleep(TERM + ms(10)).await;
+            let next = E::of(&self.client, NAME).try_lock().await.unwrap();
+            assert!(next.is_some(), "it stands in nobody's way");
+        }
         nothing_is_left(&self.fleet);
         took
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_was_killed_costs_nothing() {
-    let all = Behind::start().await;
-    let took = all.cost(Waiter::kill9, Duration::ZERO).await;
+async fn a_head_that_was_killed_costs_nothing<E: Exclusive>() {
+    let all = Behind::start::<E>().await;
+    let took = all.cost::<E>(Waiter::kill9, Duration::ZERO).await;
     // Far below its ttl; on a quiet machine it is two round trips.
     assert!(took < MACHINE, "{took:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_vanished_costs_its_first_term_at_most() {
+async fn a_head_that_vanished_costs_its_first_term_at_most<E: Exclusive>() {
     // Its connections stay open: what is said to it is heard by its kernel.
-    let all = Behind::start().await;
-    let took = all.cost(|process| process.sigstop(), Duration::ZERO).await;
+    let all = Behind::start::<E>().await;
+    let took = all
+        .cost::<E>(|process| process.sigstop(), Duration::ZERO)
+        .await;
     assert!(took < TERM + MACHINE, "{took:?}");
 }
 
 /// All of a process that vanished: the first costs its first term, each of the others what it takes to call it. Who
-/// stands behind them is told when to ask, and not the second, which is gone too.
+/// stands behind them is told when to ask, and not the second, which is gone too. (Of the mutex alone: each costs a semaphore a first term.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_vanished_together_cost_one_first_term() {
     const VANISHED: usize = 8;
@@ -71,14 +90,14 @@ async fn many_who_vanished_together_cost_one_first_term() {
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let urls = proxies.iter().map(Proxy::url);
     let host = connect(builder(urls)).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = Mutex::of(&client, NAME).lock().await.unwrap();
     let vanished: Vec<_> = (0..VANISHED)
-        .map(|_| tokio::spawn(host.mutex(NAME).lock()))
+        .map(|_| tokio::spawn(Mutex::of(&host, NAME).lock()))
         .collect();
-    registered(&fleet, VANISHED).await;
+    registered::<Mutex>(&fleet, VANISHED).await;
     let served = Served::default();
-    let waiter = served.wait(0, &client.mutex(NAME), ms(1));
-    registered(&fleet, VANISHED + 1).await;
+    let waiter = served.wait(0, &Mutex::of(&client, NAME), ms(1));
+    registered::<Mutex>(&fleet, VANISHED + 1).await;
     for proxy in &proxies {
         proxy.blackhole(true);
     }
@@ -97,29 +116,29 @@ async fn many_who_vanished_together_cost_one_first_term() {
     nothing_is_left(&fleet);
 }
 
-/// The same where it has been silent for long: it is called, and not handed over to.
+/// The same where it has been silent for long: it is called, and not handed over to. (Of the mutex alone: a semaphore gives
+/// everybody a first term to come.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_has_been_silent_is_only_called() {
-    let all = Behind::start().await;
-    let took = all.cost(|process| process.sigstop(), TERM).await;
+    let all = Behind::start::<Mutex>().await;
+    let took = all.cost::<Mutex>(|process| process.sigstop(), TERM).await;
     assert!(took < MACHINE, "{took:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_is_not_hindered_by_the_dead() {
-    let mut killed = Behind::start().await;
+async fn a_try_is_not_hindered_by_the_dead<E: Exclusive>() {
+    let mut killed = Behind::start::<E>().await;
     killed.process.kill9();
     killed.held.release().await.unwrap();
-    let tried = killed.client.mutex(NAME).try_lock().await.unwrap();
+    let tried = E::of(&killed.client, NAME).try_lock().await.unwrap();
     assert!(tried.is_some(), "nobody who lives waits");
     drop(tried);
     nothing_is_left(&killed.fleet);
 
-    let vanished = Behind::start().await;
+    let vanished = Behind::start::<E>().await;
     vanished.process.sigstop();
     vanished.held.release().await.unwrap();
     let start = Instant::now();
-    let mutex = vanished.client.mutex(NAME);
+    let mutex = E::of(&vanished.client, NAME);
     while mutex.try_lock().await.unwrap().is_none() {
         assert!(start.elapsed() < TERM + MACHINE, "{:?}", start.elapsed());
         sleep(ms(5)).await;
@@ -127,21 +146,20 @@ async fn a_try_is_not_hindered_by_the_dead() {
     nothing_is_left(&vanished.fleet);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_overtakes_nobody_who_lives() {
+async fn a_try_overtakes_nobody_who_lives<E: Exclusive>() {
     const WAITERS: usize = 30;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let trier = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..WAITERS {
-        waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
-        registered(&fleet, index + 1).await;
+        waiters.push(served.wait(index, &E::of(&client, NAME), ms(5)));
+        registered::<E>(&fleet, index + 1).await;
     }
     held.release().await.unwrap();
-    let (mutex, mut tries) = (trier.mutex(NAME), 0);
+    let (mutex, mut tries) = (E::of(&trier, NAME), 0);
     loop {
         let tried = mutex.try_lock().await.unwrap();
         // Looked at after: who is served last has left the line by then.
@@ -153,6 +171,6 @@ async fn a_try_overtakes_nobody_who_lives() {
     }
     assert!(tries > 10, "{tries}");
     all_end(waiters).await;
-    served.in_order(WAITERS);
+    served.in_order::<E>(WAITERS);
     nothing_is_left(&fleet);
 }

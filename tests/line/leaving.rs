@@ -3,22 +3,28 @@
 use super::*;
 use quorate::Error;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_ends_on_time_and_leaves_the_line() {
+on_both! {
+    threads:
+        a_wait_ends_on_time_and_leaves_the_line,
+        who_is_dropped_has_left_and_the_others_are_served,
+        shutdown_ends_every_wait_and_leaves_the_line;
+}
+
+async fn a_wait_ends_on_time_and_leaves_the_line<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let wait = ms(400);
     let waiters: Vec<_> = (0..20)
         .map(|_| {
-            let lock = client.mutex(NAME).wait_timeout(wait).lock();
+            let lock = E::of(&client, NAME).wait_timeout(wait).lock();
             tokio::spawn(async move {
                 let start = Instant::now();
                 (lock.await, start.elapsed())
             })
         })
         .collect();
-    registered(&fleet, waiters.len()).await;
+    registered::<E>(&fleet, waiters.len()).await;
     for waiter in waiters {
         let (answer, took) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
         let error = answer.unwrap_err();
@@ -26,30 +32,29 @@ async fn a_wait_ends_on_time_and_leaves_the_line() {
         assert!(error.retry_after().is_some(), "{error:?}");
         assert!((wait..wait + MACHINE).contains(&took), "{took:?}");
     }
-    registered(&fleet, 0).await;
+    registered::<E>(&fleet, 0).await;
     held.release().await.unwrap();
-    assert!(client.mutex(NAME).try_lock().await.unwrap().is_some());
+    assert!(E::of(&client, NAME).try_lock().await.unwrap().is_some());
     nothing_is_left(&fleet);
 }
 
 /// Every second one goes, the first ones too; those between are served, and none waits for one that is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_dropped_has_left_and_the_others_are_served() {
+async fn who_is_dropped_has_left_and_the_others_are_served<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let served = Served::default();
     let (mut waiters, mut dropped) = (Vec::new(), Vec::new());
     for index in 0..20 {
-        dropped.push(tokio::spawn(client.mutex(NAME).lock()));
-        registered(&fleet, 2 * index + 1).await;
-        waiters.push(served.wait(index, &client.mutex(NAME), ms(2)));
-        registered(&fleet, 2 * index + 2).await;
+        dropped.push(tokio::spawn(E::of(&client, NAME).lock()));
+        registered::<E>(&fleet, 2 * index + 1).await;
+        waiters.push(served.wait(index, &E::of(&client, NAME), ms(2)));
+        registered::<E>(&fleet, 2 * index + 2).await;
     }
     for waiter in dropped.drain(..10) {
         waiter.abort();
     }
-    registered(&fleet, 30).await;
+    registered::<E>(&fleet, 30).await;
     held.release().await.unwrap();
     // The others while the lock goes from hand to hand.
     for waiter in dropped {
@@ -57,23 +62,22 @@ async fn who_is_dropped_has_left_and_the_others_are_served() {
         waiter.abort();
     }
     all_end(waiters).await;
-    served.in_order(20);
+    served.in_order::<E>(20);
     nothing_is_left(&fleet);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shutdown_ends_every_wait_and_leaves_the_line() {
+async fn shutdown_ends_every_wait_and_leaves_the_line<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let other = connect(builder(fleet.urls())).await;
-    let held = other.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&other, NAME).lock().await.unwrap();
     let waiters: Vec<_> = (0..20)
-        .map(|_| tokio::spawn(client.mutex(NAME).lock()))
+        .map(|_| tokio::spawn(E::of(&client, NAME).lock()))
         .collect();
-    registered(&fleet, waiters.len()).await;
+    registered::<E>(&fleet, waiters.len()).await;
     assert_eq!(client.shutdown().await, [""; 0]);
     for server in fleet.iter() {
-        assert_eq!(line(server), [""; 0], "{server}");
+        assert_eq!(line::<E>(server), [""; 0], "{server}");
     }
     for waiter in waiters {
         let answer = timeout(PATIENCE, waiter).await.unwrap().unwrap();

@@ -2,10 +2,16 @@
 
 use super::*;
 
+on_both! {
+    threads:
+        a_hundred_are_served_in_order_while_masters_and_a_waiter_die;
+    long:
+        a_master_that_is_back_from_quarantine_changes_no_order;
+}
+
 const WAITERS: usize = 100;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die() {
+async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die<E: Exclusive>() {
     let fleet = Fleet::mixed(5);
     let ours = || builder(fleet.urls());
     let holder = connect(ours()).await;
@@ -13,18 +19,18 @@ async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die() {
     for _ in 0..4 {
         clients.push(connect(ours()).await);
     }
-    let held = holder.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&holder, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     let mut process = None;
     for index in 0..WAITERS {
         if index == 50 {
-            process = Some(Waiter::start(&fleet));
-            registered(&fleet, index + 1).await;
+            process = Some(Waiter::start::<E>(&fleet));
+            registered::<E>(&fleet, index + 1).await;
         }
-        let mutex = clients[index % 4].mutex(NAME);
+        let mutex = E::of(&clients[index % 4], NAME);
         waiters.push(served.wait(index, &mutex, ms(15)));
-        registered(&fleet, waiters.len() + usize::from(process.is_some())).await;
+        registered::<E>(&fleet, waiters.len() + usize::from(process.is_some())).await;
     }
     held.release().await.unwrap();
 
@@ -39,26 +45,25 @@ async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die() {
     fleet[0].start_again();
     all_end(waiters).await;
 
-    let longest = served.in_order(WAITERS);
+    let longest = served.in_order::<E>(WAITERS);
     assert!(longest < TERM + MACHINE, "free for {longest:?}");
     nothing_is_left(&fleet);
 }
 
 /// The one that was restarted votes again before all are served: its line was empty, and that lets nobody overtake.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_back_from_quarantine_changes_no_order() {
+async fn a_master_that_is_back_from_quarantine_changes_no_order<E: Exclusive>() {
     const WAITERS: usize = 40;
     let fleet = Fleet::mixed(3);
     let ours = || builder(fleet.urls()).max_ttl(ms(2_000));
     let holder = connect(ours()).await;
     let clients = [connect(ours()).await, connect(ours()).await];
-    let held = holder.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&holder, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..WAITERS {
-        let mutex = clients[index % 2].mutex(NAME);
+        let mutex = E::of(&clients[index % 2], NAME);
         waiters.push(served.wait(index, &mutex, ms(120)));
-        registered(&fleet, index + 1).await;
+        registered::<E>(&fleet, index + 1).await;
     }
     held.release().await.unwrap();
     served.reaches(3).await;
@@ -67,7 +72,7 @@ async fn a_master_that_is_back_from_quarantine_changes_no_order() {
     eventually("it is back", || clients[0].health().voting == 3).await;
     assert!(served.count() + 5 < WAITERS, "{}", served.count());
     all_end(waiters).await;
-    let longest = served.in_order(WAITERS);
+    let longest = served.in_order::<E>(WAITERS);
     assert!(longest < TERM + MACHINE, "free for {longest:?}");
     nothing_is_left(&fleet);
 }

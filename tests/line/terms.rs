@@ -2,39 +2,41 @@
 
 use super::*;
 use crate::support::{Kind, Proxy, ServerOptions};
+use quorate::Mutex;
 use quorate::Renewal;
 
-/// For how much longer a node keeps the lock.
-fn remaining(server: &Server) -> Duration {
-    let key = format!("{PREFIX}:@mutex:{NAME}");
-    let left = i64::from_redis_value(server.cmd(&["PTTL", &key])).unwrap();
-    Duration::from_millis(left.try_into().unwrap_or(0))
+on_both! {
+    threads:
+        without_renewal_it_is_held_for_the_whole_ttl;
+    long:
+        short_and_long_ttls_wait_in_one_line,
+        servers_that_may_not_push_are_asked_in_order;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_and_long_ttls_wait_in_one_line() {
+async fn short_and_long_ttls_wait_in_one_line<E: Exclusive>() {
     const WAITERS: usize = 20;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).ttl(ms(30_000)).lock().await.unwrap();
+    let held = E::of(&client, NAME).ttl(ms(30_000)).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..WAITERS {
         let ttl = [ms(30_000), ms(1_000)][index % 2];
-        waiters.push(served.wait(index, &client.mutex(NAME).ttl(ttl), ms(100)));
-        registered(&fleet, index + 1).await;
+        waiters.push(served.wait(index, &E::of(&client, NAME).ttl(ttl), ms(100)));
+        registered::<E>(&fleet, index + 1).await;
     }
     // For longer than the short ones last.
     sleep(ms(1_500)).await;
-    registered(&fleet, WAITERS).await;
+    registered::<E>(&fleet, WAITERS).await;
     held.release().await.unwrap();
     all_end(waiters).await;
-    let longest = served.in_order(WAITERS);
+    let longest = served.in_order::<E>(WAITERS);
     assert!(longest < TERM + MACHINE, "free for {longest:?}");
     nothing_is_left(&fleet);
 }
 
-/// Two clients in turn, one of them 50 ms away: neither gets it twice while the other waits.
+/// Two clients in turn, one of them 50 ms away: neither gets it twice while the other waits. (Of the mutex alone: either
+/// of the two who are first in a semaphore's line may come first.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
     const ROUNDS: usize = 6;
@@ -46,19 +48,19 @@ async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
         proxy.delay(ms(25));
     }
     let served = Served::default();
-    let mut holder = near.mutex(NAME).lock().await.unwrap();
+    let mut holder = Mutex::of(&near, NAME).lock().await.unwrap();
     for round in 0..ROUNDS {
         let (first, then) = [(&far, &near), (&near, &far)][round % 2];
-        let one = served.wait(2 * round, &first.mutex(NAME), ms(30));
-        registered(&fleet, 1).await;
-        let two = served.wait(2 * round + 1, &then.mutex(NAME), ms(30));
-        registered(&fleet, 2).await;
+        let one = served.wait(2 * round, &Mutex::of(first, NAME), ms(30));
+        registered::<Mutex>(&fleet, 1).await;
+        let two = served.wait(2 * round + 1, &Mutex::of(then, NAME), ms(30));
+        registered::<Mutex>(&fleet, 2).await;
         holder.release().await.unwrap();
         all_end([one, two]).await;
-        holder = near.mutex(NAME).lock().await.unwrap();
+        holder = Mutex::of(&near, NAME).lock().await.unwrap();
     }
     holder.release().await.unwrap();
-    served.in_order(2 * ROUNDS);
+    served.in_order::<Mutex>(2 * ROUNDS);
     let all = served.all.lock().unwrap().clone();
     for pair in all.chunks(2) {
         let gap = pair[1].from.saturating_duration_since(pair[0].until);
@@ -68,21 +70,20 @@ async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
 }
 
 /// What it was handed for a term is its for the ttl when `lock` returns, as nobody renews it later.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_renewal_it_is_held_for_the_whole_ttl() {
+async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = E::of(&client, NAME).lock().await.unwrap();
     let (ttl, delay) = (ms(20_000), ms(5_000));
-    let mutex = client.mutex(NAME).ttl(ttl).lock_delay(delay);
+    let mutex = E::of(&client, NAME).ttl(ttl).lock_delay(delay);
     let waiter = tokio::spawn(mutex.renewal(Renewal::off()).lock());
-    registered(&fleet, 1).await;
+    registered::<E>(&fleet, 1).await;
     held.release().await.unwrap();
     let lease = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
     let left = lease.validity();
     assert!(left > ttl - ms(1_000) - MACHINE && left <= ttl, "{left:?}");
     let kept = fleet.iter().filter(|server| {
-        let left = remaining(server);
+        let left = E::kept(server, NAME);
         left > ttl + delay - MACHINE && left <= ttl + delay
     });
     assert!(kept.count() >= 2, "the lock-delay is there too");
@@ -91,15 +92,14 @@ async fn without_renewal_it_is_held_for_the_whole_ttl() {
 }
 
 /// Where a server may not tell who waits, it is asked from time to time: by turns all the same.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_may_not_push_are_asked_in_order() {
+async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
     const WAITERS: usize = 6;
     for (kind, without) in [(Kind::Redis, "-subscribe"), (Kind::Valkey, "-publish")] {
         let user = format!("locker on >secret ~* &* +@all {without}");
         let fleet = Fleet::start_with(3, ServerOptions::new(kind).acl(&user));
         let urls = fleet.iter().map(|it| it.url_with("locker", "secret"));
         let client = connect(builder(urls)).await;
-        let held = client.mutex(NAME).lock().await.unwrap();
+        let held = E::of(&client, NAME).lock().await.unwrap();
         for node in client.nodes() {
             let right = without.trim_start_matches('-').to_uppercase();
             assert!(node.to_string().contains(&right), "it is noted: {node}");
@@ -107,13 +107,13 @@ async fn servers_that_may_not_push_are_asked_in_order() {
         let served = Served::default();
         let mut waiters = Vec::new();
         for index in 0..WAITERS {
-            waiters.push(served.wait(index, &client.mutex(NAME), ms(5)));
-            registered(&fleet, index + 1).await;
+            waiters.push(served.wait(index, &E::of(&client, NAME), ms(5)));
+            registered::<E>(&fleet, index + 1).await;
         }
         let before: Vec<u64> = fleet.iter().map(|it| calls(it, "publish")).collect();
         held.release().await.unwrap();
         all_end(waiters).await;
-        let longest = served.in_order(WAITERS);
+        let longest = served.in_order::<E>(WAITERS);
         assert!(longest < TERM / 2 + MACHINE, "free for {longest:?}");
         let after: Vec<u64> = fleet.iter().map(|it| calls(it, "publish")).collect();
         assert_eq!(before, after, "{without}");

@@ -1,6 +1,7 @@
 //! Two pushes a hand-over on each node, and nobody polls.
 
 use super::*;
+use quorate::Mutex;
 
 fn each(fleet: &Fleet, command: &str) -> Vec<u64> {
     fleet.iter().map(|server| calls(server, command)).collect()
@@ -12,18 +13,18 @@ async fn a_hand_over_costs_two_pushes_on_each_node() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let other = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = Mutex::of(&client, NAME).lock().await.unwrap();
     let served = Served::default();
     let mut waiters = Vec::new();
     for index in 0..WAITERS {
         let who = [&client, &other][index % 2];
-        waiters.push(served.wait(index, &who.mutex(NAME), ms(5)));
-        registered(&fleet, index + 1).await;
+        waiters.push(served.wait(index, &Mutex::of(who, NAME), ms(5)));
+        registered::<Mutex>(&fleet, index + 1).await;
     }
     let before = each(&fleet, "publish");
     held.release().await.unwrap();
     all_end(waiters).await;
-    served.in_order(WAITERS);
+    served.in_order::<Mutex>(WAITERS);
     for (after, before) in each(&fleet, "publish").iter().zip(before) {
         let pushes = after - before;
         println!("{pushes} pushes for {WAITERS} hand-overs");
@@ -42,11 +43,11 @@ async fn while_nothing_happens_nobody_polls() {
     const WAITERS: u64 = 100;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    let held = client.mutex(NAME).lock().await.unwrap();
+    let held = Mutex::of(&client, NAME).lock().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)
-        .map(|_| tokio::spawn(client.mutex(NAME).lock()))
+        .map(|_| tokio::spawn(Mutex::of(&client, NAME).lock()))
         .collect();
-    registered(&fleet, waiters.len()).await;
+    registered::<Mutex>(&fleet, waiters.len()).await;
     sleep(TERM).await;
     let seconds = 5;
     let (asked, pushed) = (each(&fleet, "hset"), each(&fleet, "publish"));

@@ -129,7 +129,7 @@ impl Slots {
         match push.says {
             Says::Free { slot } => one.seat.is_free(slot),
             Says::Called => one.seat.ask(net.now, node, Duration::ZERO),
-            Says::Next { after } => one.seat.ask(net.now, node, after),
+            Says::Next { after } => one.seat.is_next(net.now, node, after),
             Says::Granted { .. } => {}
         }
         Some(self.look(net, id))

@@ -161,4 +161,9 @@ impl Seat {
             view.ask_at = Some(view.ask_at.map_or(at, |before| before.min(at)));
         }
     }
+
+    /// Somebody in front was called there, and has so long to come. The node passes over it only after that, in whole ms.
+    pub(crate) fn is_next(&mut self, now: Tick, node: usize, after: Duration) {
+        self.ask(now, node, after.saturating_add(ROUNDING));
+    }
 }

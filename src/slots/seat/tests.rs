@@ -247,6 +247,20 @@ fn a_call_is_followed_at_once_and_on_all_nodes() {
 }
 
 #[test]
+fn who_is_next_asks_when_who_was_called_is_late_by_the_nodes_clock_too() {
+    let mut seat = picks(1, true);
+    answers(
+        &mut seat,
+        10,
+        &[(0, None, &[0]), (1, None, &[0]), (2, None, &[0])],
+    );
+    next(&mut seat, 10);
+    seat.is_next(at(20), 1, Duration::from_secs(1));
+    assert!(matches!(next(&mut seat, 1_021), Step::Rest(_)));
+    assert_eq!(next(&mut seat, 1_022), Step::Take(vec![1], Ask::Stay));
+}
+
+#[test]
 fn full_is_slept_through_until_the_first_end() {
     let mut seat = picks(2, true);
     answers(

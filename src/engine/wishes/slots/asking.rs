@@ -75,7 +75,8 @@ impl Asking {
         Request::Take.of(self.round)
     }
 
-    /// Those that do not vote are not asked, and where they are too many nobody is: nothing has to be taken back then.
+    /// Those that do not vote are not asked, and where they are too many nobody is: nothing has to be taken back then. (Who
+    /// stands in line waits until they are enough, and asks the others then.)
     pub(super) fn begin(&mut self, net: &Net) {
         self.waiter.patience.attempt();
         let enough = net.has_a_majority();
@@ -83,7 +84,7 @@ impl Asking {
             if let Some(silence) = state.silence() {
                 self.standing.last.set(node, Err(silence));
                 self.seat.went(node);
-            } else if !enough {
+            } else if !enough && !self.is_in_line {
                 self.seat.went(node);
             }
         }

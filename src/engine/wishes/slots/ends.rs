@@ -8,7 +8,7 @@ use crate::{
     claim::too_many,
     clock::Tick,
     engine::{
-        net::Net,
+        net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Past},
         timers::Key,
         wishes::{standing::Standing, waiter::After},
@@ -113,18 +113,20 @@ impl Asking {
         quarantined.sort_unstable();
         let missing = net.needed.saturating_sub(voting).checked_sub(1);
         let known = missing.and_then(|nth| quarantined.get(nth).copied());
-        let again = Some(net.try_again(net.needed));
-        let name = self.waiter.wish.name();
-        let (failure, error) = match known {
-            Some(_) => (
+        let (failure, of, again): (_, fn(_) -> _, _) = match known {
+            Some(left) => (
                 Failure::Quarantined,
-                Error::Quarantined(self.standing.report(net, name, again.max(known))),
+                Error::Quarantined,
+                left.max(SHORTEST_PAUSE),
             ),
             None => (
                 Failure::NoQuorum,
-                Error::NoQuorum(self.standing.report(net, name, again)),
+                Error::NoQuorum,
+                net.try_again(net.needed),
             ),
         };
+        let name = self.waiter.wish.name();
+        let error = of(self.standing.report(net, name, Some(again)));
         // Cut short, it is told what was known before.
         let error = match self.waiter.last.take() {
             Some(last) if self.waiter.patience.is_over(net.now) => last,

@@ -1,0 +1,350 @@
+//! What one holds at a time, for tests of what a caller may rely on: written once, they run on a [`quorate::Mutex`] and
+//! on a semaphore of one. [`on_both!`] makes two tests of each.
+//!
+//! A test takes this in beside `support`:
+//!
+//! ```text
+//! #[macro_use]
+//! #[path = "support/exclusive.rs"]
+//! mod exclusive;
+//! ```
+
+// Every test file uses a part of it only, as of `support`.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_macros,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::future::Future;
+use std::time::Duration;
+
+use quorate::{Error, Lease, LeaseWatch, Mutex, Quorum, Renewal, Semaphore};
+use redis::FromRedisValue;
+
+use crate::support::{Fleet, Server};
+
+/// The first part of all keys.
+const PREFIX: &str = "quorate";
+
+type Got = Result<Lease, Error>;
+type Tried = Result<Option<Lease>, Error>;
+
+/// A mutex, or what behaves as one.
+pub trait Exclusive: Clone + Send + Sync + 'static {
+    /// Where [`on_both!`] puts the tests of it.
+    const MODULE: &str;
+    /// Of so many first in line any may be next (guarantees, "The order of waiting").
+    const WIDTH: usize;
+    /// Whether operators see its holder by name, and can evict it.
+    const EVICTS: bool;
+    /// What `quorate` is told to take it, but for the name.
+    const COMMAND: &[&str];
+
+    fn of(quorum: &Quorum, name: impl Into<String>) -> Self;
+
+    fn ttl(self, d: Duration) -> Self;
+    fn wait_timeout(self, d: Duration) -> Self;
+    fn renewal(self, renewal: Renewal) -> Self;
+    fn lock_delay(self, d: Duration) -> Self;
+
+    fn lock(&self) -> impl Future<Output = Got> + Send + 'static + use<Self>;
+    fn try_lock(&self) -> impl Future<Output = Tried> + Send + 'static + use<Self>;
+
+    fn run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<Self, F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static;
+
+    fn try_run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<Self, F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static;
+
+    /// Takes it from its holder on all servers.
+    fn take_away(by: &Quorum, fleet: &Fleet, name: &str) -> impl Future<Output = ()> + Send;
+    /// Whom a refusal names now, and how its text begins.
+    fn refusal(asks: &Quorum, name: &str) -> impl Future<Output = (Option<String>, String)> + Send;
+
+    // ---- what stands on a server -------------------------------------------------------------
+
+    /// The entry of its holder.
+    fn holder(server: &Server, name: &str) -> Option<String>;
+    /// For how much longer the server keeps it for its holder; zero if nobody has it.
+    fn kept(server: &Server, name: &str) -> Duration;
+    /// The counter of its tokens.
+    fn counter(server: &Server, name: &str) -> Option<u64>;
+    /// The sorted set of those who wait.
+    fn line(name: &str) -> String;
+    /// Deletes what says who holds it. Who waits, and the counters, stay.
+    fn forget(server: &Server, name: &str);
+}
+
+fn ask<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
+    T::from_redis_value(server.cmd(words)).unwrap()
+}
+
+fn count(server: &Server, field: &str) -> Option<u64> {
+    ask(server, &["HGET", &format!("{PREFIX}:c0"), field])
+}
+
+impl Exclusive for Mutex {
+    const MODULE: &str = "mutex";
+    const WIDTH: usize = 1;
+    const EVICTS: bool = true;
+    const COMMAND: &[&str] = &["lock"];
+
+    fn of(quorum: &Quorum, name: impl Into<String>) -> Self {
+        quorum.mutex(name)
+    }
+
+    fn ttl(self, d: Duration) -> Self {
+        Mutex::ttl(self, d)
+    }
+
+    fn wait_timeout(self, d: Duration) -> Self {
+        Mutex::wait_timeout(self, d)
+    }
+
+    fn renewal(self, renewal: Renewal) -> Self {
+        Mutex::renewal(self, renewal)
+    }
+
+    fn lock_delay(self, d: Duration) -> Self {
+        Mutex::lock_delay(self, d)
+    }
+
+    fn lock(&self) -> impl Future<Output = Got> + Send + 'static + use<> {
+        Mutex::lock(self)
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Tried> + Send + 'static + use<> {
+        Mutex::try_lock(self)
+    }
+
+    fn run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        Mutex::run(self, work)
+    }
+
+    fn try_run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        Mutex::try_run(self, work)
+    }
+
+    async fn take_away(by: &Quorum, _: &Fleet, name: &str) {
+        assert!(by.evict(name).await.unwrap());
+    }
+
+    async fn refusal(asks: &Quorum, name: &str) -> (Option<String>, String) {
+        let seen = asks.inspect(name).await.unwrap();
+        let label = seen.holder().unwrap().label.clone();
+        let text = format!("{name:?} is held by {label} (for another ");
+        (Some(label), text)
+    }
+
+    fn holder(server: &Server, name: &str) -> Option<String> {
+        ask(server, &["GET", &format!("{PREFIX}:@mutex:{name}")])
+    }
+
+    fn kept(server: &Server, name: &str) -> Duration {
+        let left: i64 = ask(server, &["PTTL", &format!("{PREFIX}:@mutex:{name}")]);
+        Duration::from_millis(left.try_into().unwrap_or(0))
+    }
+
+    fn counter(server: &Server, name: &str) -> Option<u64> {
+        count(server, &format!("@mutex:{name}"))
+    }
+
+    fn line(name: &str) -> String {
+        format!("{PREFIX}:@mutex-line:{name}")
+    }
+
+    fn forget(server: &Server, name: &str) {
+        server.cmd(&["DEL", &format!("{PREFIX}:@mutex:{name}")]);
+    }
+}
+
+/// A semaphore of one.
+#[derive(Clone)]
+pub struct OneSlot(Semaphore);
+
+impl Exclusive for OneSlot {
+    const MODULE: &str = "semaphore_of_one";
+    const WIDTH: usize = 2;
+    const EVICTS: bool = false;
+    const COMMAND: &[&str] = &["semaphore", "--limit", "1"];
+
+    fn of(quorum: &Quorum, name: impl Into<String>) -> Self {
+        Self(quorum.semaphore(name, 1))
+    }
+
+    fn ttl(self, d: Duration) -> Self {
+        Self(self.0.ttl(d))
+    }
+
+    fn wait_timeout(self, d: Duration) -> Self {
+        Self(self.0.wait_timeout(d))
+    }
+
+    fn renewal(self, renewal: Renewal) -> Self {
+        Self(self.0.renewal(renewal))
+    }
+
+    fn lock_delay(self, d: Duration) -> Self {
+        Self(self.0.lock_delay(d))
+    }
+
+    fn lock(&self) -> impl Future<Output = Got> + Send + 'static + use<> {
+        self.0.acquire()
+    }
+
+    fn try_lock(&self) -> impl Future<Output = Tried> + Send + 'static + use<> {
+        self.0.try_acquire()
+    }
+
+    fn run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.0.run(work)
+    }
+
+    fn try_run<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.0.try_run(work)
+    }
+
+    /// As nobody can be evicted: all servers forget it at once.
+    async fn take_away(_: &Quorum, fleet: &Fleet, name: &str) {
+        fleet.iter().for_each(|server| Self::forget(server, name));
+    }
+
+    /// A semaphore that is full names nobody: there may be thousands.
+    async fn refusal(_: &Quorum, name: &str) -> (Option<String>, String) {
+        let text = format!("{name:?}: all 1 slots are taken (one for another ");
+        (None, text)
+    }
+
+    fn holder(server: &Server, name: &str) -> Option<String> {
+        let key = format!("{PREFIX}:@semaphore:{name}");
+        ask(server, &["HGET", &key, "0"])
+    }
+
+    fn kept(server: &Server, name: &str) -> Duration {
+        let key = format!("{PREFIX}:@semaphore-ends:{name}");
+        let end: Option<f64> = ask(server, &["ZSCORE", &key, "0"]);
+        let left = end.map_or(0, |end| (end as u64).saturating_sub(server.wall_ms()));
+        Duration::from_millis(left)
+    }
+
+    fn counter(server: &Server, name: &str) -> Option<u64> {
+        count(server, &format!("@semaphore:0:{name}"))
+    }
+
+    fn line(name: &str) -> String {
+        format!("{PREFIX}:@semaphore-line:{name}")
+    }
+
+    fn forget(server: &Server, name: &str) {
+        for key in ["@semaphore", "@semaphore-ends"] {
+            server.cmd(&["DEL", &format!("{PREFIX}:{key}:{name}")]);
+        }
+    }
+}
+
+/// Makes of each `async fn name<E: Exclusive>()` the tests `mutex::name` and `semaphore_of_one::name`. What stands in
+/// front says on what they run: `threads` on two, `thread` on one, `paused` on one whose clock jumps; `processes` are
+/// plain functions. `long` are as `threads`, and take so long that they run on a semaphore only when they are asked for
+/// (`cargo nextest run --run-ignored all`). So do `open`, which a semaphore does not always pass yet.
+macro_rules! on_both {
+    (@threads $test:ident $held:ty) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@thread $test:ident $held:ty) => {
+        #[tokio::test]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@paused $test:ident $held:ty) => {
+        #[tokio::test(start_paused = true)]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@long $test:ident quorate::Mutex) => {
+        on_both!(@threads $test quorate::Mutex);
+    };
+    (@long $test:ident $held:path) => {
+        #[ignore = "long"]
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@open $test:ident quorate::Mutex) => {
+        on_both!(@threads $test quorate::Mutex);
+    };
+    (@open $test:ident $held:path) => {
+        #[ignore = "not always passed yet"]
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            super::$test::<$held>().await;
+        }
+    };
+    (@processes $test:ident $held:ty) => {
+        #[test]
+        fn $test() {
+            super::$test::<$held>();
+        }
+    };
+    ($($runs:ident: $($test:ident),+ $(,)?;)+) => {
+        mod mutex {
+            $($(on_both!(@$runs $test quorate::Mutex);)+)+
+        }
+        mod semaphore_of_one {
+            $($(on_both!(@$runs $test crate::exclusive::OneSlot);)+)+
+        }
+    };
+}
