@@ -144,9 +144,7 @@ on_both! {
         a_wait_that_runs_out_says_who_holds_for_how_long,
         contention_beside_a_dead_minority_is_no_outage,
         lock_waits_out_a_quarantine,
-        shutdown_names_what_is_held_and_closes_waiters;
-    // One in five: who waits for the slot of a lost lease, once the majority goes on, has not got it after 2 s.
-    open:
+        shutdown_names_what_is_held_and_closes_waiters,
         a_loss_is_announced_before_the_validity_ends_and_is_final;
     paused:
         the_watch_keeps_a_heartbeat_going,

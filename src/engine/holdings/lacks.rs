@@ -39,8 +39,14 @@ impl Lacks {
         let mut due: Vec<usize> = lost.chain(self.behind.iter().copied()).collect();
         due.sort_unstable();
         due.dedup();
-        due.retain(|node| !self.under_way.contains(node));
-        due
+        self.idle(due.into_iter())
+    }
+
+    /// Those of them that are not being repaired.
+    pub(super) fn idle(&self, nodes: impl Iterator<Item = usize>) -> Vec<usize> {
+        nodes
+            .filter(|node| !self.under_way.contains(node))
+            .collect()
     }
 
     /// Whether what was just refused is tried again at once.

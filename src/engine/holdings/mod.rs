@@ -64,7 +64,7 @@ impl Holdings {
             ..
         } = grant;
         logs::debug!(name = wish.name().as_str(), token, "acquired");
-        repair::send(net, id, &mut holding, lacking.into_iter());
+        repair::complete(net, id, &mut holding, lacking.into_iter());
         let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
         // Where nothing else would renew it, its caller gets it when it is good for its ttl.
         let waits = holding.upkeep.is_provisional() && !wish.renewal.auto;

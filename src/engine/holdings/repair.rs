@@ -14,7 +14,7 @@ use crate::{
     rules::Rule,
 };
 
-/// A majority has just granted or extended the lease, and these nodes do not have it.
+/// A majority has just extended the lease, and these nodes have lost it.
 pub(super) fn send(
     net: &mut Net,
     lease: LeaseId,
@@ -22,6 +22,22 @@ pub(super) fn send(
     lost: impl Iterator<Item = usize>,
 ) {
     let due = holding.lacks.due(lost);
+    ask(net, lease, holding, due);
+}
+
+/// A majority has just granted a slot, and these nodes do not have it for us. Left free there it would be given to others,
+/// who stand in each other's way then for as long as it is held.
+pub(super) fn complete(
+    net: &mut Net,
+    lease: LeaseId,
+    holding: &mut Holding,
+    lacking: impl Iterator<Item = usize>,
+) {
+    let due = holding.lacks.idle(lacking);
+    ask(net, lease, holding, due);
+}
+
+fn ask(net: &mut Net, lease: LeaseId, holding: &mut Holding, due: Vec<usize>) {
     // A lease that is over is left to its end.
     let is_over = || holding.shared.validity().is_zero();
     if due.is_empty() || !net.holds(Rule::Repair) || is_over() {
@@ -44,11 +60,10 @@ pub(super) fn send(
     }
 }
 
-/// Of a semaphore: what else of it a node may have is given back, and this slot put in its place. Left free there it would
-/// be given to others, who stand in each other's way then for as long as it is held.
+/// Of a semaphore: what else of it a node may have is given back, and this slot put in its place.
 pub(super) fn instead(net: &mut Net, lease: LeaseId, holding: &mut Holding, node: usize) {
     holding.leave_but_for_this(net, node);
-    send(net, lease, holding, [node].into_iter());
+    complete(net, lease, holding, [node].into_iter());
 }
 
 /// A node's answer. What was refused, or not answered, is tried again after the next extension. A slot is tried again at
@@ -67,6 +82,6 @@ pub(super) fn heard(
     }
     let refused = said == Some(&Said::Repaired(false)) && holding.claim.slot().is_some();
     if refused && holding.lacks.insists() {
-        send(net, lease, holding, [node].into_iter());
+        complete(net, lease, holding, [node].into_iter());
     }
 }

@@ -46,8 +46,7 @@ impl Seat {
                     false => Step::NoQuorum,
                 };
             }
-            let within = self.terms.round_trip * APART;
-            self.retry_at = Some(now.plus(random(within, up_to)));
+            self.retry_at = Some(now.plus(random(self.apart(1), up_to)));
             return self.give_back(now, held);
         }
         self.trying = None;
@@ -87,8 +86,7 @@ impl Seat {
                 return self.take(now, Ask::Move { want, floor: None });
             }
             (Some((_, count)), false) => {
-                let within = self.terms.round_trip * APART / u32::try_from(count).unwrap_or(APART);
-                let at = now.plus(random(within, up_to));
+                let at = now.plus(random(self.apart(count), up_to));
                 self.retry_at.get_or_insert(at);
             }
             (None, true) => {
@@ -100,8 +98,8 @@ impl Seat {
                 let unsettled = in_front && !choose::is_full(&self.views, self.needed, limit);
                 if self.retry_at.is_none() && unsettled {
                     self.retries = self.retries.saturating_add(1);
-                    let most = self.terms.round_trip * APART * 2_u32.pow(self.retries.min(8));
-                    let within = most.min(self.terms.term() / 2);
+                    let doubled = self.apart(1) * 2_u32.pow(self.retries.min(8));
+                    let within = doubled.min(self.terms.term() / 2);
                     self.retry_at = Some(now.plus(within / 2 + random(within / 2, up_to)));
                 }
             }
@@ -160,6 +158,13 @@ impl Seat {
             return Some(Step::Raise(slot, token, nodes));
         }
         None
+    }
+
+    /// Those who got in each other's way try again within this, the sooner the more slots are free. Where nodes have been
+    /// silent a round trip seems to be long, but nobody waits so long with what it sees free.
+    fn apart(&self, free: usize) -> Duration {
+        let within = self.terms.round_trip * APART / u32::try_from(free).unwrap_or(APART);
+        within.min(self.terms.ttl / 8)
     }
 
     pub(super) fn ask_all(&mut self, now: Tick) {
