@@ -45,10 +45,12 @@ impl Asking {
     }
 
     /// Whether it is to leave the nodes that know it, and to begin anew.
-    pub(super) fn begins_anew(&self, net: &Net) -> bool {
+    pub(super) fn begins_anew(&mut self, net: &Net) -> bool {
         if let Some(until) = self.rests_until {
             return net.now >= until;
         }
+        // A majority that is back is seen first.
+        let _ = self.is_resting(net);
         self.aside_at().is_some_and(|at| net.now >= at)
     }
 
