@@ -75,8 +75,7 @@ on_both! {
     threads:
         a_stopped_minority_slows_nobody,
         a_wait_ends_on_time_before_stopped_and_before_slow_nodes,
-        at_maxmemory_nothing_is_granted_and_everything_freed;
-    long:
+        at_maxmemory_nothing_is_granted_and_everything_freed,
         a_slow_minority_slows_nobody,
         a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once,
         a_late_grant_is_taken_back,

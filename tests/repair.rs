@@ -81,8 +81,7 @@ fn contend<E: Exclusive>(
 
 on_both! {
     threads:
-        what_was_deleted_on_one_master_comes_back;
-    long:
+        what_was_deleted_on_one_master_comes_back,
         a_lease_outlives_every_redis_that_it_began_with,
         a_lease_outlives_every_valkey_that_it_began_with;
 }

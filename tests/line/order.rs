@@ -4,8 +4,7 @@ use super::*;
 
 on_both! {
     threads:
-        a_hundred_are_served_in_order_while_masters_and_a_waiter_die;
-    long:
+        a_hundred_are_served_in_order_while_masters_and_a_waiter_die,
         a_master_that_is_back_from_quarantine_changes_no_order;
 }
 

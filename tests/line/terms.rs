@@ -7,8 +7,7 @@ use quorate::Renewal;
 
 on_both! {
     threads:
-        without_renewal_it_is_held_for_the_whole_ttl;
-    long:
+        without_renewal_it_is_held_for_the_whole_ttl,
         short_and_long_ttls_wait_in_one_line,
         servers_that_may_not_push_are_asked_in_order;
 }

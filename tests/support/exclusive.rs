@@ -292,8 +292,7 @@ impl Exclusive for OneSlot {
 
 /// Makes of each `async fn name<E: Exclusive>()` the tests `mutex::name` and `semaphore_of_one::name`. What stands in
 /// front says on what they run: `threads` on two, `thread` on one, `paused` on one whose clock jumps; `processes` are
-/// plain functions. `long` are as `threads`, and take so long that they run on a semaphore only when they are asked for
-/// (`cargo nextest run --run-ignored all`). So do `open`, which a semaphore does not always pass yet.
+/// plain functions.
 macro_rules! on_both {
     (@threads $test:ident $held:ty) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -309,26 +308,6 @@ macro_rules! on_both {
     };
     (@paused $test:ident $held:ty) => {
         #[tokio::test(start_paused = true)]
-        async fn $test() {
-            super::$test::<$held>().await;
-        }
-    };
-    (@long $test:ident quorate::Mutex) => {
-        on_both!(@threads $test quorate::Mutex);
-    };
-    (@long $test:ident $held:path) => {
-        #[ignore = "long"]
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $test() {
-            super::$test::<$held>().await;
-        }
-    };
-    (@open $test:ident quorate::Mutex) => {
-        on_both!(@threads $test quorate::Mutex);
-    };
-    (@open $test:ident $held:path) => {
-        #[ignore = "not always passed yet"]
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
             super::$test::<$held>().await;
         }
