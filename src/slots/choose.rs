@@ -27,15 +27,16 @@ pub(super) fn target(
     Some((slot, tokens.max()?))
 }
 
-/// A slot that so many nodes would give, at random, and how many there are.
+/// A slot that so many nodes would give and that fits, at random, and how many there are.
 pub(super) fn free(
     views: &[View],
     needed: usize,
     limit: u32,
+    fits: impl Fn(u32) -> bool,
     up_to: &mut dyn FnMut(u64) -> u64,
 ) -> Option<(u32, usize)> {
     let free: Vec<u32> = (0..limit)
-        .filter(|slot| offered(views, *slot) >= needed)
+        .filter(|slot| offered(views, *slot) >= needed && fits(*slot))
         .collect();
     Some((pick(&free, up_to)?, free.len()))
 }
@@ -107,7 +108,7 @@ mod tests {
             view(None, &[1], true),
         ];
         assert_eq!(target(&views, 2, 3, &mut first), None);
-        assert_eq!(free(&views, 2, 3, &mut first), Some((0, 2)));
+        assert_eq!(free(&views, 2, 3, |_| true, &mut first), Some((0, 2)));
     }
 
     #[test]
@@ -118,7 +119,7 @@ mod tests {
             view(None, &[], false),
         ];
         assert_eq!(target(&views, 2, 3, &mut first), None);
-        assert_eq!(free(&views, 2, 3, &mut first), None);
+        assert_eq!(free(&views, 2, 3, |_| true, &mut first), None);
     }
 
     #[test]
@@ -168,7 +169,7 @@ mod tests {
                 }
                 prop_assert!(views.iter().filter_map(View::mine).any(|mine| mine == (slot, token)));
             }
-            if let Some((slot, count)) = free(&views, needed, limit, &mut up_to) {
+            if let Some((slot, count)) = free(&views, needed, limit, |_| true, &mut up_to) {
                 prop_assert!(slot < limit && offered(&views, slot) >= needed && count > 0);
                 prop_assert!(!is_full(&views, needed, limit) || views.iter().any(|view| view.has(slot)));
             }

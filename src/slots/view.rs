@@ -108,6 +108,12 @@ impl View {
         known.is_some_and(|known| known.taken.has(slot))
     }
 
+    /// Whether a slot is taken at this limit, or above it.
+    pub(super) fn has_above(&self, limit: u32) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.taken.above(limit.saturating_sub(1)) > 0)
+    }
+
     /// Whether we stand there with a smaller ticket than this, which it was not told yet.
     pub(super) fn lags(&self, ticket: u64) -> bool {
         let stands = self.known.as_ref().map_or(0, |known| known.ticket);

@@ -1,7 +1,7 @@
 //! Where a lease does not stand as it should: who is to be repaired. Pure.
 
-/// A lease is put back so often where it was refused, before the next extension.
-const INSISTS: u32 = 8;
+/// A node that refuses a lease is asked again so often before the next extension.
+const INSISTS: usize = 8;
 
 /// Of one lease.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub(super) struct Lacks {
     behind: Vec<usize>,
     /// Repairs that are not answered yet.
     under_way: Vec<usize>,
-    /// How often it was tried again since the last extension.
-    again: u32,
+    /// Each node, as often as it was tried again since the last extension.
+    again: Vec<usize>,
 }
 
 impl Lacks {
@@ -21,7 +21,7 @@ impl Lacks {
             token,
             behind: Vec::new(),
             under_way: Vec::new(),
-            again: 0,
+            again: Vec::new(),
         }
     }
 
@@ -49,15 +49,19 @@ impl Lacks {
             .collect()
     }
 
-    /// Whether what was just refused is tried again at once.
-    pub(super) fn insists(&mut self) -> bool {
-        self.again += 1;
-        self.again <= INSISTS
+    /// Whether what this node has just refused is tried again at once.
+    pub(super) fn insists(&mut self, node: usize) -> bool {
+        let before = self.again.iter().filter(|other| **other == node).count();
+        let again = before < INSISTS;
+        if again {
+            self.again.push(node);
+        }
+        again
     }
 
     /// It was extended.
     pub(super) fn extended(&mut self) {
-        self.again = 0;
+        self.again.clear();
     }
 
     pub(super) fn sent(&mut self, node: usize) {
@@ -104,10 +108,12 @@ mod tests {
     #[test]
     fn what_is_refused_is_tried_again_so_often_for_each_extension() {
         let mut lacks = Lacks::new(7);
-        let tries = |lacks: &mut Lacks| (0..20).filter(|_| lacks.insists()).count();
-        assert_eq!(tries(&mut lacks), 8);
+        let tries = |lacks: &mut Lacks, node| (0..20).filter(|_| lacks.insists(node)).count();
+        assert_eq!(tries(&mut lacks, 1), 8);
+        assert_eq!(tries(&mut lacks, 1), 0);
+        assert_eq!(tries(&mut lacks, 2), 8, "each node for itself");
         lacks.extended();
-        assert_eq!(tries(&mut lacks), 8);
+        assert_eq!(tries(&mut lacks, 1), 8);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(super) fn heard(
         holding.is_held_on(node);
     }
     let refused = said == Some(&Said::Repaired(false)) && holding.claim.slot().is_some();
-    if refused && holding.lacks.insists() {
+    if refused && holding.lacks.insists(node) {
         complete(net, lease, holding, [node].into_iter());
     }
 }

@@ -27,10 +27,12 @@ impl Seat {
         if let Some(step) = step {
             return step;
         }
-        // Where there is plenty, nothing is given back first.
-        let free = choose::free(&self.views, self.needed, limit, up_to);
-        let plenty =
-            free.filter(|(_, count)| *count >= PLENTY && self.moves < STRAIGHT && self.waits);
+        // Where there is plenty, nothing is given back first. Who rests, or was called to a slot, does that.
+        let may = self.waits && self.retry_at.is_none() && self.hints.is_empty();
+        let plenty = match may && self.moves < STRAIGHT {
+            true => self.free(up_to).filter(|(_, count)| *count >= PLENTY),
+            false => None,
+        };
         let step = plenty.and_then(|(want, _)| self.try_for(now, want, None));
         if let Some(step) = step {
             return step;
@@ -75,7 +77,7 @@ impl Seat {
         let limit = self.limit.slots;
         let in_front = self.views.iter().filter(|view| view.may_take()).count() >= self.needed;
         let free = match in_front {
-            true => choose::free(&self.views, self.needed, limit, up_to),
+            true => self.free(up_to),
             false => None,
         };
         let is_due = self.retry_at.is_some_and(|at| at <= now);
@@ -160,11 +162,22 @@ impl Seat {
         None
     }
 
+    /// A slot that a majority would give, at random, and how many there are. While the limit shrinks only those are free
+    /// that fit in with what is taken above.
+    fn free(&self, up_to: UpTo<'_>) -> Option<(u32, usize)> {
+        let limit = self.limit.slots;
+        let known: Vec<&View> = self.views.iter().filter(|v| v.known.is_some()).collect();
+        let shrinks = known.iter().any(|view| view.has_above(limit));
+        let fits = |slot| !shrinks || self.fits(slot, &known);
+        choose::free(&self.views, self.needed, limit, fits, up_to)
+    }
+
     /// Those who got in each other's way try again within this, the sooner the more slots are free. Where nodes have been
     /// silent a round trip seems to be long, but nobody waits so long with what it sees free.
     fn apart(&self, free: usize) -> Duration {
-        let within = self.terms.round_trip * APART / u32::try_from(free).unwrap_or(APART);
-        within.min(self.terms.ttl / 8)
+        let (one, ttl) = (self.terms.round_trip, self.terms.ttl);
+        let within = one * APART / u32::try_from(free).unwrap_or(APART);
+        within.min((ttl / 8).max(one * 2))
     }
 
     pub(super) fn ask_all(&mut self, now: Tick) {
