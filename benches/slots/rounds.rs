@@ -16,9 +16,9 @@ pub async fn rounds(fleet: &Fleet, urls: &[String]) {
     println!(
         "\nscript calls of each node for each permit, without its release; {HOLD:?} held, RTT {rtt:.1?}"
     );
-    println!("   L  clients  load | calls | wait p50, p99 in RTT | occupancy");
-    for (limit, clients) in [(100, 200)] {
-        for load in [0.8, 0.9] {
+    println!("   L  clients  load | calls | by the first trip | wait p50, p99 in RTT | occupancy");
+    for (limit, clients) in [(10, 50), (10, 200), (100, 200)] {
+        for load in [0.5, 0.8, 0.9, 1.0] {
             one(fleet, urls, rtt, (limit, clients), load).await;
         }
     }
@@ -59,21 +59,12 @@ async fn one(
     let calls = (after - before) as f64 / NODES as f64 / permits - 1.0;
     let mut waits: Vec<Duration> = done.permits.iter().map(|p| p.begun - p.asked).collect();
     waits.sort();
-    let hist: Vec<f64> = [1.5, 2.5, 3.5, 4.5, 6.5, 10.0]
-        .iter()
-        .map(|m| {
-            waits
-                .iter()
-                .filter(|w| w.as_secs_f64() / rtt.as_secs_f64() <= *m)
-                .count() as f64
-                / waits.len() as f64
-        })
-        .collect();
-    println!("{hist:.3?} {}", done.permits.len());
     let in_rtt = |time: Duration| time.as_secs_f64() / rtt.as_secs_f64();
+    let first = waits.iter().filter(|wait| in_rtt(**wait) < 1.5).count();
     println!(
-        "{limit:4} {clients:8} {:4.0} % | {calls:.2} | {:.2}, {:.1} | {:.3}",
+        "{limit:4} {clients:8} {:4.0} % | {calls:.2} | {:3.0} % | {:.2}, {:.1} | {:.3}",
         load * 100.0,
+        100.0 * first as f64 / permits,
         in_rtt(waits[waits.len() / 2]),
         in_rtt(waits[waits.len() * 99 / 100]),
         done.occupancy(limit),
