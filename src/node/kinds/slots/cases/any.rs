@@ -92,7 +92,7 @@ fn random_slot(chance: &mut Chance) -> u32 {
 
 /// Mostly the same one, or there would be nothing but conflicts. Of a resize it is mostly newer than what stands.
 fn random_limit(chance: &mut Chance, version: u64) -> Limit {
-    let slots = chance.one(&[3, 3, 3, 3, 3, 3, 3, 3, 1, 4, 9]);
+    let slots = chance.one(&[3, 3, 3, 3, 3, 3, 3, 3, 1, 2, 4, 9]);
     Limit { version, slots }
 }
 

@@ -38,6 +38,15 @@ pub(super) async fn steps_that_lead_to_nothing_free_are_not_gone_for_ever(trial:
         let taken = mine(trial, pick(&once(owner), 4, want)).await;
         assert_eq!(taken, Some((slot, P)), "{owner}");
     }
+    // Of a semaphore that is as large as can be: the last slot, in steps of 1.
+    for (owner, slot) in [(1, 65_535), (2, 0), (3, 1)] {
+        let mut command = pick(&once(owner), 65_536, u32::MAX);
+        if let Command::Take { pool, .. } = &mut command {
+            pool.family = Family::Gatherers;
+        }
+        let taken = mine(trial, command).await;
+        assert_eq!(taken, Some((slot, P)), "{owner}");
+    }
 }
 
 pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
