@@ -191,15 +191,42 @@ impl Bench {
                 theirs.push(self.other.mutex(&name).ttl(TTL).lock().await.unwrap());
             }
         }
+        let operations = MOMENTS.into_iter().enumerate().zip(held);
+        let operations = operations.map(|((i, when), lease)| {
+            let mutex = self.mutex(&format!("{cell} {i}"));
+            operate(mutex, lease, op, when)
+        });
+        let is_handed_over = op == Op::LockHandedOver;
+        let theirs = (theirs, is_handed_over);
+        self.play(
+            &cell,
+            (fault, bad),
+            theirs,
+            operations,
+            async |name, when| {
+                lock_soon(&self.other, name, when).await;
+            },
+        )
+        .await;
+    }
+
+    /// Does all of a cell beside the fault, and looks what is left. `theirs`: what another client holds of each name, and
+    /// whether it frees that meanwhile. `soon`: that client gets all of a name, long before a ttl is over.
+    async fn play<F>(
+        &self,
+        cell: &str,
+        (fault, bad): (Fault, usize),
+        (mut theirs, is_handed_over): (Vec<Lease>, bool),
+        operations: impl Iterator<Item = F>,
+        soon: impl AsyncFn(&str, &str),
+    ) where
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
         for node in 0..bad {
             self.afflict(node, fault);
         }
-        let mut all = JoinSet::new();
-        for ((i, when), lease) in MOMENTS.into_iter().enumerate().zip(held) {
-            let mutex = self.mutex(&format!("{cell} {i}"));
-            all.spawn(operate(mutex, lease, op, when));
-        }
-        if op == Op::LockHandedOver {
+        let mut all: JoinSet<Result<(), Error>> = operations.collect();
+        if is_handed_over {
             // Each is freed about when its waiter goes, so the hand-over and the going meet.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for (i, lease) in theirs.drain(..).enumerate() {
@@ -216,14 +243,13 @@ impl Bench {
         }
         for lease in theirs {
             assert!(lease.is_valid(), "{cell}");
-            // Where DEL is refused that is not confirmed.
+            // Where it is refused that is not confirmed.
             let _ = lease.release().await;
         }
         // A minority hinders nobody, and neither does what we left.
         if bad < 2 || fault == Fault::Slow {
             for (i, when) in MOMENTS.iter().enumerate() {
-                let name = format!("{cell} {i}");
-                lock_soon(&self.other, &name, &format!("{when:?}")).await;
+                soon(&format!("{cell} {i}"), &format!("{when:?}")).await;
             }
         }
         for node in 0..bad {

@@ -67,46 +67,22 @@ impl Bench {
                 theirs.push(all.unwrap());
             }
         }
-        for node in 0..bad {
-            self.afflict(node, fault);
-        }
-        let mut all = JoinSet::new();
-        for ((i, when), lease) in MOMENTS.into_iter().enumerate().zip(held) {
+        let operations = MOMENTS.into_iter().enumerate().zip(held);
+        let operations = operations.map(|((i, when), lease)| {
             let semaphore = slots(&self.ours, &format!("{cell} {i}"));
-            all.spawn(operate(semaphore, lease, op, when));
-        }
-        if op.is_handed_over() {
-            // Each is freed about when its waiter goes, so the hand-over and the going meet.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            for (i, lease) in theirs.drain(..).enumerate() {
-                assert!(lease.is_valid(), "{cell} {i}");
-                drop(lease);
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-        while let Some(done) = all.join_next().await {
-            // That a majority is not there in time is no news here, and on a busy machine no fault.
-            if let Err(error) = done.unwrap() {
-                assert!(error.is_retryable(), "{cell}: {error}");
-            }
-        }
-        for lease in theirs {
-            assert!(lease.is_valid(), "{cell}");
-            // Where it is refused that is not confirmed.
-            let _ = lease.release().await;
-        }
-        // A minority hinders nobody, and neither does what we left.
-        if bad < 2 || fault == Fault::Slow {
-            for (i, when) in MOMENTS.iter().enumerate() {
-                all_soon(&self.other, &format!("{cell} {i}"), &format!("{when:?}")).await;
-            }
-        }
-        for node in 0..bad {
-            self.heal(node, fault);
-        }
-        let left = self.fleet.leftover_locks_after(SOON, PREFIX);
-        assert!(left.is_empty(), "{cell}: left behind: {left:#?}");
-        self.all_vote().await;
+            operate(semaphore, lease, op, when)
+        });
+        let theirs = (theirs, op.is_handed_over());
+        self.play(
+            &cell,
+            (fault, bad),
+            theirs,
+            operations,
+            async |name, when| {
+                all_soon(&self.other, name, when).await;
+            },
+        )
+        .await;
     }
 }
 

@@ -1,3 +1,5 @@
+mod collisions;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -187,97 +189,6 @@ fn who_cannot_get_what_it_has_gives_all_of_it_back_and_waits() {
     // Another has it on two of three: nothing to try for.
     seat.has_yielded(at(20), 0);
     assert_eq!(next(&mut seat, 20), Step::Take(vec![0, 1, 2], Ask::Stay));
-}
-
-#[test]
-fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
-    let split = |seat: &mut Seat| {
-        let all: [Answer<'_>; 3] = [
-            (0, Some((0, 70)), &[1, 2]),
-            (1, Some((1, 70)), &[0, 2]),
-            (2, Some((2, 70)), &[0, 1]),
-        ];
-        answers(seat, 10, &all);
-        next(seat, 10)
-    };
-    // Slots 3 to 6 are free on all.
-    let moves = Ask::Move {
-        want: 3,
-        floor: None,
-    };
-    assert_eq!(split(&mut picks(7, true)), Step::Take(vec![0, 1, 2], moves));
-    assert_eq!(split(&mut picks(6, true)), Step::Yield(vec![0, 1, 2]));
-    assert_eq!(split(&mut picks(7, false)), Step::Refused);
-    // Not for ever.
-    let mut seat = picks(7, true);
-    let mut tries = 0;
-    while let Step::Take(..) = split(&mut seat) {
-        tries += 1;
-    }
-    assert_eq!(tries, 4);
-}
-
-/// Where slot 0 is ours on one node, and somebody else's on two. All others are free.
-fn meets(seat: &mut Seat, ms: u64) {
-    let all: [Answer<'_>; 3] = [(0, Some((0, 70)), &[]), (1, None, &[0]), (2, None, &[0])];
-    answers(seat, ms, &all);
-}
-
-#[test]
-fn who_has_given_back_rests_also_where_there_is_plenty() {
-    let mut seat = picks(7, true);
-    let mut tries = 0;
-    let yields = loop {
-        meets(&mut seat, 10);
-        // The draw is the greatest.
-        match seat.next(at(10), &mut |most| most) {
-            Step::Take(..) => tries += 1,
-            step => break step,
-        }
-    };
-    assert_eq!((tries, yields), (4, Step::Yield(vec![0])));
-    let step = seat.next(at(10), &mut |most| most);
-    assert!(matches!(step, Step::Rest(_)), "{step:?}");
-}
-
-#[test]
-fn the_more_is_free_the_sooner_it_is_tried_again_and_in_a_part_of_the_ttl() {
-    // When one that sees so many free looks again at the latest.
-    let rests = |slots: u32, round_trip: u64| {
-        let (ttl, life) = (Duration::from_secs(10), Duration::from_secs(30));
-        let terms = Terms::new(ttl, life, Duration::from_millis(round_trip));
-        let limit = Limit { version: 1, slots };
-        let mut seat = Seat::new(7, terms, limit, true, (3, 2), Rules::ALL);
-        next(&mut seat, 0);
-        for node in 0..3 {
-            seat.answered(at(0), node, self::slots(None, &[0]));
-        }
-        match seat.next(at(0), &mut |most| most) {
-            Step::Rest(Some(until)) => until.since(at(0)).as_millis(),
-            step => panic!("{step:?}"),
-        }
-    };
-    assert_eq!([rests(2, 10), rests(3, 10), rests(4, 10)], [160, 80, 53]);
-    assert_eq!(
-        [rests(2, 70), rests(2, 300), rests(2, 900)],
-        [1_120, 1_250, 1_800]
-    );
-}
-
-#[test]
-fn what_does_not_fit_while_the_limit_shrinks_is_not_free() {
-    let mut seat = picks(7, true);
-    // 8 is held above the limit: who enters must not make it more than 7 with that.
-    let over = [8, 9, 10];
-    let all: [Answer<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
-    answers(&mut seat, 10, &all);
-    let moves = |want| Ask::Move { want, floor: None };
-    let last = &mut |most: u64| most;
-    assert_eq!(seat.next(at(10), last), Step::Take(vec![0, 1, 2], moves(3)));
-    let over = [8, 9, 10, 11, 12, 13, 14];
-    let all: [Answer<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
-    answers(&mut seat, 20, &all);
-    assert!(matches!(seat.next(at(20), last), Step::Rest(_)));
 }
 
 #[test]

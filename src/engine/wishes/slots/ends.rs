@@ -50,7 +50,9 @@ impl Asking {
             return net.now >= until;
         }
         // A majority that is back is seen first.
-        let _ = self.is_resting(net);
+        if self.is_in_line {
+            self.standing.is_alone(net);
+        }
         self.aside_at().is_some_and(|at| net.now >= at)
     }
 

@@ -25,9 +25,9 @@ local function obey()
   if limit ~= tonumber(ARGV[4]) then
     return { version, limit }
   end
-  local step = 1
+  local draw = want
   if mode == 'P' and want then
-    step, want = 1 + math.floor(want / limit) % math.max(1, limit - 1), want % limit
+    want = want % limit
   end
   local is_free = want and want < limit and not is_taken(want)
   local left, token, may_take, swept = nil, nil, true, false
@@ -96,7 +96,7 @@ local function obey()
     end
     if not is_free and mode == 'P' and want then
       -- Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
-      local one = want
+      local one, step = want, 1 + math.floor(draw / limit) % math.max(1, limit - 1)
       for _ = 1, 32 do
         one = (one + step) % limit
         if not is_taken(one) then

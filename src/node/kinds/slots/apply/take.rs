@@ -231,10 +231,9 @@ impl<'c> Room<'c> {
         let (limit, draw) = (u64::from(self.kept.count()), u64::from(want));
         let first = draw.checked_rem(limit)?;
         let step = 1 + draw / limit % (limit - 1).max(1);
-        let ways = (0..=STEPS).map(|i| (first + i * step) % limit);
-        let ways: Vec<u32> = ways.filter_map(|slot| slot.try_into().ok()).collect();
-        let free = ways.iter().copied().find(|slot| self.is_free(*slot));
-        let next = || self.kept.next_free(*ways.last()?);
+        let way = |i| u32::try_from((first + i * step) % limit).ok();
+        let free = (0..=STEPS).filter_map(way).find(|slot| self.is_free(*slot));
+        let next = || self.kept.next_free(way(STEPS)?);
         free.or_else(next).or_else(|| self.kept.next_free(0))
     }
 
