@@ -20,7 +20,7 @@ help: ## this list
 demo: ## the whole story on in-process nodes, no server needed
 	cargo run --features cli --bin quorate -- demo
 
-servers: ## what the tests need: a Redis, a Valkey 9 and a Postgres, in target/servers
+servers: ## what the tests need: a Redis, a Valkey 9, a Postgres and a Consul, in target/servers
 	tests/install-servers.sh
 
 test: servers ## every test, on real servers too
@@ -47,20 +47,23 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	@# The package builds from what is in it; nothing is left out of it that its manifest names.
 	cargo package --locked --allow-dirty >target/package.log 2>&1 || { cat target/package.log; exit 1; }
 	! grep '^warning: ignoring' target/package.log
-	@# The features are additive only if each one builds without the others.
-	cargo check --locked --no-default-features
+	@# The features are additive only if each one builds without the others, and without warnings: clippy, because
+	@# flags for cargo check would build every dependency anew.
+	cargo clippy --locked --no-default-features -- -D warnings
 	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
 	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"])'); \
 	for feature in $$features; do \
-	  echo "cargo check --locked --no-default-features --features $$feature"; \
-	  cargo check --locked --no-default-features --features "$$feature"; \
+	  echo "cargo clippy --locked --no-default-features --features $$feature"; \
+	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; and what the check of a token costs
+bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; rate limits; Consul; and what the check of a token costs
 	cargo bench --bench speed --all-features
 	cargo bench --bench line --all-features
 	cargo bench --bench slots --all-features
+	cargo bench --bench rate --all-features
 	cargo bench --bench fence --all-features
+	cargo bench --bench consul --all-features
 
 docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)
 	docker/five.sh up $(if $(LOCAL),--local)

@@ -10,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 me=docker/torture.sh
 project=quorate-torture
 label=com.docker.compose.project=$project
-# A container that is never started. Its name is there once for all who use this engine, so it tells
-# two runs apart.
+# A container whose name is there once for all who use this engine, so it tells two runs apart. It ends with
+# the script that started it, however that ends; the one of `up` is never started, and stays until `down`.
 lock=$project-lock
 names=8
 fleet=torture
@@ -90,7 +90,7 @@ get_images() {
 }
 
 # Whatever carries our label: also what no compose file names any more, and what is paused.
-down() {
+remove_all() {
   local ids networks
   for _ in 1 2 3 4 5; do
     mapfile -t ids < <(docker ps --all --quiet --filter "label=$label")
@@ -106,9 +106,15 @@ down() {
       docker network rm "${networks[@]}" >/dev/null || true
     fi
   done
+  ((${#ids[@]} + ${#networks[@]} == 0)) || die "something is left: docker ps --all --filter label=$label"
+}
+
+down() {
+  local status=0
+  (remove_all) || status=$?
   # At last, so that nobody begins in between.
   docker rm --force $lock >/dev/null 2>&1 || true
-  ((${#ids[@]} + ${#networks[@]} == 0)) || die "something is left: docker ps --all --filter label=$label"
+  return $status
 }
 
 in_use() {
@@ -116,13 +122,45 @@ in_use() {
   die "Wait for its end, or remove them: $me down (make docker-down)"
 }
 
-take_lock() {
-  local error
-  error=$(setsid --wait docker create --name $lock --label "$run" "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) && return
+not_locked() {
+  local error=$1
   [[ $error == *"already in use"* ]] || die "$error"
   in_use
 }
 
+# For `up`: until `down`.
+take_lock() {
+  local error
+  error=$(setsid --wait docker create --name $lock --label "$run" "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) ||
+    not_locked "$error"
+}
+
+# For `test`: as long as this script lives. A kill -9 or a restart of the engine ends it too.
+hold_lock() {
+  # Its input is ours alone: bash keeps that of a coproc from whatever else it starts.
+  coproc holder {
+    exec setsid --wait docker run --rm --interactive --name $lock --label "$run" --network none \
+      "$TORTURE_CLIENT_IMAGE" hold 2>&1
+  }
+  # Both now, because bash forgets them when it ends.
+  # shellcheck disable=SC2154 # by coproc
+  local pid=$holder_PID output
+  exec {output}<&"${holder[0]}"
+  until [[ -n $(docker ps --quiet --filter "name=^$lock\$" --filter "label=$run") ]]; do
+    kill -0 "$pid" 2>/dev/null || not_locked "$(cat <&"$output")"
+    sleep 0.1
+  done
+  exec {output}<&-
+}
+
+# What is there although nobody held the lock is of a run that could not clean up.
+clear_leftovers() {
+  [[ -n $(docker ps --all --quiet --filter "label=$label")$(docker network ls --quiet --filter "label=$label") ]] || return 0
+  say "torture.sh: removing what a run that was killed has left"
+  remove_all
+}
+
+# up take_lock, or up hold_lock
 up() {
   local service id
   export TORTURE_USER TORTURE_DIR
@@ -137,7 +175,8 @@ up() {
   get_images
   # From here on all or nothing: what a failed or interrupted run has made goes away again.
   trap 'on_exit $?' EXIT
-  take_lock
+  "$1"
+  clear_leftovers
   # Before docker makes them, for root.
   mkdir -p "$dir"/{history,clock,node1,node2,node3,node4,node5}
   set_clock 0
@@ -321,7 +360,7 @@ case $command in
     fi
     check_names "$@"
     find_programs
-    up
+    up hold_lock
     run_all "$@"
     ;;
   list)
@@ -332,7 +371,7 @@ case $command in
   up)
     (($# == 0)) || usage
     find_programs
-    up
+    up take_lock
     trap - EXIT
     say "up: 'docker exec -it ${container[dc1]} quorate nodes', for one; $me down removes all"
     ;;

@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-#[cfg(feature = "tls-rustls")]
-use crate::node::redis::Authorities;
 #[cfg(feature = "test-util")]
 use crate::rules::Rules;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::Authorities;
 use crate::{
     Error, Quorum,
     node::redis::IntoNode,
@@ -238,7 +238,7 @@ impl Builder {
         let settings = self.draft.clone().settle(
             label,
             nodes.collect(),
-            "list".into(),
+            ("list".into(), Vec::new()),
             "quorate:wake:test".into(),
         );
         format!("{settings:?} connect_timeout: {connect_timeout:?}")

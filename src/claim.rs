@@ -1,6 +1,8 @@
 //! What is claimed: the operations that a round puts to the nodes, and what their answers say, for each
 //! kind of thing that can be held. Above `node/` they are known here alone.
 
+pub(crate) mod units;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
@@ -118,7 +120,7 @@ pub(crate) fn take(
         want,
         ttl: ask.ttl,
         floor: ask.floor,
-        max_ttl: ask.max_ttl,
+        max_ttl: pool.family.longest(ask.max_ttl),
     })
 }
 
@@ -127,7 +129,7 @@ pub(crate) fn give_back(pool: &Pool, place: Seated, max_ttl: Duration) -> Arc<Op
     Operation::new(slots::Command::Yield {
         pool: pool.clone(),
         place,
-        max_ttl,
+        max_ttl: pool.family.longest(max_ttl),
     })
 }
 
@@ -142,7 +144,7 @@ pub(crate) fn leave(
         pool: pool.clone(),
         entry: entry.clone(),
         keep,
-        max_ttl,
+        max_ttl: pool.family.longest(max_ttl),
     })
 }
 
@@ -151,7 +153,7 @@ pub(crate) fn resize(pool: &Pool, limit: Limit, max_ttl: Duration) -> Arc<Operat
     Operation::new(slots::Command::Resize {
         pool: pool.clone(),
         limit,
-        max_ttl,
+        max_ttl: pool.family.longest(max_ttl),
     })
 }
 
@@ -197,7 +199,7 @@ impl Claim {
                 entry: entry.clone(),
                 slot: *slot,
                 token,
-                max_ttl,
+                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
@@ -215,7 +217,7 @@ impl Claim {
                 entry: entry.clone(),
                 slot: *slot,
                 ttl,
-                max_ttl,
+                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
@@ -242,7 +244,7 @@ impl Claim {
                 slot: *slot,
                 ttl,
                 token,
-                max_ttl,
+                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
@@ -277,7 +279,7 @@ pub(crate) fn vote_of(reply: Reply) -> Said {
     match reply {
         Reply::Mutex(reply) => vote_on_a_mutex(reply),
         Reply::Slots(reply) => vote_on_slots(reply),
-        Reply::Admission(_) | Reply::Server(_) => Said::Else,
+        Reply::Admission(_) | Reply::Server(_) | Reply::Rate(_) => Said::Else,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Report,
-    report::{Missing, answered, seconds},
+    report::{Alone, Missing, answered, seconds},
 };
 
 /// Why an operation did not give what was asked.
@@ -20,7 +20,7 @@ pub enum Error {
     /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. Of a semaphore: all slots were
     /// taken. The nodes are well.
     Held(Report),
-    /// Too few nodes answered to decide. Nothing is held: what was granted is being taken back.
+    /// Too few nodes answered to decide, or Consul did not. Nothing is held: what was granted is being taken back.
     NoQuorum(Report),
     /// A majority granted the lock, but so late that no validity was left.
     TooSlow(Report),
@@ -68,6 +68,17 @@ impl Error {
         self.report().and_then(Report::retry_after)
     }
 
+    /// The same about what goes by this name among users.
+    pub(crate) fn about(self, name: &str) -> Self {
+        match self {
+            Self::Held(r) => Self::Held(r.about(name)),
+            Self::NoQuorum(r) => Self::NoQuorum(r.about(name)),
+            Self::TooSlow(r) => Self::TooSlow(r.about(name)),
+            Self::Quarantined(r) => Self::Quarantined(r.about(name)),
+            other => other,
+        }
+    }
+
     /// The name of the variant.
     fn kind(&self) -> &'static str {
         match self {
@@ -91,7 +102,7 @@ impl fmt::Display for Error {
             Self::NoQuorum(r) => no_quorum(f, r),
             Self::TooSlow(r) => write!(
                 f,
-                "{:?} was granted too late to be of use: raise the ttl, or look at the nodes{}",
+                "{:?} was granted too late to be of use: raise the ttl (of a rate limiter: the grace), or look at the nodes{}",
                 r.subject(),
                 Missing(r)
             ),
@@ -123,10 +134,20 @@ impl fmt::Display for Error {
 fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if let Some(slots) = report.slots() {
         write!(f, "{:?}: all {slots} slots are taken", report.subject())?;
+        if let Some(holders) = report.holder().filter(|_| report.is_of_consul()) {
+            write!(f, ", by {holders}")?;
+        }
         return match report.retry_after() {
             Some(left) => write!(f, " (one for another {} unless renewed)", seconds(left)),
             None => Ok(()),
         };
+    }
+    if report.is_of_consul() && report.holder().is_none() {
+        return write!(
+            f,
+            "{:?} is not held, but others were there before, or a lock-delay lasts",
+            report.subject()
+        );
     }
     let holder = report.holder().unwrap_or("another");
     write!(f, "{:?} is held by {holder}", report.subject())?;
@@ -137,6 +158,14 @@ fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
 }
 
 fn no_quorum(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    if report.is_of_consul() {
+        return write!(
+            f,
+            "{:?}: Consul could not be used{}",
+            report.subject(),
+            Alone(report)
+        );
+    }
     let (answered, total, needed) = (answered(report), report.nodes().len(), report.needed());
     write!(f, "{:?}: ", report.subject())?;
     if answered >= needed {
@@ -231,14 +260,14 @@ impl From<Lost> for Error {
 pub enum LossReason {
     /// Its validity ran out: no renewal was wanted any more, or this process slept through it.
     Expired,
-    /// A majority of nodes said that the lock is not ours any more: an operator freed it, or its
+    /// A majority of nodes, or Consul, said that the lock is not ours any more: an operator freed it, or its
     /// keys vanished.
     Evicted,
     /// `max_hold` is over.
     MaxHold,
     /// No `beat()` came in time.
     NoHeartbeat,
-    /// It could not be renewed on a majority in time.
+    /// It could not be renewed in time on a majority, or in Consul.
     NodesLost,
     /// Its holder released, dropped or abandoned it: only its watches are told so.
     Released,
@@ -248,10 +277,10 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ran out",
-            Self::Evicted => "a majority of nodes says it is not ours any more",
+            Self::Evicted => "the servers say that it is not ours any more",
             Self::MaxHold => "it was held for max_hold",
             Self::NoHeartbeat => "no heartbeat came in time",
-            Self::NodesLost => "it could not be renewed on a majority of nodes in time",
+            Self::NodesLost => "it could not be renewed on enough servers in time",
             Self::Released => "its holder gave it up",
         })
     }
@@ -355,7 +384,7 @@ mod tests {
                 None,
             )),
             "TooSlow",
-            "\"invoice:42\" was granted too late to be of use: raise the ttl, or look at the nodes (1 stalled)",
+            "\"invoice:42\" was granted too late to be of use: raise the ttl (of a rate limiter: the grace), or look at the nodes (1 stalled)",
         );
         let young = silent(Silence::Quarantined(Duration::from_secs(35)));
         says(

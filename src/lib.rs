@@ -41,6 +41,8 @@ mod builder;
 mod claim;
 mod clock;
 mod columns;
+#[cfg(feature = "consul")]
+pub mod consul;
 pub mod docs;
 mod engine;
 mod env;
@@ -58,6 +60,9 @@ mod name;
 mod node;
 mod owner;
 mod quorum;
+mod quota;
+mod rate;
+mod rate_limiter;
 mod reentrant;
 mod report;
 mod response;
@@ -70,6 +75,8 @@ mod start;
 mod taken;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
+#[cfg(any(feature = "consul", feature = "tls-rustls"))]
+mod tls;
 mod token;
 
 pub use builder::Builder;
@@ -82,6 +89,8 @@ pub use node::memory::server::MemoryNode;
 pub use node::redis::IntoNode;
 pub use node::status::{Health, NodeState, NodeStatus};
 pub use quorum::Quorum;
+pub use quota::Quota;
+pub use rate_limiter::{Decision, Outage, RateLimitHeaders, RateLimiter};
 pub use redis;
 pub use reentrant::{Owner, ReentrantMutex};
 pub use report::{NodeReport, Report, Silence, Vote};

@@ -4,6 +4,8 @@
 //! Texts are given as strings, not by their `Display`. So a subscriber quotes and escapes them, and neither a
 //! lock's name nor a server's answer can begin a line of its own.
 
+pub(crate) mod budget;
+
 use std::time::Duration;
 
 /// The target of every event and span.

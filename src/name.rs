@@ -29,6 +29,11 @@ impl Name {
         }
     }
 
+    /// The name of what belongs to one that was checked: longer than that.
+    pub(crate) fn of_part(name: String) -> Self {
+        Self(name.into())
+    }
+
     /// The text as it was given.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -78,6 +78,11 @@ impl Label {
         Ok(Self(label.into()))
     }
 
+    #[cfg(feature = "consul")]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// `host:pid`, without the characters that a label may not hold.
     pub(crate) fn of_this_process() -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname")

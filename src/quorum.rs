@@ -5,12 +5,13 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 use tracing::Instrument;
 
 use crate::{
-    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus, ReentrantMutex,
-    Semaphore,
+    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus, Quota,
+    RateLimiter, ReentrantMutex, Semaphore,
     engine::{Engine, Event},
     logs,
     name::Name,
     node::admission::Mode,
+    quota::Masters,
     start,
 };
 
@@ -43,6 +44,7 @@ pub struct Quorum {
 pub(crate) struct Limits {
     pub(crate) fleet: Arc<str>,
     pub(crate) max_ttl: Duration,
+    pub(crate) masters: Masters,
     pub(crate) connect_timeout: Duration,
     pub(crate) shutdown_timeout: Duration,
 }
@@ -91,6 +93,13 @@ impl Quorum {
     pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
         let max_ttl = self.limits.max_ttl;
         Semaphore::new(self.engine.clone(), name.into().into(), limit, max_ttl)
+    }
+
+    /// The rate limiter with this name and quota: at most so many units in any interval. Clones share what they know. Its
+    /// name is its own, and so is each quota: with another one it counts anew.
+    pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
+        let masters = self.limits.masters;
+        RateLimiter::new(self.engine.clone(), name.into().into(), quota, masters)
     }
 
     /// What every node that votes says about a name: who holds it, for how long, the newest token, and who waits in

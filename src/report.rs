@@ -9,7 +9,7 @@ use std::{
 mod summary;
 
 use crate::FencingToken;
-pub(crate) use summary::{Missing, answered};
+pub(crate) use summary::{Alone, Missing, answered};
 
 /// Why a node gave no vote. None of these is a refusal: the node may hold the lock or not.
 #[non_exhaustive]
@@ -44,7 +44,7 @@ impl fmt::Display for Silence {
             Self::Unfit(why) => write!(f, "refused: {why}"),
             Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
             Self::Stalled => f.write_str("stalled: an earlier request is unanswered"),
-            Self::TimedOut => f.write_str("no answer within the node timeout"),
+            Self::TimedOut => f.write_str("no answer in time"),
             Self::WaitOver => f.write_str("no answer before the wait was over"),
             Self::ConnectionLost => f.write_str("the connection was lost before the answer"),
             Self::Failed(why) => write!(f, "answered with an error: {why}"),
@@ -121,7 +121,7 @@ impl fmt::Display for NodeReport {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report(Arc<Inner>);
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Inner {
     subject: String,
     needed: usize,
@@ -129,6 +129,8 @@ struct Inner {
     retry_after: Option<Duration>,
     /// How many slots there are, of a semaphore.
     slots: Option<u32>,
+    /// Consul was asked, and no masters.
+    of_consul: bool,
 }
 
 impl Report {
@@ -144,17 +146,37 @@ impl Report {
             nodes,
             retry_after,
             slots: None,
+            of_consul: false,
         }))
+    }
+
+    /// The same, of a Consul cluster.
+    #[cfg(feature = "consul")]
+    pub(crate) fn of_consul(mut self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.of_consul = true;
+        }
+        self
+    }
+
+    /// The same about what goes by this name.
+    pub(crate) fn about(&self, name: &str) -> Self {
+        Self(Arc::new(Inner {
+            subject: name.into(),
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// Whether Consul was asked.
+    pub(crate) fn is_of_consul(&self) -> bool {
+        self.0.of_consul
     }
 
     /// The same, of a semaphore with so many slots.
     pub(crate) fn of_slots(&self, slots: u32) -> Self {
         Self(Arc::new(Inner {
-            subject: self.0.subject.clone(),
-            needed: self.0.needed,
-            nodes: self.0.nodes.clone(),
-            retry_after: self.0.retry_after,
             slots: Some(slots),
+            ..Inner::clone(&self.0)
         }))
     }
 

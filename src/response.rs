@@ -22,6 +22,11 @@ impl<T> Response<T> {
         (responder, Self(receiver))
     }
 
+    /// Nobody waits for it any more.
+    pub(crate) fn close(&mut self) {
+        self.0.close();
+    }
+
     /// An answer that is known already.
     pub(crate) fn ready(answer: Result<T, Error>) -> Self {
         let (responder, response) = Self::channel();

@@ -133,12 +133,22 @@ pub enum Rule {
     YieldAllSlots,
     /// Who waits for a slot stands in line with one ticket, the same on all nodes.
     SameTicket,
+    /// A unit counts in every interval that it lies in, not in that of the clock.
+    SlidingInterval,
+    /// A memory gives out no unit before it was watched for a whole interval.
+    HistoryOfUnits,
+    /// A unit that was counted before the clock went back is not given back.
+    EraOfUnits,
+    /// What was given back is given back once.
+    RefundOnce,
+    /// A unit's age counts from the sending of the request for it, not from the answer.
+    AgeFromSending,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 60] = [
+    pub const EVERY: [Self; 65] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -199,6 +209,11 @@ impl Rule {
         Self::MoveMints,
         Self::YieldAllSlots,
         Self::SameTicket,
+        Self::SlidingInterval,
+        Self::HistoryOfUnits,
+        Self::EraOfUnits,
+        Self::RefundOnce,
+        Self::AgeFromSending,
     ];
 }
 
@@ -206,7 +221,7 @@ impl Rule {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     #[cfg(any(test, feature = "test-util"))]
-    off: u64,
+    off: u128,
 }
 
 impl Rules {
@@ -220,13 +235,13 @@ impl Rules {
     #[cfg(any(test, feature = "test-util"))]
     pub const fn without(rule: Rule) -> Self {
         Self {
-            off: 1_u64 << rule as u64,
+            off: 1_u128 << rule as u64,
         }
     }
 
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) const fn hold(self, rule: Rule) -> bool {
-        self.off & (1_u64 << rule as u64) == 0
+        self.off & (1_u128 << rule as u64) == 0
     }
 
     #[cfg(not(any(test, feature = "test-util")))]

@@ -1,5 +1,7 @@
 //! The semaphore: at most so many holders per name, each with a slot and a token of its own.
 
+mod units;
+
 use std::{
     fmt,
     future::Future,
@@ -49,6 +51,8 @@ pub struct Semaphore {
     hold: Hold,
     agreed: Arc<Agreed>,
     seen: Arc<AtomicU64>,
+    /// It is made of the units of a rate limit: their pool, and for how long one is taken.
+    units: Option<(Pool, Duration)>,
 }
 
 impl Semaphore {
@@ -59,6 +63,7 @@ impl Semaphore {
             hold: Hold::new(max_ttl),
             agreed: Arc::new(Agreed::new(limit)),
             seen: Arc::new(AtomicU64::new(0)),
+            units: None,
         }
     }
 
@@ -162,7 +167,7 @@ impl Semaphore {
             let left = end.map(|end| end.since(this.engine.now()));
             let all = (0..n).map(|_| {
                 this.ask_of(
-                    Family::Permits,
+                    this.family(),
                     (&this.agreed, n),
                     &this.seen,
                     Wait::For(left),
@@ -188,17 +193,11 @@ impl Semaphore {
     /// # Cancel safety
     /// May be dropped.
     pub fn available(&self) -> impl Future<Output = Result<u32, Error>> + Send + 'static + use<> {
-        let (pool, engine) = (self.pool(), self.engine.clone());
-        let agreed = Arc::clone(&self.agreed);
+        let free = self.free_in();
         async move {
-            let pool = pool?;
-            engine
-                .call(|reply| Event::Available {
-                    pool,
-                    agreed,
-                    reply,
-                })
-                .await
+            let free = free.await?;
+            let now = free.iter().filter(|wait| wait.is_zero()).count();
+            Ok(u32::try_from(now).unwrap_or(u32::MAX))
         }
     }
 
@@ -299,7 +298,8 @@ impl Semaphore {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         let (agreed, seen) = (Arc::new(Agreed::new(1)), Arc::default());
-        let one = self.clone().renewal(Renewal::auto());
+        let mut one = self.clone().renewal(Renewal::auto());
+        one.gathers_units();
         one.ask_of(Family::Gatherers, (&agreed, 1), &seen, wait)
     }
 
@@ -307,7 +307,7 @@ impl Semaphore {
         &self,
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        self.ask_of(Family::Permits, (&self.agreed, 1), &self.seen, wait)
+        self.ask_of(self.family(), (&self.agreed, 1), &self.seen, wait)
     }
 
     fn ask_of(
@@ -337,11 +337,14 @@ impl Semaphore {
 
     fn pool(&self) -> Result<Pool, Error> {
         let (name, _) = self.check()?;
-        let family = Family::Permits;
+        let family = self.family();
         Ok(Pool { name, family })
     }
 
     fn check(&self) -> Result<(Name, Duration), Error> {
+        if let Some((pool, ttl)) = &self.units {
+            return Ok((pool.name.clone(), *ttl));
+        }
         let name = Name::new(Arc::clone(&self.name))?;
         check_limit(self.agreed.made())?;
         Ok((name, self.hold.check()?))

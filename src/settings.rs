@@ -21,6 +21,9 @@ pub(crate) struct Settings {
     pub(crate) nodes: Vec<Arc<str>>,
     /// The word for the list of them: `Builder::fleet`, or one derived from their addresses.
     pub(crate) list: String,
+    /// By node: its place in the sorted list of their addresses. None where the fleet has a name: its clients may know the
+    /// nodes by other addresses.
+    pub(crate) ranks: Option<Vec<usize>>,
     /// What every key begins with.
     pub(crate) prefix: String,
     pub(crate) node_timeout: Duration,
@@ -34,6 +37,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// A node's place in the list, if all clients of the fleet have the same.
+    pub(crate) fn rank(&self, node: usize) -> Option<usize> {
+        self.ranks.as_ref()?.get(node).copied()
+    }
+
     /// N: the number of nodes.
     pub(crate) fn total(&self) -> usize {
         self.nodes.len()
@@ -102,18 +110,20 @@ impl Draft {
         Terms::new(self.max_ttl, self.margin)
     }
 
-    /// The settings with these nodes. `list` is the word for the list of them, unless the fleet has a name.
+    /// The settings with these nodes. `list` is the word for the list of them, unless the fleet has a name; `ranks`: the
+    /// place of each in it.
     /// `channel`: where who waits hears that it is its turn.
     pub(crate) fn settle(
         self,
         label: Label,
         nodes: Vec<Arc<str>>,
-        list: String,
+        (list, ranks): (String, Vec<usize>),
         channel: String,
     ) -> Settings {
         Settings {
             nodes,
             terms: self.terms(),
+            ranks: self.fleet.is_none().then_some(ranks),
             list: self.fleet.unwrap_or(list),
             prefix: self.prefix,
             node_timeout: self.node_timeout,

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
-use crate::node::redis::Authorities;
+use crate::tls::Authorities;
 use crate::{
     Error, MemoryNode, Quorum,
     clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
@@ -11,12 +11,13 @@ use crate::{
     logs,
     node::{
         Node,
-        admission::record::list_word,
+        admission::record::{list_word, ranks},
         redis::{Keys, RedisNode, Target},
         wire::keys,
     },
     owner::{Chance, Label},
     quorum::Limits,
+    quota::Masters,
     settings::Draft,
 };
 
@@ -88,7 +89,8 @@ pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quo
             "an even number of masters survives no more failures than one fewer would"
         );
     }
-    Ok(run(draft, label, list_word(&addresses), nodes, embedded))
+    let list = (list_word(&addresses), ranks(&addresses));
+    Ok(run(draft, label, list, nodes, embedded))
 }
 
 /// `n` masters in this process that vote already.
@@ -102,6 +104,7 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
     }
     let nodes = nodes.into_iter();
     let nodes = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
+    let list = (list, ranks(&addresses));
     run(draft, Label::of_this_process(), list, nodes, true)
 }
 
@@ -121,7 +124,7 @@ fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
 fn run(
     draft: Draft,
     label: Label,
-    list: String,
+    list: (String, Vec<usize>),
     nodes: Vec<Arc<dyn Node>>,
     embedded: bool,
 ) -> Quorum {
@@ -138,6 +141,11 @@ fn run(
     let limits = Limits {
         fleet: settings.list.as_str().into(),
         max_ttl: settings.terms.max_ttl,
+        masters: Masters {
+            total: settings.total(),
+            are_ranked: settings.ranks.is_some(),
+            max_ttl: settings.terms.max_ttl,
+        },
         connect_timeout,
         shutdown_timeout,
     };

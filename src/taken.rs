@@ -72,6 +72,7 @@ impl Taken {
     }
 
     /// The first free slot from here on, below `end`.
+    #[cfg(any(test, feature = "test-util"))]
     pub fn next_free(&self, from: u32, end: u32) -> Option<u32> {
         (from..end).find(|slot| !self.has(*slot))
     }

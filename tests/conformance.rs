@@ -14,7 +14,8 @@ use std::{
 use quorate::{
     MemoryNode, Node,
     testing::conformance::{
-        self, Change, Doing, Key, Outcome, Power, Subject, alike, redis_node, slots_alike,
+        self, Change, Doing, Key, Outcome, Power, Subject, alike, limits_alike, redis_node,
+        slots_alike,
     },
 };
 use support::{Kind, Server};
@@ -147,19 +148,19 @@ fn told(outcome: Outcome) -> (usize, String) {
 async fn the_node_in_this_process() {
     let outcome = conformance::all(&MemoryNode::new()).await;
     let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
-    assert_eq!(told(outcome), (88, not_run));
+    assert_eq!(told(outcome), (98, not_run));
 }
 
 #[tokio::test]
 async fn redis_7() {
     let outcome = conformance::all(&Real::start(Kind::Redis)).await;
-    assert_eq!(told(outcome), (89, String::new()));
+    assert_eq!(told(outcome), (99, String::new()));
 }
 
 #[tokio::test]
 async fn valkey_9() {
     let outcome = conformance::all(&Real::start(Kind::Valkey)).await;
-    assert_eq!(told(outcome), (89, String::new()));
+    assert_eq!(told(outcome), (99, String::new()));
 }
 
 /// A subject that can do nothing but answer is put to what needs no more, and the rest is named.
@@ -211,6 +212,8 @@ async fn answered_alike(kind: Kind) {
         let missing = alike(&MemoryNode::new(), &real, seed, 4000).await;
         assert_eq!(missing, []);
         let missing = slots_alike(&MemoryNode::new(), &real, seed, 3000).await;
+        assert_eq!(missing, []);
+        let missing = limits_alike(&MemoryNode::new(), &real, seed, 1500).await;
         assert_eq!(missing, []);
     }
 }

@@ -20,7 +20,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Fleet, Kind, Server};
+use support::{Agent, Fleet, Kind, Server};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,7 +40,7 @@ fn example(name: &str) -> Command {
     let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
     assert!(built.unwrap().success(), "{name} does not build");
     let example = Command::new(profile.join("examples").join(name));
-    without(example, &["QUORATE_"])
+    without(example, &["CONSUL_", "QUORATE_"])
 }
 
 /// Does not pass on the variables that begin so.
@@ -55,8 +55,12 @@ fn without(mut command: Command, prefixes: &[&str]) -> Command {
     command
 }
 
-fn says(name: &str) -> String {
-    let done = example(name).output().unwrap();
+fn says(name: &str, agent: &Agent) -> String {
+    let mut example = example(name);
+    let done = example
+        .env("CONSUL_HTTP_ADDR", agent.url())
+        .output()
+        .unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{name}: {said}{errors}");
@@ -90,7 +94,26 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             &["4 wait in line", "bob gives up", "ann prints", "joe prints"],
         ),
         ("reentrant", &[]),
+        (
+            "consul",
+            &[
+                "the nightly job runs here, with token ",
+                "another one gives up: ",
+                "the store takes token ",
+                " exports, with token ",
+                "2 of 2 permits are free",
+            ],
+        ),
         ("fencing", &["takes whatever comes", "checks tokens"]),
+        (
+            "supplier",
+            &[
+                "12 call the supplier",
+                "number 12 made ",
+                "in the busiest interval of 3s",
+                "That is not above 2000",
+            ],
+        ),
         (
             "worker_pool",
             &[
@@ -103,6 +126,7 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             ],
         ),
     ]);
+    let agent = Agent::start();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
@@ -116,8 +140,31 @@ fn every_example_is_in_the_list_and_tells_its_story() {
     let told: Vec<&str> = stories.keys().copied().collect();
     assert_eq!(found, told, "each one has a story");
     for (name, parts) in stories {
-        tells(&says(name), parts);
+        tells(&says(name, &agent), parts);
     }
+}
+
+#[test]
+fn twelve_processes_keep_to_the_suppliers_limit() {
+    let nodes = Fleet::start(3, Kind::Redis);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let quorum = quorate::Quorum::connect(nodes.urls()).await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        quorum.shutdown().await;
+    });
+    let mut supplier = example("supplier");
+    let done = supplier
+        .env("QUORATE_NODES", nodes.urls().join(","))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}{errors}");
+    tells(&said, &["number 12 made ", "That is not above 2000"]);
+    let all = said.split_once(" calls in all, ").unwrap().0;
+    let all: u32 = all.lines().last().unwrap().parse().unwrap();
+    // In 7 s the limit has room for 4,000 and more; far fewer would say that somebody was kept from calling.
+    assert!(all > 2000, "{said}");
 }
 
 // ---- the pool of workers --------------------------------------------------------------------

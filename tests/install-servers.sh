@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tests/install-servers.sh [redis] [valkey] [postgres] [images]     the first three if none is named
+# tests/install-servers.sh [redis] [valkey] [postgres] [consul] [images]     all but the last if none is named
 #
-# Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9) and, as
-# postgresql-bin, the directory of a Postgres (>= 14). `images`: what docker/image/build.sh takes from this machine
+# Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul (1.8)
+# and, as postgresql-bin, the directory of a Postgres (>= 14). `images`: what docker/image/build.sh takes from this machine
 # besides. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
 # what it cannot get, it names, says how to get it, and fails.
 set -euo pipefail
@@ -18,17 +18,30 @@ wheel_hashes=(
   --hash=sha256:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5 # aarch64
 )
 
+# Debian's Consul, of its release 11 (later ones have none): unpacked, not installed. Pinned by hash like the wheel.
+consul_version=1.8.7+dfsg1-2+b3
+declare -A consul_hashes=(
+  [x86_64]="amd64 e4e888bba104daba1d9161f49bfc52649a7e4efd45b1a7ead5bc54f2cb9c89d9"
+  [aarch64]="arm64 7318cfa77a7ba6f71dd096e44353279de246ffc6561216ace42353685dcf8255"
+)
+# Where it is, and where it will be once Debian has put release 11 away.
+debian_pools=(
+  http://deb.debian.org/debian
+  http://archive.debian.org/debian
+  http://snapshot.debian.org/archive/debian/20220101T000000Z
+)
+
 die() {
   printf 'install-servers: %s\n' "$@" >&2
   exit 1
 }
 
 # Is the program at $1 there, and is its version at least major $2?
-# ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …", "postgres (PostgreSQL) 15.18 (Debian …")
+# ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …", "postgres (PostgreSQL) 15.18 (Debian …", "Consul v1.8.7")
 at_least() {
   local version
   version=$("$1" --version 2>/dev/null) || return 1
-  [[ $version =~ [=\ ]([0-9]+) ]] && ((BASH_REMATCH[1] >= $2))
+  [[ $version =~ [=\ ]v?([0-9]+) ]] && ((BASH_REMATCH[1] >= $2))
 }
 
 as_root() {
@@ -129,6 +142,40 @@ install_postgres() {
   ln -sfn "$found" $servers/postgresql-bin
 }
 
+# Downloads $1 to $2, and looks whether its sha256 is $3.
+download() {
+  python3 -c 'import shutil, sys, urllib.request as r
+shutil.copyfileobj(r.urlopen(sys.argv[1], timeout=60), open(sys.argv[2], "wb"))' "$1" "$2" 2>"$2.error" ||
+    { echo "$1: $(tail -n 1 "$2.error")" >&2 && return 1; }
+  echo "$3  $2" | sha256sum --check --status || { echo "$1: another file than expected" >&2 && return 1; }
+}
+
+install_consul() {
+  local architecture hash deb pool
+  read -r architecture hash <<<"${consul_hashes[$(uname -m)]:-}"
+  [[ -n $hash ]] || die "there is no consul to download for $(uname -m): copy any consul 1.x to $servers/consul, then run this again"
+  command -v python3 >/dev/null || apt_install python3
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  deb=$scratch/consul.deb
+  for pool in "${debian_pools[@]}"; do
+    if download "$pool/pool/main/c/consul/consul_${consul_version//+/%2B}_$architecture.deb" "$deb" "$hash"; then
+      mkdir "$scratch/unpacked"
+      break
+    fi
+  done
+  [[ -d $scratch/unpacked ]] || die "could not download consul $consul_version" \
+    "or copy any consul 1.x to $servers/consul, then run this again"
+  if command -v dpkg-deb >/dev/null; then
+    dpkg-deb -x "$deb" "$scratch/unpacked"
+  else
+    ar p "$deb" data.tar.xz | tar -xJ -C "$scratch/unpacked" || die "cannot unpack $deb: needs dpkg-deb, or ar (binutils) and xz"
+  fi
+  # As valkey-server: beside its place first.
+  cp "$scratch/unpacked/usr/bin/consul" "$servers/.consul.$$"
+  mv -f "$servers/.consul.$$" $servers/consul
+}
+
 # The TLS tests make their certificates with openssl.
 redis_is_there() { at_least $servers/redis-server 7 && command -v openssl >/dev/null; }
 install_redis_and_openssl() {
@@ -144,7 +191,7 @@ images_are_there() {
 }
 
 mkdir -p $servers
-(($#)) || set -- redis valkey postgres
+(($#)) || set -- redis valkey postgres consul
 for wanted in "$@"; do
   case $wanted in
     redis)
@@ -160,6 +207,13 @@ for wanted in "$@"; do
       is_postgres $servers/postgresql-bin || die "something is still missing in $servers/postgresql-bin"
       $servers/postgresql-bin/postgres --version
       ;;
+    consul)
+      # In a shell of its own, for its trap.
+      at_least $servers/consul 1 || (install_consul)
+      at_least $servers/consul 1 || die "the downloaded consul does not start here: $($servers/consul --version 2>&1 || true)" \
+        "copy any consul 1.x to $servers/consul, then run this again"
+      $servers/consul --version | sed -n 1p
+      ;;
     images)
       images_are_there || {
         at_least $servers/redis-server 7 || install_redis
@@ -168,6 +222,6 @@ for wanted in "$@"; do
       }
       images_are_there || die "redis-cli, libfaketime or iptables is still missing"
       ;;
-    *) die "there are redis, valkey, postgres and images; not $wanted" ;;
+    *) die "there are redis, valkey, postgres, consul and images; not $wanted" ;;
   esac
 done

@@ -17,19 +17,19 @@ use names::Names;
 /// From the bottom up; rooms on one floor may name each other.
 const FLOORS: &[&[&str]] = &[
     &[
-        "clock", "columns", "error", "ids", "limit", "logs", "name", "owner", "report", "response",
-        "room", "rules", "taken", "token",
+        "clock", "columns", "error", "ids", "limit", "logs", "name", "owner", "quota", "report",
+        "response", "room", "rules", "taken", "tls", "token",
     ],
     &["node", "settings"],
     &["ballot"],
     &["claim", "inspection"],
-    &["line"],
+    &["line", "rate"],
     &["slots"],
     &["lease"],
     &["engine"],
     &["acquire", "hold"],
     &["mutex", "semaphore"],
-    &["reentrant"],
+    &["reentrant", "consul", "rate_limiter"],
     &["builder", "env", "quorum", "start"],
 ];
 /// A lower room that is not named all the same: a ballot has words of its own for what a node says.
@@ -40,7 +40,7 @@ const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[]
 const TOP: &[&str] = &["testing", "bin", "cli"];
 /// Inside these no circle is allowed.
 const WITHOUT_CIRCLES: &[&str] = &[
-    "engine", "node", "ballot", "lease", "claim", "line", "slots",
+    "engine", "node", "ballot", "lease", "claim", "line", "rate", "slots", "consul",
 ];
 /// A longer file has more than one reason to exist.
 const LONGEST_FILE: usize = 400;

@@ -493,6 +493,8 @@ async fn every_operation_is_a_span() {
     lease.release().await.unwrap();
     quorum.inspect("a").await.unwrap();
     quorum.evict("a").await.unwrap();
+    let limiter = quorum.rate_limiter("a", quorate::Quota::per_second(3));
+    assert!(limiter.check().await.unwrap().is_allowed());
     quorum.bootstrap().await.unwrap();
     let lines = log.lines();
     let spans: Vec<&Line> = lines.iter().filter(|line| line.is_span).collect();
@@ -503,6 +505,7 @@ async fn every_operation_is_a_span() {
         "release",
         "inspect",
         "evict",
+        "spend",
         "bootstrap",
     ];
     assert_eq!(names, expected);

@@ -8,6 +8,8 @@
 //! it came (one way), in order; ends and errors behind what was before them. Why not the kernel's
 //! netem: it is missing in many kernels, and needs rights. A proxy works everywhere, for anybody.
 //!
+//! `links hold` does nothing until its input ends: a container that is there as long as whoever started it.
+//!
 //! Two threads for each direction of a connection, one that reads and one that waits and writes.
 //! Not tasks: tokio's timer counts whole milliseconds, a sleeping thread is exact to some 60 µs.
 
@@ -63,9 +65,16 @@ enum Event {
 type Ended = Arc<OnceLock<Instant>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    if env::args().nth(1).as_deref() == Some("--version") {
-        println!("links {}", env!("CARGO_PKG_VERSION"));
-        return Ok(());
+    match env::args().nth(1).as_deref() {
+        Some("--version") => {
+            println!("links {}", env!("CARGO_PKG_VERSION"));
+            return Ok(());
+        }
+        Some("hold") => {
+            io::copy(&mut io::stdin(), &mut io::sink())?;
+            return Ok(());
+        }
+        _ => {}
     }
     let links: Vec<Link> = env::args()
         .skip(1)

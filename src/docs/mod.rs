@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | [`guarantees`] | what is promised, under which assumptions, and what is not |
 //! | [`fencing`] | how the thing behind the lock checks a token |
+//! | [`consul`] | locks and semaphores in a Consul cluster: when to choose it, what it promises, what stands there |
 //! | [`semaphores`] | at most L at once: what a semaphore is here, and what the Redis recipes for one get wrong |
+//! | [`rates`] | at most L in any interval: what a rate limit promises, what it costs, what others get wrong |
 //! | [`shutdown`] | graceful shutdown, handlers with deadlines, and what remains of a lock however a program ends |
 //! | [`migration`] | coming from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
@@ -17,6 +19,9 @@
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
+
+#[doc = include_str!("consul.md")]
+pub mod consul {}
 
 #[doc = include_str!("failures.md")]
 pub mod failures {}
@@ -41,6 +46,9 @@ pub mod operations {}
 
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
+
+#[doc = include_str!("rates.md")]
+pub mod rates {}
 
 #[doc = include_str!("semaphores.md")]
 pub mod semaphores {}

@@ -16,7 +16,9 @@ use super::{
     net::Net,
     pools::Pools,
     questions::Questions,
+    rates::Rates,
     ready::Ready,
+    rests::Rests,
     round::Request,
     shutdown::Shutdown,
     status::Status,
@@ -32,6 +34,7 @@ use crate::{
         session::{Heard, RoundId, Tag},
     },
     owner::Chance,
+    rate::words::Purse,
     settings::Settings,
 };
 
@@ -46,6 +49,8 @@ pub(crate) struct Core {
     holdings: Holdings,
     questions: Questions,
     pools: Pools,
+    rates: Rates,
+    rests: Rests,
     ready: Ready,
     bootstrap: Bootstrap,
     shutdown: Shutdown,
@@ -63,7 +68,7 @@ impl Core {
         chance: Chance,
         clock: Arc<dyn Clock>,
         status: Arc<Status>,
-        keeper: Weak<dyn Keeper>,
+        (keeper, purse): (Weak<dyn Keeper>, Weak<dyn Purse>),
     ) -> Self {
         Self {
             net: Net::new(settings, chance, clock),
@@ -71,6 +76,8 @@ impl Core {
             holdings: Holdings::new(keeper),
             questions: Questions::default(),
             pools: Pools::default(),
+            rates: Rates::new(purse),
+            rests: Rests::default(),
             ready: Ready::default(),
             bootstrap: Bootstrap::default(),
             shutdown: Shutdown::default(),
@@ -103,6 +110,8 @@ impl Core {
             Event::Extend { lease, reply } => self.holdings.extend(net, lease, reply),
             Event::Release { lease, reply } => self.holdings.release(net, lease, reply),
             Event::Abandon { lease } => self.holdings.abandon(net, lease),
+            Event::StopWaiting { limited } => self.rates.stop_waiting(net, &limited),
+            Event::TakeBack { limited, parts } => self.rates.take_back(net, &limited, parts),
             Event::Shutdown { within, reply } => {
                 self.close_doors();
                 self.shutdown.wait(self.net.now, within, reply);
@@ -126,6 +135,9 @@ impl Core {
                 to,
                 reply,
             } => self.pools.resize(net, (pool, agreed), to, reply),
+            Event::Spend(spending) => self.rates.begin(net, spending),
+            Event::Peek { limited, reply } => self.rates.peek(net, limited, reply),
+            Event::Rest { time, reply } => self.rests.begin(net, time, reply),
             Event::Ready { within, reply } => self.ready.answering(net, within, reply),
             Event::Voting { within, reply } => self.ready.voting(net, within, reply),
             Event::Bootstrap {
@@ -193,8 +205,11 @@ impl Core {
                 self.follow(round, node, follows);
             }
             Some(Request::Look | Request::Resize) => self.pools.heard(net, round, node, answer),
+            Some(request @ (Request::Spend | Request::Meter)) => {
+                self.rates.heard(net, (request, round), node, answer);
+            }
             // What was not given back is asked for again, when the node says that it is ours still.
-            Some(Request::GiveWay) => {}
+            Some(Request::GiveWay | Request::Refund) => {}
             Some(Request::Extend) => {
                 let answer = answer.map(vote_of);
                 self.holdings.extension_heard(net, round, node, answer);
@@ -235,6 +250,7 @@ impl Core {
 
     /// Nodes have changed: who waits in line registers with those that are back.
     fn look_at_the_line(&mut self) {
+        self.rates.look_at_nodes(&mut self.net);
         for id in self.wishes.look_at_nodes(&self.net) {
             let follows = self.wishes.look_at(&mut self.net, id);
             self.grant(follows);
@@ -276,6 +292,8 @@ impl Core {
                     self.wait_for_nodes(Asked::Rested(id));
                 }
             }
+            Key::Limit(id) => self.rates.line_due(net, id),
+            Key::Rest(id) => self.rests.over(id),
             Key::Round(tag) => self.answers_due(tag),
         }
     }
@@ -294,12 +312,16 @@ impl Core {
                 self.questions.round_due(net, tag);
             }
             Some(Request::Look | Request::Resize) => self.pools.round_due(net, round),
+            Some(request @ (Request::Spend | Request::Meter)) => {
+                self.rates.round_due(net, request, round);
+            }
             // Nothing waits for a repair.
             Some(
                 Request::Repair
                 | Request::Join
                 | Request::GiveWay
                 | Request::GiveBack
+                | Request::Refund
                 | Request::Bootstrap,
             )
             | None => {}

@@ -15,6 +15,7 @@ use crate::{
     limit::Agreed,
     name::Name,
     node::admission::Mode,
+    rate::words::{Limited, Outcome, Part},
     response::Responder,
 };
 
@@ -43,17 +44,38 @@ pub(crate) enum Event {
         name: Name,
         reply: Responder<bool>,
     },
-    /// How many slots of a semaphore are free.
+    /// When each slot of a semaphore is free.
     Available {
         pool: Pool,
         agreed: Arc<Agreed>,
-        reply: Responder<u32>,
+        reply: Responder<Vec<Duration>>,
     },
     /// Another limit for a semaphore.
     Resize {
         pool: Pool,
         agreed: Arc<Agreed>,
         to: u32,
+        reply: Responder<()>,
+    },
+    /// Units of a rate limit.
+    Spend(Spending),
+    /// The future of one who waits for units was dropped.
+    StopWaiting {
+        limited: Arc<Limited>,
+    },
+    /// Units that nobody will use.
+    TakeBack {
+        limited: Arc<Limited>,
+        parts: Vec<Part>,
+    },
+    /// How many units there are.
+    Peek {
+        limited: Arc<Limited>,
+        reply: Responder<Outcome>,
+    },
+    /// Answered after so long.
+    Rest {
+        time: Duration,
         reply: Responder<()>,
     },
     /// Answered once a majority of nodes answers.
@@ -88,6 +110,8 @@ impl Event {
                 | Self::Evict { .. }
                 | Self::Available { .. }
                 | Self::Resize { .. }
+                | Self::Spend(_)
+                | Self::Peek { .. }
         )
     }
 
@@ -147,6 +171,30 @@ impl Wish {
     pub(super) fn node_ttl(&self) -> Duration {
         self.ttl + self.lock_delay
     }
+}
+
+/// One who wants units of a limit.
+pub(crate) struct Spending {
+    pub(crate) limited: Arc<Limited>,
+    /// So many, or none.
+    pub(crate) least: u32,
+    /// Rather so many.
+    pub(crate) most: u32,
+    /// For how long they may be used after they were asked for.
+    pub(crate) age: Duration,
+    pub(crate) waits: Waits,
+    pub(crate) reply: Responder<Outcome>,
+}
+
+/// For how long one waits who wants units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Not at all.
+    Never,
+    /// Until there are enough, unless no node answers.
+    WhileTheyAnswer,
+    /// Until there are enough.
+    Always,
 }
 
 /// For how long a wish waits.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     core::Core,
-    event::{Event, Wish, WishId},
+    event::{Event, Spending, Waits, Wish, WishId},
     remains::Remains,
     status::Status,
 };
@@ -24,6 +24,7 @@ use crate::{
     clock::{Clock, Tick},
     lease::keeper::{Keeper, LeaseId},
     owner::Chance,
+    rate::words::{Limited, Outcome, Part, Purse},
     response::{Responder, Response},
     settings::Settings,
 };
@@ -60,7 +61,8 @@ impl Engine {
     pub(crate) fn core(&self, settings: Arc<Settings>, chance: Chance) -> Core {
         let (clock, status) = (Arc::clone(&self.0.clock), Arc::clone(&self.0.status));
         let keeper: Weak<Inner> = Arc::downgrade(&self.0);
-        Core::new(settings, chance, clock, status, keeper)
+        let purse: Weak<Inner> = Arc::downgrade(&self.0);
+        Core::new(settings, chance, clock, status, (keeper, purse))
     }
 
     /// What the engine's task is made with.
@@ -104,6 +106,30 @@ impl Engine {
         }
     }
 
+    /// Asks for units, from now on.
+    pub(crate) fn spend(
+        &self,
+        limited: &Arc<Limited>,
+        (least, most, age): (u32, u32, Duration),
+        waits: Waits,
+    ) -> SpendingAsked {
+        SpendingAsked {
+            answer: self.call(|reply| {
+                Event::Spend(Spending {
+                    limited: Arc::clone(limited),
+                    least,
+                    most,
+                    age,
+                    waits,
+                    reply,
+                })
+            }),
+            engine: self.clone(),
+            limited: Arc::clone(limited),
+            waits: waits != Waits::Never,
+        }
+    }
+
     pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
         let (reply, answer) = oneshot::channel();
         self.0.tell(Event::Shutdown { within, reply });
@@ -144,6 +170,43 @@ impl Keeper for Inner {
 
     fn abandon(&self, lease: LeaseId) {
         self.tell(Event::Abandon { lease });
+    }
+}
+
+impl Purse for Inner {
+    fn take_back(&self, limited: &Arc<Limited>, parts: Vec<Part>) {
+        let limited = Arc::clone(limited);
+        self.tell(Event::TakeBack { limited, parts });
+    }
+}
+
+/// One who asked for units. What it is not given because it is dropped goes back.
+pub(crate) struct SpendingAsked {
+    answer: Response<Outcome>,
+    engine: Engine,
+    limited: Arc<Limited>,
+    /// It may stand in line.
+    waits: bool,
+}
+
+impl Future for SpendingAsked {
+    type Output = Result<Outcome, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.answer.poll_unpin(cx));
+        self.waits = false;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for SpendingAsked {
+    fn drop(&mut self) {
+        if self.waits {
+            // First, so that the engine finds it gone.
+            self.answer.close();
+            let limited = Arc::clone(&self.limited);
+            self.engine.0.tell(Event::StopWaiting { limited });
+        }
     }
 }
 

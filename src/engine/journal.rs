@@ -1,31 +1,31 @@
 //! What is logged of nodes, of failing renewals and of waiting for a quarantine: every change once, and
 //! never a flood. What is too much at INFO and WARN is still there at DEBUG.
 
-use std::{collections::VecDeque, mem, time::Duration};
+use std::mem;
 
 use super::status::health;
 use crate::{
     Error, Report,
     clock::Tick,
-    logs,
+    lease::failing::FailingRenewals,
+    logs::{
+        self,
+        budget::{Budget, MINUTE},
+    },
     name::Name,
     node::status::{NodeState, NodeStatus},
 };
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// Changes of one node within a minute. With more it flaps: a restart is four.
 const CHANGES: usize = 6;
-/// Leases within a minute whose failing renewal is warned about. One line then stands for the others:
-/// where a majority is away, the same is true of all leases.
-const RENEWALS: usize = 10;
 /// Wishes within a minute that say that they wait for a quarantine.
 const WAITS: usize = 10;
 
 /// What was written, and when.
 pub(super) struct Journal {
     nodes: Vec<Told>,
-    renewals: Budget,
-    more_renewals: Budget,
+    /// Renewals that fail.
+    pub(super) renewals: FailingRenewals,
     waits: Budget,
 }
 
@@ -33,8 +33,7 @@ impl Default for Journal {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
-            renewals: Budget::new(RENEWALS),
-            more_renewals: Budget::new(1),
+            renewals: FailingRenewals::default(),
             waits: Budget::new(WAITS),
         }
     }
@@ -53,37 +52,6 @@ impl Journal {
                 write(status, &line, health.voting, health.needed);
             }
         }
-    }
-
-    /// A renewal of this lease failed, for the `first` time in this outage or again. `left`: how much validity
-    /// the lease has. `leases`: how many are held.
-    pub(super) fn renewal_failed(
-        &mut self,
-        now: Tick,
-        (name, left): (&Name, Duration),
-        first: bool,
-        error: &Error,
-        leases: usize,
-    ) {
-        if first && self.renewals.pass(now) {
-            logs::warn!(
-                name = name.as_str(),
-                left_ms = logs::ms(left),
-                reason = error.to_string(),
-                nodes = error.report().map(Report::to_string),
-                "a renewal failed, it is tried again"
-            );
-            return;
-        }
-        if first && self.more_renewals.pass(now) {
-            logs::warn!(leases, "more renewals fail");
-        }
-        logs::debug!(
-            name = name.as_str(),
-            left_ms = logs::ms(left),
-            reason = error.to_string(),
-            "a renewal failed"
-        );
     }
 
     /// A wish waits, and too few nodes may vote yet.
@@ -224,39 +192,9 @@ fn words(state: &NodeState) -> (&'static str, Option<&str>) {
     }
 }
 
-/// At most `most` lines within any minute.
-struct Budget {
-    most: usize,
-    written: VecDeque<Tick>,
-}
-
-impl Budget {
-    fn new(most: usize) -> Self {
-        Self {
-            most,
-            written: VecDeque::new(),
-        }
-    }
-
-    fn pass(&mut self, now: Tick) -> bool {
-        while self
-            .written
-            .front()
-            .is_some_and(|at| now.since(*at) >= MINUTE)
-        {
-            self.written.pop_front();
-        }
-        let passes = self.written.len() < self.most;
-        if passes {
-            self.written.push_back(now);
-        }
-        passes
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
 

@@ -20,8 +20,10 @@ mod net;
 mod patience;
 mod pools;
 mod questions;
+mod rates;
 mod ready;
 mod remains;
+mod rests;
 mod rollback;
 mod round;
 mod shutdown;
@@ -37,7 +39,7 @@ pub use self::status::NodeChanges;
 pub(crate) use self::{bootstrap::long_enough, core::Core};
 pub(crate) use self::{
     driver::Driver,
-    event::{Event, Wait, Wish},
+    event::{Event, Wait, Waits, Wish},
     handle::{Acquiring, Engine},
     remains::Task,
     status::Status,

@@ -1,6 +1,6 @@
 //! What is asked of a semaphore as a whole: how many slots are free, and another limit.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     net::Net,
@@ -29,7 +29,7 @@ struct Asks {
 }
 
 enum For {
-    Available(Answers<Inspected>, Responder<u32>),
+    Available(Answers<Inspected>, Responder<Vec<Duration>>),
     /// The limit that stands is read first.
     ToResize(Answers<Inspected>, u32, Responder<()>),
     Resize(Answers<Found>, Limit, Responder<()>),
@@ -57,7 +57,7 @@ impl Pools {
         net: &mut Net,
         pool: Pool,
         agreed: Arc<Agreed>,
-        reply: Responder<u32>,
+        reply: Responder<Vec<Duration>>,
     ) {
         let operation = claim::look(&pool);
         let for_what = For::Available(Answers::new(net.total()), reply);
@@ -246,13 +246,13 @@ fn limit_of(net: &Net, answers: &Answers<Inspected>) -> Result<Option<Limit>, Of
     }
 }
 
-/// How many slots Q nodes say are free.
+/// When each slot is free on Q nodes, the first first.
 fn free(
     net: &Net,
     pool: &Pool,
     agreed: &Agreed,
     answers: &Answers<Inspected>,
-) -> Result<u32, Error> {
+) -> Result<Vec<Duration>, Error> {
     let known = limit_of(net, answers).map_err(|of| {
         let again = Some(net.try_again(net.needed));
         of(answers.report(pool.name.as_str(), net.needed, &net.settings.nodes, again))
@@ -261,9 +261,34 @@ fn free(
         agreed.set(known, net.now, net.settings.rules);
     }
     let slots = known.map_or(agreed.slots(), |known| known.slots);
-    let free = |slot: &u32| answers.count(|seen| !seen.taken.has(*slot)) >= net.needed;
-    let free = (0..slots).filter(free).count();
-    Ok(u32::try_from(free).unwrap_or(u32::MAX))
+    let seen: Vec<&Inspected> = answers
+        .iter()
+        .filter_map(|heard| match heard {
+            Heard::Said(inspected) => Some(inspected),
+            _ => None,
+        })
+        .collect();
+    let free = |slot: u32| {
+        let mut waits: Vec<Duration> = seen.iter().map(|seen| left(seen, slot)).collect();
+        waits.sort_unstable();
+        let last = waits.get(net.needed.saturating_sub(1));
+        last.copied().unwrap_or(Duration::MAX)
+    };
+    let mut free: Vec<Duration> = (0..slots).map(free).collect();
+    free.sort_unstable();
+    Ok(free)
+}
+
+/// For how much longer a slot is taken. Of more than an inspection shows that is not known.
+fn left(seen: &Inspected, slot: u32) -> Duration {
+    if !seen.taken.has(slot) {
+        return Duration::ZERO;
+    }
+    let held = seen.holders.iter().find(|held| held.slot == slot);
+    // A slot is free in the ms after its end.
+    held.map_or(Duration::MAX, |held| {
+        held.remaining + Duration::from_millis(1)
+    })
 }
 
 /// Whether the limit is in force: every node has it, but those in quarantine, which know none.

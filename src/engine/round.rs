@@ -45,12 +45,18 @@ pub(super) enum Request {
     Look,
     /// Another limit for a semaphore.
     Resize,
+    /// SPEND of units of a rate limit.
+    Spend,
+    /// LOOK at what is taken of a rate limit.
+    Meter,
+    /// REFUND of units of a rate limit.
+    Refund,
     /// A step of a bootstrap.
     Bootstrap,
 }
 
 impl Request {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 17] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -64,6 +70,9 @@ impl Request {
         Self::QuestionOfSlots,
         Self::Look,
         Self::Resize,
+        Self::Spend,
+        Self::Meter,
+        Self::Refund,
         Self::Bootstrap,
     ];
 

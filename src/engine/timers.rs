@@ -12,7 +12,19 @@ pub(crate) enum Key {
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.
     Wish(WishId),
+    /// There may be units for who waits for some.
+    Limit(LimitId),
+    /// The end of a rest that a caller asked for.
+    Rest(RestId),
 }
+
+/// One rest of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RestId(pub(crate) u64);
+
+/// One rate limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LimitId(pub(crate) u64);
 
 /// From so much room on it is a crowd's.
 const CROWD: usize = 1024;

@@ -1,5 +1,6 @@
 //! Holding over time: what a holder has in hand, and how it is told when its lease is over.
 
+pub(crate) mod failing;
 pub(crate) mod keeper;
 mod renewal;
 pub(crate) mod shared;

@@ -58,6 +58,22 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
+/// `: unreachable: no route`: why the only one that was asked did not help.
+pub(crate) struct Alone<'a>(pub(crate) &'a Report);
+
+impl fmt::Display for Alone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.0.nodes();
+        let why = nodes.iter().find_map(|node| Some((node, silence(node)?)));
+        match why {
+            Some((node, why)) => {
+                write!(f, ": {}", without_addresses(&why.to_string(), node, nodes))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 struct Parts<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     any: bool,

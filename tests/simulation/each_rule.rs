@@ -115,5 +115,10 @@ each_rule! {
     the_first_holder_tells_its_limit: SettleLimit, TwoLimits, ["the first limit stands"];
     another_slot_has_another_token: MoveMints, SlotsMany, ["token uniqueness", "token order"];
     who_waits_stands_at_the_same_place_everywhere: SameTicket, ResizedSlots, ["nothing stands still", "progress"];
+    a_unit_counts_in_every_interval: SlidingInterval, Limits, ["no more units than the limit"];
+    a_memory_without_history_gives_nothing: HistoryOfUnits, LimitsStorm, ["no more units than the limit"];
+    what_another_era_counted_is_not_given_back: EraOfUnits, LimitsBack, ["no more units than the limit"];
+    a_refund_is_sent_once: RefundOnce, LimitsBack, ["no more units than the limit"];
+    a_units_age_counts_from_its_sending: AgeFromSending, LimitsBack, ["no more units than the limit"];
     who_gives_slots_back_gives_all_of_them: YieldAllSlots, SlotsPartial, ["progress", "nothing stands still"];
 }

@@ -7,6 +7,7 @@
 //! | `fleet` | several of them, and the question what locks were left behind |
 //! | `proxy` | a network between a client and one server that can be slow, cut or silent |
 //! | `postgres` | one Postgres |
+//! | `consul` | one Consul agent, or a cluster of them |
 //! | `tls` | throw-away certificates |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
 //!
@@ -30,6 +31,7 @@
     clippy::unwrap_used
 )]
 
+mod consul;
 mod fleet;
 mod keeper;
 mod port;
@@ -38,6 +40,7 @@ pub mod proxy;
 mod server;
 pub mod tls;
 
+pub use consul::{Agent, AgentOptions, Cluster, MASTER, Pair};
 pub use fleet::Fleet;
 pub use postgres::Postgres;
 pub use proxy::Proxy;

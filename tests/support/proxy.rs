@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::Server;
 use super::port::Port;
+use super::{Agent, Server};
 
 #[derive(Clone, Default)]
 struct Faults {
@@ -50,12 +50,20 @@ pub struct Proxy {
 
 impl Proxy {
     pub fn start(server: &Server) -> Proxy {
+        Self::to(server.port(), |port| server.url_through(port))
+    }
+
+    /// To an agent of Consul.
+    pub fn to_consul(agent: &Agent) -> Proxy {
+        Self::to(agent.port(), |port| format!("http://127.0.0.1:{port}"))
+    }
+
+    fn to(target: u16, url: impl Fn(u16) -> String) -> Proxy {
         let port = Port::claim();
         let listener =
             std::net::TcpListener::bind(("127.0.0.1", port.number())).expect("a claimed port");
         listener.set_nonblocking(true).expect("a socket");
         let (faults, seen) = watch::channel(Faults::default());
-        let target = server.port();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -65,7 +73,7 @@ impl Proxy {
             runtime.block_on(accept(listener, target, seen));
         });
         Proxy {
-            url: server.url_through(port.number()),
+            url: url(port.number()),
             port,
             faults: Some(faults),
             thread: Some(thread),

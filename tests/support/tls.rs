@@ -21,7 +21,7 @@ pub fn certificates(dir: &Path) -> Certificates {
     let text = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = quorate test\n\
                 [ca]\nbasicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyCertSign, cRLSign\n\
                 subjectKeyIdentifier = hash\n\
-                [server]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth\n\
+                [server]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth, clientAuth\n\
                 subjectAltName = IP:127.0.0.1, DNS:localhost\n";
     std::fs::write(&config, text).expect("a directory that can be written to");
 

@@ -1,7 +1,9 @@
 //! The command line.
 
+mod consul;
 mod fleet;
 mod help;
+mod limit;
 mod torture;
 
 use std::{ffi::OsString, time::Duration};
@@ -9,7 +11,9 @@ use std::{ffi::OsString, time::Duration};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use quorate::cli::duration;
 
+pub(crate) use self::consul::InConsul;
 pub(crate) use self::fleet::Fleet;
+pub(crate) use self::limit::{Limit, Rate};
 pub(crate) use self::torture::{Judge, Load, Look, Names, Torture, TortureStep};
 
 use crate::failure::{Failure, USAGE};
@@ -44,6 +48,9 @@ pub(crate) enum Command {
     /// Run a command while holding one of the slots of a semaphore
     #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER)]
     Semaphore(Semaphore),
+    /// Wait until a rate limit has room, then run a command
+    #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
+    Limit(Limit),
     /// Show who holds a lock or a semaphore's slots and who waits for it, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
@@ -69,11 +76,11 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lock {
-    /// The name: 1 to 512 bytes of any text
+    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly
     pub(crate) name: String,
 
-    /// How long a grant lasts unless renewed: others wait this long when this machine dies
-    /// [default: 10s, or --max-ttl if that is less]
+    /// How long a grant lasts unless renewed: others wait this long when this machine dies; in Consul up to
+    /// twice as long, and 10s is the least there [default: 10s, or --max-ttl if that is less]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 
@@ -103,6 +110,9 @@ pub(crate) struct Lock {
     /// What to run, after `--`
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) consul: InConsul,
 }
 
 #[derive(Debug, clap::Args)]
@@ -163,10 +173,24 @@ pub(crate) struct Bootstrap {
     pub(crate) force: bool,
 }
 
+impl Args {
+    /// Takes from the environment what was not given on the command line.
+    fn fill(&mut self) -> Result<(), Failure> {
+        match &self.command {
+            Command::Lock(lock) | Command::Semaphore(Semaphore { lock, .. })
+                if lock.consul.is_asked() =>
+            {
+                self.fleet.fill_beside_consul()
+            }
+            _ => self.fleet.fill(),
+        }
+    }
+}
+
 /// Reads the command line; an exit status if there is nothing more to do.
 pub(crate) fn parse() -> Result<Args, u8> {
     let mut args = Args::try_parse().map_err(|error| not_read(&error))?;
-    match args.fleet.fill() {
+    match args.fill() {
         Ok(()) => Ok(args),
         Err(failure) => {
             failure.tell(args.json);
@@ -186,7 +210,10 @@ fn not_read(error: &clap::Error) -> u8 {
             USAGE
         }
         _ => {
-            let text = error.render().to_string();
+            let mut text = error.render().to_string();
+            if consul::is_elsewhere(error) {
+                text = consul::ELSEWHERE.to_owned();
+            }
             let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
             let wants_json = std::env::args_os()
                 .take_while(|word| word != "--")

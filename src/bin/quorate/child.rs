@@ -19,7 +19,7 @@ use quorate::{
 use tokio::time;
 
 use crate::{
-    args::{Args, Lock},
+    args::{Args, Fleet, Lock},
     exec::EXEC,
     failure::{Failure, SOFTWARE},
     job::{self, ourselves},
@@ -73,16 +73,8 @@ impl Child {
         // Opened before the command can change the terminal's modes.
         let terminal = Terminal::open();
         let mut exec = Command::new(ourselves());
-        if lock.keep_env {
-            let settings = args.fleet.environment();
-            if settings.iter().any(|(variable, _)| *variable == NODES) {
-                exec.env_remove(NODES_FILE);
-            }
-            exec.envs(settings);
-        } else {
-            // They may hold passwords.
-            exec.env_remove(NODES);
-        }
+        let on_masters = !lock.consul.is_asked();
+        name_servers(&mut exec, &args.fleet, lock.keep_env, on_masters);
         match lease.slot() {
             Some(slot) => exec.env(SLOT, slot.to_string()),
             // This process may itself run under a semaphore.
@@ -183,12 +175,9 @@ impl Child {
         self.ended
     }
 
-    /// Whether Ctrl-C ended it, which reached only the command's group. If so, tells the rest of our own group, as
-    /// if the command were a member: a script's loop has to end, and so has what shares a pipeline with us.
+    /// Whether Ctrl-C ended it, which reached only the command's group. Then the rest of our own group has to be told,
+    /// as if the command were a member: a script's loop has to end, and so has what shares a pipeline with us.
     pub(crate) fn was_interrupted(&self) -> bool {
-        if self.interrupted {
-            let _ = killpg(getpgrp(), Signal::SIGINT);
-        }
         self.interrupted
     }
 
@@ -359,6 +348,20 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.take_terminal();
+    }
+}
+
+/// What a command finds of the servers: nothing, or with `keep_env` all that was said of them.
+pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool, on_masters: bool) {
+    if !keep_env {
+        // They may hold passwords.
+        command.env_remove(NODES);
+    } else if on_masters {
+        let settings = fleet.environment();
+        if settings.iter().any(|(variable, _)| *variable == NODES) {
+            command.env_remove(NODES_FILE);
+        }
+        command.envs(settings);
     }
 }
 

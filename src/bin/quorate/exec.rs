@@ -1,14 +1,9 @@
-//! The locked command on its way to its own exec.
+//! A command on its way to its own exec.
 //!
 //! Between fork and exec only unsafe code can run, and there is none in this crate. So this program
 //! starts itself as `quorate __exec`, which prepares its own process and then becomes the command.
 
-use std::{
-    ffi::{OsStr, OsString},
-    io,
-    os::unix::process::CommandExt,
-    process::Command,
-};
+use std::{ffi::OsString, io, os::unix::process::CommandExt, process::Command};
 
 use nix::{
     sys::signal::Signal,
@@ -57,9 +52,16 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     {
         terminal.give(getpid());
     }
-    let error = Command::new(&program).args(words).exec();
-    let shown = OsStr::new(&program).to_string_lossy();
-    let failure = match error.kind() {
+    let failure = become_command(Command::new(&program).args(words));
+    failure.tell(json);
+    failure.code()
+}
+
+/// Returns only where it cannot be run, and says why.
+pub(crate) fn become_command(command: &mut Command) -> Failure {
+    let error = command.exec();
+    let shown = command.get_program().to_string_lossy();
+    match error.kind() {
         io::ErrorKind::NotFound => Failure::new(
             NOT_FOUND,
             "not_found",
@@ -70,7 +72,5 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
             "cannot_run",
             format!("{shown:?} cannot be run: {error}"),
         ),
-    };
-    failure.tell(json);
-    failure.code()
+    }
 }

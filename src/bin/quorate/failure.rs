@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{lock::Under, output, survey};
 
 const QUARANTINED: &str = "quarantined";
+const NO_QUORUM: &str = "no_quorum";
 
 // The numbers of sysexits.h, if it has one.
 pub(crate) const USAGE: u8 = 64;
@@ -29,6 +30,8 @@ pub(crate) struct Failure {
     nodes: Vec<Node>,
     /// What else the JSON object has, for programs.
     details: Map<String, Value>,
+    /// What was asked did not answer, so that it need not be waited for again.
+    is_unavailable: bool,
 }
 
 /// What one node said.
@@ -48,7 +51,12 @@ impl Failure {
             text: text.into(),
             nodes: Vec::new(),
             details: Map::new(),
+            is_unavailable: code == UNAVAILABLE,
         }
+    }
+
+    pub(crate) fn unavailable(text: impl Into<String>) -> Self {
+        Self::new(UNAVAILABLE, NO_QUORUM, text)
     }
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {
@@ -67,9 +75,15 @@ impl Failure {
             LossReason::MaxHold => {
                 format!("{under} was held for as long as --max-hold allows; {then}")
             }
-            _ => format!("{under} was lost while the command ran: {reason}; {then}"),
+            _ => {
+                let why = under.why(reason);
+                format!("{under} was lost while the command ran: {why}; {then}")
+            }
         };
-        let failure = Self::new(LOST, "lost", text).with("name", under.name.as_str().into());
+        let failure = Self {
+            is_unavailable: reason == LossReason::NodesLost,
+            ..Self::new(LOST, "lost", text).with("name", under.name.as_str().into())
+        };
         match under.slot {
             Some(slot) => failure.with("slot", slot.into()),
             None => failure,
@@ -89,6 +103,34 @@ impl Failure {
             .with("name", name.into())
             .with("limit", seen.and_then(Inspection::limit).into())
             .with("taken", seen.map(Inspection::taken_slots).into())
+    }
+
+    /// A rate limit has no room. `said`: what programs are told.
+    pub(crate) fn denied(text: String, said: Map<String, Value>) -> Self {
+        Self {
+            details: said,
+            ..Self::new(HELD, "denied", text)
+        }
+    }
+
+    /// Others have it in Consul.
+    pub(crate) fn held_in_consul(report: &Report, text: String) -> Self {
+        Self::new(HELD, "held", text)
+            .with("name", report.subject().into())
+            .with("held_by", report.holder().into())
+    }
+
+    /// Why Consul did not do what was asked.
+    pub(crate) fn of_consul(error: Error) -> Self {
+        let text = match &error {
+            Error::NoQuorum(_) => "Consul could not be used:".to_owned(),
+            Error::TooSlow(report) => format!(
+                "{:?} was granted too late to be of use: raise --ttl, or look at why Consul is slow",
+                report.subject()
+            ),
+            _ => return error.into(),
+        };
+        Self::from(error).saying(text)
     }
 
     fn with(mut self, key: &str, value: Value) -> Self {
@@ -115,6 +157,10 @@ impl Failure {
 
     pub(crate) fn code(&self) -> u8 {
         self.code
+    }
+
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.is_unavailable
     }
 
     /// Says it on stderr.
@@ -184,7 +230,7 @@ impl From<Error> for Failure {
                 let total = report.nodes().len();
                 with(
                     UNAVAILABLE,
-                    "no_quorum",
+                    NO_QUORUM,
                     report,
                     format!(
                         "no majority: {well} of {total} nodes vote and {} are needed; look at what each one says:",

@@ -4,11 +4,12 @@
 //! | --- | --- |
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
+//! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
 //! | `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
-//! | `wanted` | a lock, or a slot of a semaphore |
+//! | `wanted` | a lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
-//! | `exec` | the same program on its way to become the command |
+//! | `exec` | this program on its way to become the command |
 //! | `terminal` | the terminal that controls this process |
 //! | `job` | this process as one of a shell's jobs, which the terminal may stop |
 //! | `signals` | which signals are heard |
@@ -38,6 +39,7 @@ mod exec;
 mod failure;
 mod inspect;
 mod job;
+mod limit;
 mod lock;
 mod nodes;
 mod output;
@@ -118,6 +120,7 @@ async fn run(args: &Args) -> Result<u8, Failure> {
         Command::Semaphore(args::Semaphore { limit, lock }) => {
             lock::run(args, lock, Some(*limit)).await
         }
+        Command::Limit(limit) => limit::run(args, limit).await,
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {
                 inspect::run(args, inspect, quorum).await

@@ -15,6 +15,7 @@ use std::{
 
 pub(crate) use quorate::cli::{seconds, table};
 use tokio::{io::Interest, net::unix::pipe};
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
@@ -22,6 +23,8 @@ use tracing_subscriber::{
 
 use crate::{args::Args, terminal::from_behind};
 
+/// A longer wait than this is worth a line for those who watch.
+pub(crate) const WORTH_A_LINE: Duration = Duration::from_millis(500);
 /// At most this many lines wait for stderr; more are dropped.
 const WAITING: usize = 256;
 
@@ -148,6 +151,11 @@ pub(crate) fn complain(text: &str) {
     to_stderr(&format!("quorate: {text}"));
 }
 
+/// Whether somebody watches who wants to know what is waited for: cron would mail it.
+pub(crate) fn is_watched(args: &Args) -> bool {
+    !args.json && (args.verbose > 0 || io::stderr().is_terminal())
+}
+
 /// Whole milliseconds, for JSON.
 pub(crate) fn milliseconds(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
@@ -160,7 +168,6 @@ pub(crate) fn colours() -> bool {
 
 /// The library's own log on stderr, only with -v: cron mails every line, and a command itself says how it ended.
 pub(crate) fn start_log(args: &Args) {
-    use tracing::level_filters::LevelFilter;
     let level = match args.verbose {
         0 => LevelFilter::OFF,
         1 => LevelFilter::INFO,
@@ -187,6 +194,11 @@ where
         mut line: Writer<'_>,
         event: &tracing::Event<'_>,
     ) -> fmt::Result {
+        // What goes on in connections to Consul is for -vvv.
+        let is_ours = event.metadata().target().starts_with("quorate");
+        if !is_ours && LevelFilter::current() < LevelFilter::TRACE {
+            return Ok(());
+        }
         line.write_str("quorate: ")?;
         match *event.metadata().level() {
             tracing::Level::ERROR | tracing::Level::WARN => {}

@@ -33,15 +33,15 @@ const PASSED_ON: [Signal; 6] = [
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// How late a signal that we sent ourselves may be heard. It may also never be heard: SIGCONT discards it.
-const OWN_STOP: Duration = Duration::from_millis(200);
+const OWN: Duration = Duration::from_millis(200);
 
 /// Listens from when it is made: after that none of these signals ends or stops this process by itself.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     child: unix::Signal,
     went_on: unix::Signal,
-    /// A SIGTSTP that comes before this instant is the one that we sent ourselves.
-    own_stop: Option<Instant>,
+    /// Such a signal that comes before this instant is the one that we sent ourselves.
+    own: Option<(Signal, Instant)>,
 }
 
 impl Signals {
@@ -72,7 +72,7 @@ impl Signals {
             heard: wanted.map(listen).collect::<io::Result<_>>()?,
             child: unix::signal(SignalKind::child())?,
             went_on: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
-            own_stop: None,
+            own: None,
         })
     }
 
@@ -106,13 +106,23 @@ impl Signals {
 
     /// SIGTSTP to our whole group; our own copy is ignored.
     pub(crate) fn stop_our_group(&mut self) {
-        self.own_stop = Some(Instant::now() + OWN_STOP);
+        self.sends_itself(Signal::SIGTSTP);
         let _ = killpg(getpgrp(), Signal::SIGTSTP);
+    }
+
+    /// SIGINT to our whole group; our own copy is ignored.
+    pub(crate) fn interrupt_our_group(&mut self) {
+        self.sends_itself(Signal::SIGINT);
+        let _ = killpg(getpgrp(), Signal::SIGINT);
+    }
+
+    fn sends_itself(&mut self, signal: Signal) {
+        self.own = Some((signal, Instant::now() + OWN));
     }
 
     /// After [`stop_our_group`](Self::stop_our_group), when this process goes on.
     pub(crate) fn went_on(&mut self) {
-        self.own_stop = Some(Instant::now() + OWN_STOP);
+        self.sends_itself(Signal::SIGTSTP);
     }
 
     /// Whether SIGCONT came since signals were heard last.
@@ -132,8 +142,8 @@ impl Signals {
         let went_on = self.poll_went_on(cx);
         for (signal, stream) in &mut self.heard {
             while let Poll::Ready(Some(())) = stream.poll_recv(cx) {
-                let own = |until: Instant| *signal == Signal::SIGTSTP && Instant::now() < until;
-                if self.own_stop.take_if(|until| own(*until)).is_some() {
+                let is_own = |(own, until): &mut _| own == signal && Instant::now() < *until;
+                if self.own.take_if(is_own).is_some() {
                     continue;
                 }
                 // SIGCONT takes back a stop that was not obeyed yet.

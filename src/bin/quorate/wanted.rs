@@ -1,17 +1,45 @@
-//! What is wanted: a lock, or a slot of a semaphore.
+//! What is wanted: a lock, or a slot of a semaphore; on the masters, or in Consul.
 
 use std::time::Duration;
 
-use quorate::{Error, Lease, Mutex, Quorum, Renewal, Semaphore};
+use quorate::{
+    Error, Lease, Mutex, Quorum, Renewal, Semaphore,
+    consul::{self, Consul},
+};
 
-/// One of the two, with its settings.
+/// One of them, with its settings.
 pub(crate) enum Wanted {
     Mutex(Mutex),
     Semaphore(Semaphore),
+    ConsulMutex(consul::Mutex),
+    ConsulSemaphore(consul::Semaphore),
+}
+
+/// The same settings for a handle of any kind.
+macro_rules! set {
+    ($handle:expr, $ttl:expr, $wait:expr, $renewal:expr) => {{
+        let handle = $handle.ttl($ttl).renewal($renewal);
+        match $wait {
+            Some(wait) => handle.wait_timeout(wait),
+            None => handle,
+        }
+    }};
+}
+
+/// The same for each of them.
+macro_rules! each {
+    ($self:expr, $mutex:ident => $locks:expr, $semaphore:ident => $acquires:expr) => {
+        match $self {
+            Self::Mutex($mutex) => $locks,
+            Self::ConsulMutex($mutex) => $locks,
+            Self::Semaphore($semaphore) => $acquires,
+            Self::ConsulSemaphore($semaphore) => $acquires,
+        }
+    };
 }
 
 impl Wanted {
-    /// `limit`: of a semaphore. `wait`: for how long at most.
+    /// On the masters. `limit`: of a semaphore. `wait`: for how long at most.
     pub(crate) fn new(
         quorum: &Quorum,
         (name, limit): (&str, Option<u32>),
@@ -20,43 +48,45 @@ impl Wanted {
         renewal: Renewal,
     ) -> Self {
         match limit {
-            None => {
-                let mutex = quorum.mutex(name).ttl(ttl).renewal(renewal);
-                Self::Mutex(match wait {
-                    Some(wait) => mutex.wait_timeout(wait),
-                    None => mutex,
-                })
-            }
+            None => Self::Mutex(set!(quorum.mutex(name), ttl, wait, renewal)),
+            Some(limit) => Self::Semaphore(set!(quorum.semaphore(name, limit), ttl, wait, renewal)),
+        }
+    }
+
+    /// The same in Consul.
+    pub(crate) fn in_consul(
+        consul: &Consul,
+        (name, limit): (&str, Option<u32>),
+        ttl: Duration,
+        wait: Option<Duration>,
+        renewal: Renewal,
+    ) -> Self {
+        match limit {
+            None => Self::ConsulMutex(set!(consul.mutex(name), ttl, wait, renewal)),
             Some(limit) => {
-                let semaphore = quorum.semaphore(name, limit).ttl(ttl).renewal(renewal);
-                Self::Semaphore(match wait {
-                    Some(wait) => semaphore.wait_timeout(wait),
-                    None => semaphore,
-                })
+                Self::ConsulSemaphore(set!(consul.semaphore(name, limit), ttl, wait, renewal))
             }
         }
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        match self {
-            Self::Mutex(mutex) => mutex.validate(),
-            Self::Semaphore(semaphore) => semaphore.validate(),
-        }
+        each!(self, mutex => mutex.validate(), semaphore => semaphore.validate())
     }
 
     /// None if others have it.
     pub(crate) async fn try_take(&self) -> Result<Option<Lease>, Error> {
-        match self {
-            Self::Mutex(mutex) => mutex.try_lock().await,
-            Self::Semaphore(semaphore) => semaphore.try_acquire().await,
-        }
+        each!(self, mutex => mutex.try_lock().await, semaphore => semaphore.try_acquire().await)
+    }
+
+    /// One attempt too, which says who has it: `Held`.
+    pub(crate) async fn take_now(&self) -> Result<Lease, Error> {
+        let now = Duration::ZERO;
+        each!(self, mutex => mutex.clone().wait_timeout(now).lock().await,
+            semaphore => semaphore.clone().wait_timeout(now).acquire().await)
     }
 
     /// Waits for it.
     pub(crate) async fn take(&self) -> Result<Lease, Error> {
-        match self {
-            Self::Mutex(mutex) => mutex.lock().await,
-            Self::Semaphore(semaphore) => semaphore.acquire().await,
-        }
+        each!(self, mutex => mutex.lock().await, semaphore => semaphore.acquire().await)
     }
 }

@@ -20,6 +20,8 @@ impl Core {
         self.shutdown.close();
         self.early.clear();
         self.wishes.close(&mut self.net);
+        self.rates.clear();
+        self.rests.clear();
         self.ready.clear();
         self.net.part();
     }

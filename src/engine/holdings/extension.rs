@@ -139,7 +139,8 @@ impl Extension {
                     let first = holding.upkeep.renewal_failed(net.now);
                     let lease = (name, holding.shared.validity());
                     net.journal
-                        .renewal_failed(net.now, lease, first, &error, held);
+                        .renewals
+                        .failed(net.now, lease, first, &error, held);
                 }
                 Err(error)
             }

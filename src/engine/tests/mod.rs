@@ -79,6 +79,7 @@ impl World {
             nodes,
             node_timeout: Duration::from_millis(500),
             list: "word".into(),
+            ranks: None,
             prefix: "quorate".into(),
             terms: TERMS,
             label: Label::new("test").unwrap(),

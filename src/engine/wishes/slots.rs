@@ -39,6 +39,9 @@ impl Slots {
         self.last_ticket = ticket;
         let id = waiter.wish.id;
         let mut one = Box::new(Asking::new(net, waiter, slot, entry, ticket));
+        if let Some(error) = one.needs_history(net) {
+            return Follows::Over(one.waiter, error);
+        }
         one.begin(net);
         self.rounds.insert(one.round, id);
         self.entries.insert(one.entry.clone(), id);
@@ -157,6 +160,7 @@ impl Slots {
             changed = true;
             for one in self.asking.values_mut() {
                 match votes {
+                    true if one.is_too_young(net, node).is_some() => one.young.push(node),
                     true => one.seat.came_back(net.now, node),
                     false => one.seat.went(node),
                 }
@@ -208,6 +212,7 @@ impl Slots {
         let Some(one) = self.asking.get_mut(&id) else {
             return Follows::Nothing;
         };
+        one.look_at_the_young(net);
         let rests = one.is_resting(net);
         loop {
             let step = match rests {

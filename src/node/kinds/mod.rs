@@ -15,6 +15,7 @@ pub(crate) mod air;
 pub(crate) mod counters;
 pub(crate) mod moment;
 pub mod mutex;
+pub mod rate;
 pub(crate) mod scripts;
 pub mod server;
 pub mod slots;
@@ -40,6 +41,10 @@ pub enum Command {
     ///
     /// Protocol §6.
     Slots(slots::Command),
+    /// The units of a rate limit.
+    ///
+    /// Protocol §7.
+    Rate(rate::Command),
 }
 
 /// What a node says to a [`Command`] of the same kind.
@@ -53,6 +58,8 @@ pub enum Reply {
     Server(server::Reply),
     /// To a [`slots::Command`].
     Slots(slots::Reply),
+    /// To a [`rate::Command`].
+    Rate(rate::Reply),
 }
 
 /// A node's answer to one command.
@@ -76,13 +83,14 @@ impl Command {
             Self::Admission(_) | Self::Server(_) => Guarded::Nothing,
             Self::Mutex(command) => command.guarded(),
             Self::Slots(command) => command.guarded(),
+            Self::Rate(command) => command.guarded(),
         }
     }
 
     /// The same as one of a batch. None: it travels alone.
     pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.rider(),
         }
     }
@@ -90,7 +98,7 @@ impl Command {
     /// Whether it is one of a batch even where it travels alone.
     pub(crate) fn is_always_rider(&self) -> bool {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => false,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => false,
             Self::Mutex(command) => command.is_always_rider(),
         }
     }
@@ -99,7 +107,7 @@ impl Command {
     /// the command that [`frees`](Self::frees) the same entry.
     pub(crate) fn takes(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.takes(),
             Self::Slots(command) => command.takes(),
         }
@@ -108,7 +116,7 @@ impl Command {
     /// The entry, where it is the first command that takes for it: if it never left, nothing stands there.
     pub(crate) fn begins(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.begins(),
         }
     }
@@ -116,7 +124,7 @@ impl Command {
     /// The entry that it removes, wherever that stands.
     pub(crate) fn frees(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.frees(),
             Self::Slots(command) => command.frees(),
         }
@@ -125,7 +133,7 @@ impl Command {
     /// The entry, where its answer says what that one holds, and another command for the same entry gives it up.
     pub(crate) fn holds(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Mutex(_) => None,
+            Self::Admission(_) | Self::Server(_) | Self::Mutex(_) | Self::Rate(_) => None,
             Self::Slots(command) => command.holds(),
         }
     }
@@ -133,7 +141,7 @@ impl Command {
     /// Whether it prolongs what is held on a majority, and takes nothing anew.
     pub(crate) fn extends(&self) -> bool {
         match self {
-            Self::Admission(_) | Self::Server(_) => false,
+            Self::Admission(_) | Self::Server(_) | Self::Rate(_) => false,
             Self::Mutex(command) => command.extends(),
             Self::Slots(command) => command.extends(),
         }
@@ -190,5 +198,11 @@ impl From<server::Command> for Command {
 impl From<slots::Command> for Command {
     fn from(command: slots::Command) -> Self {
         Self::Slots(command)
+    }
+}
+
+impl From<rate::Command> for Command {
+    fn from(command: rate::Command) -> Self {
+        Self::Rate(command)
     }
 }

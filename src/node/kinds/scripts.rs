@@ -1,14 +1,19 @@
 //! The scripts of all kinds: what a server is given before it is asked for anything.
 
-use super::{admission, mutex, slots};
+use super::{admission, mutex, rate, slots};
 use crate::node::wire::Script;
 
 /// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
-    [admission::SCRIPTS, mutex::SCRIPTS, slots::SCRIPTS]
-        .into_iter()
-        .flatten()
-        .copied()
+    [
+        admission::SCRIPTS,
+        mutex::SCRIPTS,
+        slots::SCRIPTS,
+        rate::SCRIPTS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }
 
 #[cfg(test)]
@@ -84,7 +89,7 @@ mod tests {
             }
         }
         assert_eq!(begin, all().count());
-        // What is known and the line, of locks and of slots; what BATCH reads and does; how ACQUIRE, RELEASE and JOIN end.
-        assert_eq!(files, begin + 4 + 2 + 3);
+        // What is known and the line, of locks and of slots; what counts of a limit; what BATCH reads and does; how ACQUIRE, RELEASE and JOIN end.
+        assert_eq!(files, begin + 4 + 1 + 2 + 3);
     }
 }

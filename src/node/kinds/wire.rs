@@ -12,6 +12,7 @@ impl Command {
             Self::Admission(command) => command.name(),
             Self::Mutex(command) => command.name(),
             Self::Slots(command) => command.name(),
+            Self::Rate(command) => command.name(),
             Self::Server(command) => command.name(),
         }
     }
@@ -22,6 +23,7 @@ impl Command {
             Self::Admission(command) => command.encode(writer, keys),
             Self::Mutex(command) => command.encode(writer, keys),
             Self::Slots(command) => command.encode(writer, keys),
+            Self::Rate(command) => command.encode(writer, keys),
             Self::Server(command) => command.encode(writer),
         }
     }
@@ -30,7 +32,7 @@ impl Command {
     pub(crate) fn replies(&self) -> usize {
         match self {
             Self::Admission(command) => command.replies(),
-            Self::Mutex(_) | Self::Slots(_) => 1,
+            Self::Mutex(_) | Self::Slots(_) | Self::Rate(_) => 1,
             Self::Server(command) => command.replies(),
         }
     }
@@ -39,7 +41,7 @@ impl Command {
     pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
         match self {
             Self::Admission(command) => command.decisive(replies),
-            Self::Mutex(_) | Self::Server(_) | Self::Slots(_) => replies,
+            Self::Mutex(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => replies,
         }
     }
 
@@ -50,6 +52,7 @@ impl Command {
             Self::Mutex(command) => command.decode(replies, hide).map(Reply::Mutex),
             Self::Server(command) => command.decode(replies).map(Reply::Server),
             Self::Slots(command) => command.decode(replies, hide).map(Reply::Slots),
+            Self::Rate(command) => command.decode(replies).map(Reply::Rate),
         }
     }
 }

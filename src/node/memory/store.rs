@@ -21,7 +21,7 @@ use crate::{
         },
         mutex,
         push::Push,
-        server, slots,
+        rate, server, slots,
     },
     rules::{Rule, Rules},
 };
@@ -32,6 +32,7 @@ pub(crate) struct Snapshot {
     admission: admission::Memory,
     mutex: mutex::Memory,
     slots: slots::Memory,
+    rate: rate::Memory,
     counters: Counters,
 }
 
@@ -91,6 +92,7 @@ impl Store {
             admission,
             mutex,
             slots,
+            rate,
             counters,
         } = &mut self.keys;
         match command {
@@ -100,6 +102,7 @@ impl Store {
             Command::Mutex(command) => mutex.apply(command, counters, at).map(Reply::Mutex),
             Command::Server(command) => Ok(Reply::Server(server::apply(command))),
             Command::Slots(command) => slots.apply(command, counters, at).map(Reply::Slots),
+            Command::Rate(command) => rate.apply(command, at).map(Reply::Rate),
         }
     }
 

@@ -13,7 +13,9 @@ use redis::{ConnectionAddr, ConnectionInfo};
 pub use self::into_node::IntoNode;
 pub(crate) use self::into_node::Target;
 #[cfg(feature = "tls-rustls")]
-use super::tls::{Authorities, Tls};
+use super::tls::Tls;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::Authorities;
 
 #[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";

@@ -30,8 +30,6 @@ use std::{sync::Arc, time::Duration};
 pub use address::IntoNode;
 pub(crate) use address::{Address, Target};
 pub(crate) use encode::Keys;
-#[cfg(feature = "tls-rustls")]
-pub(crate) use tls::Authorities;
 
 use super::{Dial, Node};
 

@@ -1,43 +1,29 @@
 //! TLS by rustls.
 //!
-//! The cryptography is named here and never left to a process-wide default, which would panic in a
-//! program that has none, or two. Root certificates are read anew for every connection: that costs some
-//! milliseconds on a thread for blocking work, and a CA that was replaced is noticed.
+//! Root certificates are read anew for every connection: that costs some milliseconds on a thread for blocking work,
+//! and a CA that was replaced is noticed.
 
 mod advice;
-mod anybody;
-mod authorities;
 
 use std::sync::Arc;
 
-use rustls::{ClientConfig, crypto::ring, pki_types::ServerName};
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 pub(super) use self::advice::advice;
-pub(crate) use self::authorities::Authorities;
-use self::{
-    advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer},
-    anybody::TrustAnybody,
-    authorities::system_roots,
+use self::advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer};
+use crate::{
+    node::DialError,
+    report::said,
+    tls::{Authorities, Trust},
 };
-use crate::{node::DialError, report::said};
 
 /// Whom to expect at the other end.
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) name: ServerName<'static>,
     pub(super) trust: Trust,
-}
-
-#[derive(Clone)]
-pub(super) enum Trust {
-    /// A server for which the system's certificates vouch, or those in `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR`.
-    System,
-    /// A server for which one of these vouches.
-    Only(Authorities),
-    Anybody,
 }
 
 impl Tls {
@@ -62,7 +48,7 @@ impl Tls {
     }
 
     pub(super) async fn wrap(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
-        let config = self.trust.config().await.map_err(DialError::Refused)?;
+        let config = config(&self.trust).await.map_err(DialError::Refused)?;
         TlsConnector::from(Arc::new(config))
             .connect(self.name.clone(), tcp)
             .await
@@ -82,26 +68,13 @@ impl Tls {
     }
 }
 
-impl Trust {
-    async fn config(&self) -> Result<ClientConfig, String> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        let roots = match self {
-            Self::System => tokio::task::spawn_blocking(system_roots)
-                .await
-                .map_err(|error| error.to_string())??
-                .into(),
-            Self::Only(authorities) => authorities.roots(),
-            Self::Anybody => {
-                let verifier = Arc::new(TrustAnybody::new(provider));
-                return Ok(builder
-                    .dangerous()
-                    .with_custom_certificate_verifier(verifier)
-                    .with_no_client_auth());
-            }
-        };
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
-    }
+/// Root certificates are read on a thread for blocking work.
+async fn config(trust: &Trust) -> Result<ClientConfig, String> {
+    let read = match trust {
+        Trust::System => tokio::task::spawn_blocking(|| Trust::System.config())
+            .await
+            .map_err(|error| error.to_string())?,
+        other => other.config(),
+    };
+    Ok(read?.with_no_client_auth())
 }

@@ -38,6 +38,14 @@ impl Session {
         self.handshakes.witness().filter(|_| self.link.is_fit())
     }
 
+    /// For how long the memory behind the living connection has been there, at least: for so long it was watched when its
+    /// record was read, and since then it has obeyed what that record guards.
+    pub(crate) fn watched_for(&self, now: Tick) -> Duration {
+        self.witness().map_or(Duration::ZERO, |read| {
+            Duration::from_millis(read.record.witnessed).saturating_add(now.since(read.read_at))
+        })
+    }
+
     /// Whether the first handshake of this connection was answered.
     pub(crate) fn is_met(&self) -> bool {
         self.link.is_met()

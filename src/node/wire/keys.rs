@@ -4,6 +4,7 @@ use super::Arg;
 use crate::{
     name::Name,
     node::kinds::slots::{Family, Pool},
+    quota::Window,
 };
 
 /// Stands before a name in the key of its lock and in the field of its counter. No prefix may hold
@@ -23,6 +24,13 @@ const EVICTED: &[u8] = b"@mutex-evicted:";
 /// slot and the name in the field of a counter.
 const PERMITS: [&str; 3] = ["@semaphore:", "@semaphore-ends:", "@semaphore-line:"];
 const GATHERERS: [&str; 3] = ["@many:", "@many-ends:", "@many-line:"];
+
+/// Stands before the limit, the interval, the number of masters and the name in the key of what counts of a rate limit.
+const RATE: &[u8] = b"@rate:";
+
+/// As those of a semaphore, of a rate limit with fewer units than masters. The limit, the interval and the number of masters
+/// stand before the name there too.
+const UNITS: [&str; 3] = ["@units:", "@units-ends:", "@units-line:"];
 
 /// Stands before the random bits in the channel of a process.
 const WAKE: &str = ":wake:";
@@ -54,6 +62,10 @@ pub(crate) struct Keys {
     permits: [Vec<u8>; 3],
     /// The same of those who take several permits at once.
     gatherers: [Vec<u8>; 3],
+    /// The same of the units of rate limits that are slots.
+    units: [Vec<u8>; 3],
+    /// All of a rate limit's key but what it limits.
+    rate: Vec<u8>,
     /// All of a process's channel but its bits.
     wake: Vec<u8>,
 }
@@ -74,6 +86,8 @@ impl Keys {
             evicted: key(EVICTED),
             permits: PERMITS.map(|sort| key(sort.as_bytes())),
             gatherers: GATHERERS.map(|sort| key(sort.as_bytes())),
+            units: UNITS.map(|sort| key(sort.as_bytes())),
+            rate: key(RATE),
             wake: [prefix, WAKE].concat().into_bytes(),
         }
     }
@@ -133,8 +147,16 @@ impl Keys {
         let sorts = match pool.family {
             Family::Permits => &self.permits,
             Family::Gatherers => &self.gatherers,
+            Family::Units { .. } => &self.units,
         };
         sorts.each_ref().map(|sort| Arg::Named(sort, &pool.name))
+    }
+
+    /// What counts of a limit of so many masters in this interval.
+    pub(crate) fn rate(&self, name: &Name, masters: u32, window: Window) -> Vec<u8> {
+        let mut key = self.rate.clone();
+        key.extend_from_slice(limited(masters, window, name.as_str()).as_bytes());
+        key
     }
 
     /// A key that nobody uses: that of the lock with the empty name, which no client can take.
@@ -148,9 +170,10 @@ impl Keys {
     }
 
     /// One of each sort.
-    pub(crate) fn all(&self) -> [&[u8]; 16] {
+    pub(crate) fn all(&self) -> [&[u8]; 20] {
         let [slots, ends, slot_line] = &self.permits;
         let [many, many_ends, many_line] = &self.gatherers;
+        let [units, units_ends, units_line] = &self.units;
         [
             self.nobodys(),
             &self.boot,
@@ -168,6 +191,10 @@ impl Keys {
             many,
             many_ends,
             many_line,
+            units,
+            units_ends,
+            units_line,
+            &self.rate,
         ]
     }
 
@@ -183,6 +210,11 @@ impl Keys {
     }
 }
 
+/// What is limited, with what makes it another limit: "2000:60000:5:name".
+pub(crate) fn limited(masters: u32, window: Window, name: &str) -> String {
+    format!("{}:{}:{masters}:{name}", window.limit, window.ms())
+}
+
 /// The field of a lock's counter, in `c0` and `c1`.
 pub(crate) fn counter(name: &Name) -> Arg<'_> {
     Arg::Named(MUTEX, name)
@@ -193,6 +225,7 @@ pub(crate) fn slot_counter(pool: &Pool, slot: u32) -> Vec<u8> {
     let [sort, ..] = match pool.family {
         Family::Permits => PERMITS,
         Family::Gatherers => GATHERERS,
+        Family::Units { .. } => UNITS,
     };
     format!("{sort}{slot}:{}", pool.name).into_bytes()
 }
@@ -208,7 +241,8 @@ pub(crate) fn counted(field: &[u8]) -> Option<Name> {
     let name = field.strip_prefix(MUTEX);
     let name = name
         .or_else(|| of_slot(PERMITS))
-        .or_else(|| of_slot(GATHERERS));
+        .or_else(|| of_slot(GATHERERS))
+        .or_else(|| of_slot(UNITS));
     Name::new(str::from_utf8(name?).ok()?).ok()
 }
 

@@ -34,13 +34,13 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::{
     case::{NotRun, Outcome},
-    random::{alike, slots_alike},
+    random::{alike, limits_alike, slots_alike},
     subject::{Change, Doing, Key, Power, Subject},
 };
 use crate::{
     Error,
     node::{
-        Node, admission, mutex,
+        Node, admission, mutex, rate,
         redis::{IntoNode, Keys, RedisNode, Target},
         server, slots,
     },
@@ -51,6 +51,7 @@ pub async fn all(subject: &dyn Subject) -> Outcome {
     let mut outcome = admission(subject).await;
     outcome.extend(mutex(subject).await);
     outcome.extend(slots(subject).await);
+    outcome.extend(rate(subject).await);
     outcome.extend(server(subject).await);
     outcome
 }
@@ -74,6 +75,13 @@ pub async fn mutex(subject: &dyn Subject) -> Outcome {
 /// Protocol §6.
 pub async fn slots(subject: &dyn Subject) -> Outcome {
     case::run(slots::cases::CASES, subject).await
+}
+
+/// The cases of one kind: the units of a rate limit.
+///
+/// Protocol §7.
+pub async fn rate(subject: &dyn Subject) -> Outcome {
+    case::run(rate::cases::CASES, subject).await
 }
 
 /// The cases of one kind: connections and scripts.

@@ -15,6 +15,7 @@ use crate::{
         Answer, Command, Fault, Reply,
         admission::{self, Admit, Handshake, cases::random as admissions},
         mutex::{self, cases as mutexes},
+        rate::cases as limits,
         slots::{self, cases as semaphores},
     },
     owner::Entry,
@@ -41,6 +42,16 @@ pub async fn slots_alike(
     steps: usize,
 ) -> Vec<Power> {
     ask_both(one, two, (seed, steps), Chance::ask_of_slots).await
+}
+
+/// The same, of rate limits alone.
+pub async fn limits_alike(
+    one: &dyn Subject,
+    two: &dyn Subject,
+    seed: u64,
+    steps: usize,
+) -> Vec<Power> {
+    ask_both(one, two, (seed, steps), Chance::ask_of_limits).await
 }
 
 async fn ask_both(
@@ -220,7 +231,8 @@ impl Chance {
 
     fn ask(&mut self) -> Ask {
         let change = match self.up_to(1000) {
-            0..200 => return Ask::Commands(vec![self.command(mutexes::random)]),
+            0..180 => return Ask::Commands(vec![self.command(mutexes::random)]),
+            180..200 => return Ask::Commands(vec![self.command(limits::random)]),
             200..400 => return Ask::Commands(vec![self.command(semaphores::random)]),
             400..580 => return self.many(),
             580..600 => {
@@ -243,6 +255,14 @@ impl Chance {
             }
         };
         Ask::Change(change)
+    }
+
+    fn ask_of_limits(&mut self) -> Ask {
+        match self.up_to(100) {
+            0..97 => Ask::Commands(vec![self.command(limits::random)]),
+            97 => Ask::Change(Change::Full(true)),
+            _ => Ask::Change(Change::Full(false)),
+        }
     }
 
     fn ask_of_slots(&mut self) -> Ask {
@@ -296,6 +316,7 @@ fn same(a: &Answer, b: &Answer) -> bool {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),
         (Ok(Reply::Slots(a)), Ok(Reply::Slots(b))) => semaphores::alike(a, b),
+        (Ok(Reply::Rate(a)), Ok(Reply::Rate(b))) => limits::alike(a, b),
         (Ok(Reply::Admission(a)), Ok(Reply::Admission(b))) => admissions::alike(a, b),
         (a, b) => a == b,
     }

@@ -1,6 +1,7 @@
 //! What the clients' programs do: they lock, try, hold, extend, release, drop, abandon, and drop
 //! futures, through the very types a user has.
 
+mod limits;
 mod slots;
 
 use std::{
@@ -19,7 +20,7 @@ use super::{
     world::{What, World},
 };
 use crate::{
-    Error, FencingToken, Lease, Mutex, Renewal, Semaphore,
+    Error, FencingToken, Lease, Mutex, RateLimiter, Renewal, Semaphore,
     ballot::majority::majority,
     engine::{Engine, Event, long_enough},
     name::Name,
@@ -57,6 +58,7 @@ enum Stage {
         must: bool,
     },
     Evicting(Pending<bool>),
+    Spending(Pending<u32>),
     Operating(Pending<()>),
 }
 
@@ -73,6 +75,8 @@ pub(crate) struct Task {
     mutexes: Vec<Mutex>,
     /// Where slots are asked for in place of locks.
     semaphore: Option<Semaphore>,
+    /// Where units are asked for in place of locks.
+    limiter: Option<RateLimiter>,
     stage: Stage,
     extending: Vec<Pending<()>>,
     timer: u64,
@@ -110,6 +114,7 @@ impl Task {
             Stage::Asking { pending, .. } => Some(of(pending)),
             Stage::Releasing { pending, .. } | Stage::Operating(pending) => Some(of(pending)),
             Stage::Evicting(pending) => Some(of(pending)),
+            Stage::Spending(pending) => Some(of(pending)),
             Stage::Idle | Stage::Holding { .. } => None,
         };
         let all = stage.into_iter().chain(self.extending.iter().map(of));
@@ -124,6 +129,7 @@ impl Task {
             Stage::Asking { pending, .. } => Some(&pending.op),
             Stage::Releasing { pending, .. } | Stage::Operating(pending) => Some(&pending.op),
             Stage::Evicting(pending) => Some(&pending.op),
+            Stage::Spending(pending) => Some(&pending.op),
             Stage::Holding { .. } => None,
         }
     }
@@ -146,6 +152,7 @@ impl World {
         Task {
             mutexes,
             semaphore: self.new_semaphore(c, engine),
+            limiter: self.new_limiter(c, engine),
             stage: Stage::Idle,
             extending: Vec::new(),
             timer: 0,
@@ -277,6 +284,11 @@ impl World {
                 drop(pending);
                 self.rest(c, t);
             }
+            Stage::Spending(pending) if !self.calm => {
+                self.stats.cancelled += 1;
+                drop(pending);
+                self.rest(c, t);
+            }
             Stage::Holding {
                 lease,
                 id,
@@ -327,6 +339,9 @@ impl World {
             }
             _ => Renewal::auto().heartbeat(Duration::from_millis(self.dice.range(100, 400))),
         };
+        if let Some(limiter) = self.clients[c].tasks[t].limiter.clone() {
+            return self.spend(c, t, &limiter);
+        }
         if let Some(semaphore) = &self.clients[c].tasks[t].semaphore {
             let semaphore = semaphore.clone().ttl(ttl).renewal(renewal);
             return self.ask_for_slots(c, t, semaphore, ttl);
@@ -669,6 +684,16 @@ impl World {
                         let asked_at = pending.op.asked_at;
                         self.evicted(&name, asked_at);
                     }
+                    self.rest(c, t);
+                    return Ok(true);
+                }
+            },
+            Stage::Spending(pending) => match poll(&mut pending.call) {
+                None => {}
+                Some(answer) => {
+                    let mut op = pending.op.clone();
+                    op.answered_at = Some(now);
+                    self.spent(&op, answer)?;
                     self.rest(c, t);
                     return Ok(true);
                 }

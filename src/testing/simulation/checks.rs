@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariants::{
     Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, resizes::Resizes,
-    settled::Settled, stall::Stall, support::Support, turns::Turns, uniqueness::Uniqueness,
-    updates::Updates,
+    settled::Settled, spent::Spent, stall::Stall, support::Support, turns::Turns,
+    uniqueness::Uniqueness, updates::Updates,
 };
 use crate::LeaseWatch;
 
@@ -36,6 +36,8 @@ pub(crate) struct Checks {
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
     pub(crate) semaphores: BTreeMap<String, Semaphore>,
+    /// The units of the limit, by interval.
+    pub(crate) spent: Vec<Spent>,
     last_id: u64,
 }
 

@@ -84,6 +84,7 @@ impl World {
             nodes: names,
             node_timeout: self.plan.node_timeout,
             list: plan.list,
+            ranks: Some((0..self.plan.clients[index].servers.len()).collect()),
             prefix: "quorate".into(),
             terms: self.terms_of(index),
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),

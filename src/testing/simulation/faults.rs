@@ -125,6 +125,7 @@ impl World {
             }
             Fault::StepBack => self.step_back(s),
             Fault::Step => self.step(s),
+            Fault::SlipBack => self.slip_back(s),
             Fault::Deafen => {
                 if let Some(id) = self.random_link(c) {
                     self.unsubscribe(id);
@@ -415,6 +416,12 @@ impl World {
         };
         server.wrong += by;
         server.clock.step(now, by);
+    }
+
+    /// It is never put right: that would be a step forward.
+    fn slip_back(&mut self, s: usize) {
+        let by = self.dice.range(5, 250) * MS;
+        self.servers[s].clock.step(self.now, -by.cast_signed());
     }
 
     fn step(&mut self, s: usize) {

@@ -105,6 +105,8 @@ pub struct Stats {
     pub resized: u64,
     /// Leases of several slots.
     pub gathered: u64,
+    /// Units of rate limits that were used.
+    pub units: u64,
     /// The most slots of one semaphore that were held at once.
     pub most_slots: usize,
     /// The longest that a lock had no holder though somebody waited for it and nothing was wrong, ms.
@@ -154,6 +156,7 @@ impl Stats {
             conflicts,
             resized,
             gathered,
+            units,
             most_slots,
             longest_stall,
             most_in_flight,
@@ -195,6 +198,7 @@ impl Stats {
         self.conflicts += conflicts;
         self.resized += resized;
         self.gathered += gathered;
+        self.units += units;
         self.most_slots = self.most_slots.max(*most_slots);
         self.longest_stall = self.longest_stall.max(*longest_stall);
         self.most_in_flight = self.most_in_flight.max(*most_in_flight);

@@ -1,6 +1,7 @@
 //! What a schedule is made of: how many, how long, which faults. All within the assumptions of
 //! protocol §1 and §2, or the invariant that they are for is left out and the reason stated.
 
+mod limits;
 mod lines;
 mod scripts;
 mod slots;
@@ -8,7 +9,7 @@ mod strangers;
 
 use std::time::Duration;
 
-pub(crate) use self::slots::Slots;
+pub(crate) use self::{limits::Limits, slots::Slots};
 use super::{clocks::MOST_PPM, dice::Dice, script::Act};
 use crate::node::admission::Terms;
 
@@ -142,11 +143,19 @@ pub enum Profile {
     MissedResize,
     /// Programs are made with different limits of one semaphore.
     TwoLimits,
+    /// Many ask for units of a rate limit, and nothing is wrong.
+    Limits,
+    /// The same, and everything goes wrong that may.
+    LimitsStorm,
+    /// The same, and units are taken in blocks.
+    LimitsInBlocks,
+    /// The same, and servers' clocks go back.
+    LimitsBack,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 64] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -207,6 +216,10 @@ impl Profile {
         Self::ShrunkSlots,
         Self::MissedResize,
         Self::TwoLimits,
+        Self::Limits,
+        Self::LimitsStorm,
+        Self::LimitsInBlocks,
+        Self::LimitsBack,
     ];
 
     /// What is not protected, and is left over on purpose: here even all rules do not suffice.
@@ -310,6 +323,8 @@ pub(crate) enum Fault {
     StepBack,
     /// A node's clock is set, whatever lives on it.
     Step,
+    /// A node's clock goes back a little, and stays behind.
+    SlipBack,
     /// A server forgets that a connection listens.
     Deafen,
 }
@@ -442,6 +457,8 @@ pub(crate) struct Plan {
     pub(crate) ppm: i64,
     /// What is asked for are the slots of a semaphore.
     pub(crate) slots: Option<Slots>,
+    /// What is asked for are units of a rate limit.
+    pub(crate) limits: Option<Limits>,
 }
 
 const NETWORK: [(u64, Fault); 4] = [
@@ -527,6 +544,7 @@ impl Plan {
             evicting: None,
             ppm: MOST_PPM,
             slots: None,
+            limits: None,
         }
     }
 
@@ -844,6 +862,10 @@ impl Plan {
             Profile::ShrunkSlots => Self::shrunk_slots(dice),
             Profile::MissedResize => Self::missed_resize(dice),
             Profile::TwoLimits => Self::two_limits(dice),
+            Profile::Limits => Self::limits(dice),
+            Profile::LimitsStorm => Self::limits_storm(dice),
+            Profile::LimitsInBlocks => Self::limits_in_blocks(dice),
+            Profile::LimitsBack => Self::limits_back(dice),
         }
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn brief_slots(command: &slots::Command) -> String {
     let whose = match command.pool().family {
         slots::Family::Permits => "",
         slots::Family::Gatherers => " (gathers)",
+        slots::Family::Units { .. } => " (units)",
     };
     match command {
         slots::Command::Take {

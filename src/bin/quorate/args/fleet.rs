@@ -41,12 +41,12 @@ pub(crate) struct Fleet {
           value_parser = duration)]
     restart_margin: Option<Duration>,
 
-    /// How long to wait until a majority of the servers can be talked to [default: 5s]
+    /// How long to wait until a majority of the servers, or Consul, can be talked to [default: 5s]
     #[arg(long, value_name = "DURATION", global = true,
           value_parser = duration)]
     connect_timeout: Option<Duration>,
 
-    /// How long to wait for one server's answer [default: 500ms]
+    /// How long to wait for one server's answer [default: 500ms; Consul's 5s]
     #[arg(long, value_name = "DURATION", global = true,
           value_parser = duration)]
     node_timeout: Option<Duration>,
@@ -65,6 +65,28 @@ impl Fleet {
     /// Takes from the environment what was not given on the command line, except for the servers.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
         self.fill_from(&Variables::of_this_process()).map_err(usage)
+    }
+
+    /// With Consul no other servers are named, on the command line. What the environment says of them does not count:
+    /// it may be the machine's.
+    pub(super) fn fill_beside_consul(&mut self) -> Result<(), Failure> {
+        let of_masters = [
+            ("--node", !self.nodes.is_empty()),
+            ("--key-prefix", self.key_prefix.is_some()),
+            ("--fleet", self.fleet.is_some()),
+            ("--max-ttl", self.max_ttl.is_some()),
+            ("--restart-margin", self.restart_margin.is_some()),
+            ("--allow-eviction", self.allow_eviction),
+        ];
+        if let Some((option, _)) = of_masters.iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!(
+                "--consul cannot be used with {option}, which is about Redis or Valkey masters: leave one of them out"
+            )));
+        }
+        if self.label.is_none() {
+            self.label = Variables::of_this_process().word(LABEL).map_err(usage)?;
+        }
+        Ok(())
     }
 
     fn fill_from(&mut self, variables: &Variables) -> Result<(), Error> {
@@ -174,11 +196,20 @@ impl Fleet {
     }
 
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.node_timeout.unwrap_or(Duration::from_millis(500))
+        self.answer_within(Duration::from_millis(500))
+    }
+
+    /// How long one answer may take, if nobody said otherwise.
+    pub(crate) fn answer_within(&self, default: Duration) -> Duration {
+        self.node_timeout.unwrap_or(default)
     }
 
     pub(crate) fn prefix(&self) -> &str {
         self.key_prefix.as_deref().unwrap_or("quorate")
+    }
+
+    pub(crate) fn given_label(&self) -> Option<&str> {
+        self.label.as_deref()
     }
 
     /// As the library's own default would have it.

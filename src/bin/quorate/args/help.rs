@@ -18,6 +18,8 @@ Examples:
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
   quorate semaphore thumbs --limit 4 -- ./thumbs  at most four at once, on all machines
+  quorate limit supplier --rate 2000/min -- ./call    at most so many a minute, on all machines
+  quorate lock jobs/a --consul http://127.0.0.1:8500 -- ./a.sh    in Consul, without any Redis
   quorate inspect nightly                         who holds it, who waits, on which nodes
   quorate evict nightly --yes                     free it for the next, no matter who holds it
   quorate nodes                                   which servers vote, and why not
@@ -36,10 +38,10 @@ Environment:
   SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
 
 Exit status:
-  0     done                        69   no majority of nodes, too slow, or refused
-  64    wrong usage or setting      75   held by others until the wait ran out
+  0     done                        69   no majority of nodes, no Consul, too slow, or refused
+  64    wrong usage or setting      75   held by others, or no room, until the wait ran out
   79    the lock was lost while the command ran
-  `lock` and `semaphore` else end with their command's own status; see `quorate lock --help`
+  `lock`, `semaphore` and `limit` else end with their command's own status; see `quorate lock --help`
 
 Durations: 700ms, 3s, 10m, 24h.
 
@@ -59,6 +61,7 @@ Examples:
   quorate lock nightly -- ./report.sh --full
   quorate lock nightly --wait 30s -- ./report.sh
   quorate lock deploy --no-wait -- sh -c 'deploy --fence \"$QUORATE_TOKEN\"'
+  quorate lock jobs/nightly --consul http://127.0.0.1:8500 -- ./report.sh
 
 The command finds in its environment:
   QUORATE_NAME    the name
@@ -66,12 +69,19 @@ The command finds in its environment:
                   what the lock protects, and let that refuse a smaller one.
 It does not find QUORATE_NODES there, which may hold passwords: --keep-env leaves it in.
 
+Choose --consul if you run Consul already and need few locks a second. The lock is taken there,
+in place of Redis or Valkey masters, and is the one of `consul lock` with that name. A lock in
+Consul and one on masters do not know of each other: all who share a name have to take it in the
+same place. Of the variables QUORATE_* only QUORATE_LABEL counts then. CONSUL_HTTP_ADDR without
+--consul does nothing.
+
 While all is well nothing is printed: cron has nothing to mail. On a terminal, or with -v, one line
 says who is waited for; what happens to the servers needs -v.
 
-If the lock is lost (evicted, or too few nodes can be reached to renew it), the command's process
-group gets SIGTERM at once, and SIGKILL before the lock can be anybody else's. The time between
-the two is 80 % of a twentieth of the ttl, and at least 16 ms: 400 ms with the default ttl.
+If the lock is lost (evicted, or too few nodes can be reached to renew it, or Consul cannot), the
+command's process group gets SIGTERM at once, and SIGKILL before the lock can be anybody else's.
+The time between the two is 80 % of a twentieth of the ttl, and at least 16 ms: 400 ms with the
+default ttl.
 
 What a finished command has left running in the background goes on without the lock, beside the
 next holder. With --whole-group the lock is held until that has ended too.
@@ -93,12 +103,12 @@ Exit status:
   128+n    the command, or the wait, was ended by signal n
   126 127  the command cannot be run / was not found
   64       wrong usage or setting
-  69       no majority of nodes, too few may vote yet (quarantined), or too slow
+  69       no majority of nodes, too few may vote yet (quarantined), no Consul, or too slow
   75       held by others until the wait ran out
   79       the lock was lost, or --max-hold was over, while the command ran: look at what it did
 
 --json: an error is an object on stderr; `held` and `lost` also have name, and `held` has
-holder: {label, owner, entry, remaining_ms}|null.";
+holder: {label, owner, entry, remaining_ms}|null; with --consul held_by: text|null.";
 
 pub(super) const SEMAPHORE: &str = "\
 Runs a command while holding one of the slots of a semaphore: at most --limit commands run at once,
@@ -113,6 +123,7 @@ Examples:
   quorate semaphore thumbs --limit 4 -- ./thumbs.sh
   quorate semaphore thumbs --limit 4 --wait 30s -- ./thumbs.sh
   quorate semaphore gpu --limit 8 --no-wait -- sh -c 'CUDA_VISIBLE_DEVICES=$QUORATE_SLOT ./train'
+  quorate semaphore jobs/thumbs --limit 4 --consul http://127.0.0.1:8500 -- ./thumbs.sh
 
 The command finds in its environment:
   QUORATE_NAME    the name
@@ -121,13 +132,18 @@ The command finds in its environment:
                   Hand it to what the slot protects, with the slot's number, and let that refuse a
                   smaller one. Tokens of different slots tell nothing of each other.
 
-All programs say the same limit: if the servers know another one for this name, this ends with 64 and
-names both. Where a program has changed it by Semaphore::resize, say the new one. The servers forget a
-limit when nobody has used the semaphore for four times --max-ttl.
+Choose --consul if you run Consul already and need few slots a second. The slot is taken there,
+and is one of `consul lock -n LIMIT` with that name. Consul's slots have no numbers: QUORATE_SLOT
+is not there, and who has a smaller QUORATE_TOKEN may have a slot still.
 
-All else is as for a lock, with a slot in its place: signals, job control, what happens if it is lost,
-exit status, --json (`held` has name, limit and taken; `lost` has name and slot): see
-`quorate lock --help`.";
+All programs say the same limit: if the servers know another one for this name, this ends with 64
+and names both. Where a program has changed it by Semaphore::resize, say the new one. The servers
+forget a limit when nobody has used the semaphore for four times --max-ttl, Consul when nobody
+has a slot.
+
+All else is as for a lock, with a slot in its place: signals, job control, what happens if it is
+lost, exit status, --json (`held` has name, limit and taken, with --consul name and held_by; `lost`
+has name and slot): see `quorate lock --help`.";
 
 pub(super) const INSPECT: &str = "\
 Shows who holds a lock and who waits in line for it, on every node. Of a semaphore it shows the limit

@@ -27,7 +27,7 @@ const LOOK_BEHIND: Duration = Duration::from_millis(100);
 pub(super) async fn hold(
     args: &Args,
     lock: &Lock,
-    lease: Lease,
+    (lease, under): (Lease, Under),
     ttl: Duration,
     mut child: Child,
     signals: &mut Signals,
@@ -47,11 +47,12 @@ pub(super) async fn hold(
             // This process may have been stopped, but the lease was looked at after that.
             child.go_on();
             if let Some(code) = child.done() {
-                let released = release(args, lease, ttl, code).await;
-                return match released.is_ok() && child.was_interrupted() {
-                    true => Err(Failure::silent_interrupt()),
-                    false => released,
-                };
+                let released = release(args, (lease, &under), ttl, code).await;
+                if released.is_ok() && child.was_interrupted() {
+                    signals.interrupt_our_group();
+                    return Err(Failure::silent_interrupt());
+                }
+                return released;
             }
         }
         let step = async {
@@ -84,7 +85,9 @@ pub(super) async fn hold(
         };
         select! {
             biased;
-            reason = lease.lost() => return Err(lost(lease, ttl, end, reason, child, signals).await),
+            reason = lease.lost() => {
+                return Err(lost((lease, &under), ttl, end, reason, child, signals).await);
+            }
             () = step, if valid => {}
         }
     }
@@ -97,7 +100,7 @@ pub(super) fn notice(ttl: Duration) -> Duration {
 
 /// The lease is over, so the command has to end before the validity does.
 async fn lost(
-    lease: Lease,
+    (lease, under): (Lease, &Under),
     ttl: Duration,
     end: Duration,
     reason: LossReason,
@@ -126,7 +129,6 @@ async fn lost(
     let over = lease.held_for().saturating_add(GONE);
     until_gone(&mut child, &lease, over, signals).await;
     child.restore_terminal();
-    let under = Under::of(&lease);
     let rest = child.rest();
     match rest {
         Rest::Gone => drop(lease),
@@ -152,7 +154,7 @@ async fn lost(
             "{who} could not be ended: {UNTOUCHABLE} and may still run, process group {group}"
         ),
     };
-    Failure::lost(&under, reason, &then)
+    Failure::lost(under, reason, &then)
 }
 
 async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: &mut Signals) {
@@ -177,22 +179,21 @@ async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: 
 }
 
 /// The command ended by itself.
-async fn release(args: &Args, lease: Lease, ttl: Duration, code: u8) -> Result<u8, Failure> {
-    let under = Under::of(&lease);
+async fn release(
+    args: &Args,
+    (lease, under): (Lease, &Under),
+    ttl: Duration,
+    code: u8,
+) -> Result<u8, Failure> {
     match lease.release().await {
         Ok(()) => Ok(code),
         Err(Error::Lost(lost)) => Err(Failure::lost(
-            &under,
+            under,
             lost.reason,
             &format!("the command has ended, with status {code}"),
         )),
         Err(error) => {
-            let text = format!(
-                "the command is done, but too few nodes confirmed that {} is free; it is at the latest in {}",
-                under.briefly(),
-                output::seconds(ttl)
-            );
-            let unconfirmed = Failure::from(error).saying(text);
+            let unconfirmed = Failure::from(error).saying(under.unconfirmed(ttl));
             unconfirmed.warn(args.json, "not_released");
             Ok(code)
         }

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use crate::{
-    Silence,
+    Error, Silence, Vote,
     ballot::validity::notice,
     claim::{self, Claim, Mode, Seated, Slot},
     clock::Tick,
@@ -13,12 +13,16 @@ use crate::{
         net::Net,
         rollback::roll_back,
         round::{self, Request},
+        timers::Key,
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
     limit::{Agreed, Limit},
     line::terms::Terms,
-    node::session::{RoundId, Session, Tag},
+    node::{
+        session::{RoundId, Session, Tag},
+        status::NodeState,
+    },
     owner::Entry,
     rules::Rule,
     slots::{
@@ -45,6 +49,8 @@ pub(super) struct Asking {
     pub(super) rests_until: Option<Tick>,
     /// A majority has answered: it stands in line.
     pub(super) is_in_line: bool,
+    /// Nodes that vote, and have not been watched for long enough for its kind of slot.
+    pub(super) young: Vec<usize>,
 }
 
 impl Asking {
@@ -67,6 +73,7 @@ impl Asking {
             began_at: net.now,
             rests_until: None,
             is_in_line: false,
+            young: Vec::new(),
         }
     }
 
@@ -81,13 +88,68 @@ impl Asking {
         self.waiter.patience.attempt();
         let enough = net.has_a_majority();
         for (node, state) in net.states().enumerate() {
-            if let Some(silence) = state.silence() {
+            let young = self.is_too_young(net, node);
+            if young.is_some() && state == NodeState::Voting {
+                self.young.push(node);
+            }
+            let silence = state.silence().or(young);
+            if let Some(silence) = silence {
                 self.standing.last.set(node, Err(silence));
                 self.seat.went(node);
             } else if !enough && !self.is_in_line {
                 self.seat.went(node);
             }
         }
+    }
+
+    /// A memory may have forgotten units of a rate limit that count still: longer than leases do.
+    pub(super) fn is_too_young(&self, net: &Net, node: usize) -> Option<Silence> {
+        let watched = net.sessions().get(node)?.watched_for(net.now);
+        let left = self.slot.pool.family.history().saturating_sub(watched);
+        let counts = left.is_zero() || !net.holds(Rule::HistoryOfUnits);
+        (!counts).then_some(Silence::Quarantined(left))
+    }
+
+    /// Nodes that have been watched for long enough meanwhile are asked too; the others are looked at then.
+    pub(super) fn look_at_the_young(&mut self, net: &mut Net) {
+        for node in std::mem::take(&mut self.young) {
+            let votes = net.states().nth(node) == Some(NodeState::Voting);
+            match self.is_too_young(net, node) {
+                Some(Silence::Quarantined(left)) if votes => {
+                    let at = net.now.plus(left);
+                    net.timers.at(Key::Wish(self.waiter.wish.id), at);
+                    self.young.push(node);
+                }
+                _ if votes => self.seat.came_back(net.now, node),
+                // It is looked at when it votes again.
+                _ => {}
+            }
+        }
+    }
+
+    /// The error, where too few nodes have been watched for long enough, and enough will be.
+    pub(super) fn needs_history(&self, net: &Net) -> Option<Error> {
+        let voting = net.states().map(|state| state == NodeState::Voting);
+        let mut left: Vec<Duration> = voting
+            .enumerate()
+            .filter(|(_, votes)| *votes)
+            .map(|(node, _)| match self.is_too_young(net, node) {
+                Some(Silence::Quarantined(left)) => left,
+                _ => Duration::ZERO,
+            })
+            .collect();
+        left.sort_unstable();
+        let left = left.get(net.needed.saturating_sub(1)).copied()?;
+        if left.is_zero() {
+            return None;
+        }
+        let votes = net.states().enumerate().map(|(node, state)| {
+            let silence = state.silence().or_else(|| self.is_too_young(net, node));
+            silence.map_or(Vote::NotWaitedFor, Vote::None)
+        });
+        let name = self.waiter.wish.name().as_str();
+        let report = net.report(name, net.needed, votes.collect(), left);
+        Some(Error::Quarantined(report))
     }
 
     pub(super) fn answered(&mut self, net: &Net, node: usize, slots: Slots) {

@@ -72,6 +72,12 @@ pub(crate) fn list_word(addresses: &[String]) -> String {
     word
 }
 
+/// The place of each in the sorted list.
+pub(crate) fn ranks(addresses: &[String]) -> Vec<usize> {
+    let before = |one: &String| addresses.iter().filter(|other| *other < one).count();
+    addresses.iter().map(before).collect()
+}
+
 /// The record in `<prefix>:boot`: "format N list max_ttl M run id v u w".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootRecord {

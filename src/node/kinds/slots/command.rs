@@ -27,6 +27,13 @@ pub enum Family {
     Permits,
     /// The one who takes several permits at once.
     Gatherers,
+    /// The units of a rate limit that has fewer of them than there are masters. One that was used is left until it ends.
+    Units {
+        /// For how long a slot is taken, which may be longer than any lease of the fleet.
+        kept: Duration,
+        /// For how long a memory must have been watched before it counts.
+        history: Duration,
+    },
 }
 
 /// What may be asked.
@@ -220,6 +227,24 @@ pub struct Held {
     pub remaining: Duration,
     /// The newest token that was given out for it there; 0 if none.
     pub counter: u64,
+}
+
+impl Family {
+    /// The fleet's longest ttl, or what is longer here: what is known of the slots has to live for as long as they are taken.
+    pub(crate) fn longest(self, max_ttl: Duration) -> Duration {
+        match self {
+            Self::Permits | Self::Gatherers => max_ttl,
+            Self::Units { kept, .. } => max_ttl.max(kept),
+        }
+    }
+
+    /// For how long a memory must have been watched before it counts.
+    pub(crate) fn history(self) -> Duration {
+        match self {
+            Self::Permits | Self::Gatherers => Duration::ZERO,
+            Self::Units { history, .. } => history,
+        }
+    }
 }
 
 impl Command {

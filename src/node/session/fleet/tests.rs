@@ -17,6 +17,7 @@ fn settings(nodes: usize) -> Settings {
     Settings {
         nodes: (0..nodes).map(|n| format!("n{n}").into()).collect(),
         list: "word".into(),
+        ranks: None,
         prefix: "locks".into(),
         node_timeout: Duration::from_millis(500),
         terms: OWN,

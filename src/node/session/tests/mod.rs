@@ -53,6 +53,7 @@ impl World {
         let settings = Arc::new(Settings {
             nodes: vec!["a:1".into(), "b:1".into(), "c:1".into()],
             list: "word".into(),
+            ranks: None,
             prefix: "quorate".into(),
             node_timeout: Duration::from_millis(500),
             terms: TERMS,

@@ -21,6 +21,7 @@ pub(crate) mod records;
 pub(crate) mod refusals;
 pub(crate) mod resizes;
 pub(crate) mod settled;
+pub(crate) mod spent;
 pub(crate) mod stall;
 pub(crate) mod strangers;
 pub(crate) mod support;

@@ -5,8 +5,8 @@ use std::{
 };
 
 use super::*;
-use crate::node::redis::{
-    support::tls::{Certificates, certificates},
+use crate::{
+    node::redis::support::tls::{Certificates, certificates},
     tls::Authorities,
 };
 

@@ -1,4 +1,4 @@
-//! For `#insecure`: signatures are checked, but not who signed.
+//! For those who ask for it: signatures are checked, but not who signed.
 
 use std::{fmt, sync::Arc};
 

@@ -1,0 +1,239 @@
+//! Rate limits: one decision beside the same script by the redis crate, decisions that a block allows, and many keys beside
+//! governor (which counts in this process alone) and a script on a single master. On real servers.
+//!
+//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::{
+    future::Future,
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use governor::RateLimiter as Local;
+use quorate::{Quorum, Quota, RateLimiter};
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Value, aio::MultiplexedConnection,
+};
+use support::{Fleet, Kind};
+use tokio::runtime::Builder;
+
+const PERIOD: Duration = Duration::from_secs(10);
+/// Nobody is denied: what is measured is the way.
+const PLENTY: u32 = 1_000_000_000;
+const ROUNDS: usize = 8;
+const KEYS: usize = 1_000;
+const TASKS: usize = 64;
+
+/// The very script that the library sends.
+const SPEND: &str = concat!(
+    include_str!("../src/node/kinds/rate/spend.lua"),
+    include_str!("../src/node/kinds/rate/ledger.lua"),
+    "return obey()\n"
+);
+
+/// The usual limit on one master: the time at which the next unit is due (GCRA).
+const SINGLE: &str = "local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local due = tonumber(redis.call('GET', KEYS[1]) or now)
+if due - now > tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[1], string.format('%.0f', math.max(due, now) + ARGV[2]), 'PX', ARGV[3])
+return 1";
+
+fn main() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    println!("N = 3, servers on the same machine; (target)");
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let quorum = Quorum::connect(fleet.urls()).await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        quorum.voting(PERIOD).await.unwrap();
+        let limiter = quorum.rate_limiter("bench", Quota::new(PLENTY, PERIOD));
+        assert!(limiter.check().await.unwrap().is_allowed());
+        one_decision(&fleet, &limiter).await;
+        blocks(&quorum).await;
+        many_keys(&fleet, &quorum).await;
+    });
+}
+
+async fn connect(url: &str, script: &str) -> (MultiplexedConnection, String) {
+    let info: ConnectionInfo = url.into_connection_info().unwrap();
+    let tcp = info.tcp_settings().clone().set_nodelay(true);
+    let client = redis::Client::open(info.set_tcp_settings(tcp)).unwrap();
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let node = client.get_multiplexed_async_connection_with_config(&config);
+    let mut node = node.await.unwrap();
+    let load = redis::cmd("SCRIPT").arg("LOAD").arg(script).clone();
+    let sha = load.query_async(&mut node).await.unwrap();
+    (node, sha)
+}
+
+/// In turns: the library, and the same script of one node.
+async fn one_decision(fleet: &Fleet, limiter: &RateLimiter) {
+    let (node, sha) = connect(&fleet[0].url(), SPEND).await;
+    let guard: String = redis::cmd("GET")
+        .arg("quorate:open")
+        .query_async(&mut node.clone())
+        .await
+        .unwrap();
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&sha)
+        .arg(2)
+        .arg("quorate:@rate:bench:script")
+        .arg("quorate:open");
+    call.arg(1)
+        .arg(500)
+        .arg(PLENTY / 3)
+        .arg(10_102)
+        .arg(1_000)
+        .arg(383)
+        .arg(&guard);
+    let (mut ours, mut script) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(
+            median(2_000, async || {
+                assert!(limiter.check().await.unwrap().is_allowed());
+            })
+            .await,
+        );
+        script.push(
+            median(2_000, async || {
+                let said: Value = call.query_async(&mut node.clone()).await.unwrap();
+                assert!(matches!(said, Value::Array(_)), "{said:?}");
+            })
+            .await,
+        );
+    }
+    let (ours, script) = (middle(&mut ours), middle(&mut script));
+    println!(
+        "one decision: {ours:.0?}, the same script by the redis crate {script:.0?}: {:.2} x (1.2)",
+        ours.as_secs_f64() / script.as_secs_f64()
+    );
+}
+
+async fn blocks(quorum: &Quorum) {
+    let limiter = quorum
+        .rate_limiter("blocks", Quota::new(PLENTY, PERIOD))
+        .block(2_000_000);
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        assert!(limiter.check().await.unwrap().is_allowed());
+        let began = Instant::now();
+        for _ in 0..1_000_000 {
+            assert!(limiter.check().await.unwrap().is_allowed());
+        }
+        rates.push(began.elapsed());
+    }
+    let each = middle(&mut rates) / 1_000_000;
+    println!(
+        "a decision of a block: {each:?}, {:.1} million/s on one core (5)",
+        1e-6 / each.as_secs_f64()
+    );
+}
+
+async fn many_keys(fleet: &Fleet, quorum: &Quorum) {
+    let names: Arc<Vec<String>> = Arc::new((0..KEYS).map(|n| format!("key-{n}")).collect());
+    let ours = quorum.rate_limiter("many", Quota::new(PLENTY, PERIOD));
+    let in_blocks = quorum
+        .rate_limiter("many blocks", Quota::new(PLENTY, PERIOD))
+        .block(100);
+    let quota = governor::Quota::per_second(NonZeroU32::new(PLENTY).unwrap());
+    let local = Arc::new(Local::keyed(quota));
+    let (node, sha) = connect(&fleet[0].url(), SINGLE).await;
+    let sha: Arc<str> = sha.into();
+    let mut all: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        let keyed = |limiter: &RateLimiter| {
+            let limiter = limiter.clone();
+            move |name: String| {
+                let check = limiter.keyed(name).check();
+                async move { assert!(check.await.unwrap().is_allowed()) }
+            }
+        };
+        all[0].push(rate(&names, 40_000, keyed(&ours)).await);
+        all[1].push(rate(&names, 200_000, keyed(&in_blocks)).await);
+        let (node, sha) = (node.clone(), Arc::clone(&sha));
+        let single = move |name: String| {
+            let (mut node, sha) = (node.clone(), Arc::clone(&sha));
+            async move {
+                let mut call = redis::cmd("EVALSHA");
+                call.arg(&*sha)
+                    .arg(1)
+                    .arg(name)
+                    .arg(1_000_000)
+                    .arg(0)
+                    .arg(60_000);
+                let said: i64 = call.query_async(&mut node).await.unwrap();
+                assert_eq!(said, 1);
+            }
+        };
+        all[2].push(rate(&names, 40_000, single).await);
+        let local = Arc::clone(&local);
+        let governed = move |name: String| {
+            let local = Arc::clone(&local);
+            async move { local.check_key(&name).unwrap() }
+        };
+        all[3].push(rate(&names, 400_000, governed).await);
+    }
+    println!("{KEYS} keys, {TASKS} tasks, decisions a second:");
+    let names = [
+        "quorate",
+        "quorate, blocks of 100",
+        "one master, GCRA script",
+        "governor (local)",
+    ];
+    for (name, rates) in names.iter().zip(&mut all) {
+        rates.sort_by(f64::total_cmp);
+        println!("  {name:24} {:>10.0}", rates[rates.len() / 2]);
+    }
+}
+
+/// Decisions a second of all tasks, each on a key at random.
+async fn rate<F, D>(names: &Arc<Vec<String>>, total: usize, decide: F) -> f64
+where
+    F: Fn(String) -> D + Clone + Send + 'static,
+    D: Future<Output = ()> + Send + 'static,
+{
+    let began = Instant::now();
+    let tasks = (0..TASKS).map(|_| {
+        let (names, decide) = (Arc::clone(names), decide.clone());
+        tokio::spawn(async move {
+            for _ in 0..total / TASKS {
+                let name = names[rand::random_range(0..KEYS)].clone();
+                decide(name).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    total as f64 / began.elapsed().as_secs_f64()
+}
+
+async fn median(times: usize, mut act: impl AsyncFnMut()) -> Duration {
+    let mut all = Vec::with_capacity(times);
+    for _ in 0..times {
+        let began = Instant::now();
+        act().await;
+        all.push(began.elapsed());
+    }
+    middle(&mut all)
+}
+
+fn middle(all: &mut [Duration]) -> Duration {
+    all.sort_unstable();
+    all[all.len() / 2]
+}

@@ -1,0 +1,180 @@
+//! The words of `quorate limit`, and its help.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::ValueEnum;
+use quorate::Outage;
+
+use super::duration;
+
+pub(super) const ABOUT: &str = "\
+Waits until a rate limit has room, then runs a command: at most so many in any interval, wherever
+it begins, on all machines together.
+
+Nothing is held while the command runs: a limit counts how often commands begin, not how many run.
+For that there is `quorate semaphore`. Without a command it takes what it was told to and ends, so
+that a script can go on.";
+
+pub(super) const AFTER: &str = "\
+Examples:
+  quorate limit supplier --rate 2000/min -- ./call.sh
+  quorate limit supplier --rate 2000/min --rate 50/s -- ./call.sh     both hold together
+  quorate limit supplier --rate 2000/min --cost 20 -- ./call.sh 20
+  quorate limit mail --rate 1/10m --no-wait -- ./mail.sh              now or not at all (75)
+  quorate limit supplier --rate 2000/min && curl https://supplier     within a script
+
+Each server has a share of the limit and gives it out by itself: one that is down takes its share
+with it, and one that is left still serves. A limit with fewer units than servers needs a majority.
+Others who use the same limit have to say the same rates, in any order: by other rates they count
+by themselves, beside these. Those who wait are served in no order.
+
+A server that restarted may have forgotten what it gave out. It gives nothing until it has been
+watched for a whole interval, the longest of those asked for; where only short commands use the
+servers, let `quorate watch` run as a service.
+
+The command replaces this process: it has its process id, its terminal, and all signals are its
+own. It finds the name in QUORATE_NAME. What a lock around it has put into its environment stays
+there. It does not find QUORATE_NODES, which may hold passwords: --keep-env leaves it in. If this
+process is stopped or slow before the command begins, the command begins late: what is limited is
+when it was allowed.
+
+While all is well nothing is printed. On a terminal, or with -v, one line says what is waited for.
+Ctrl-C, TERM, HUP and QUIT end the wait.
+
+Exit status:
+  0        it was allowed, and there is no command
+  N        the command's own
+  128+n    the wait was ended by signal n
+  126 127  the command cannot be run / was not found
+  64       wrong usage or setting
+  69       no server can say whether there is room (none, or too few, can be reached; or they are
+           quarantined), or their answers come too late; see --on-outage
+  75       no room until the wait ran out; at once where that is known to come too late
+
+--json: without a command {name, allowed: true, wait_ms: 0, remaining, limit}; remaining is null if
+that is not known. An error is an object on stderr; `denied` also has name, allowed: false, wait_ms,
+remaining and limit. limit is the smallest of the rates' numbers.";
+
+/// What is expected of a rate.
+const RATE: &str = "a rate is N/PERIOD, as in 2000/min, 50/s or 3/10m: N is at least 1, and PERIOD is s, sec, second, min, \
+     minute, h, hour, d, day, or a duration from 100ms to 24h";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Limit {
+    /// The name: 1 to 512 bytes of any text
+    pub(crate) name: String,
+
+    /// At most N in any PERIOD, as in 2000/min: s, min, h, d or a duration such as 500ms, from 100ms to 24h.
+    /// Repeat it for up to four that hold together. The same in all programs that use it
+    #[arg(long = "rate", value_name = "N/PERIOD", required = true, value_parser = rate)]
+    pub(crate) rates: Vec<Rate>,
+
+    /// How much of it is taken, all at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cost: u32,
+
+    /// How long to wait until there is room [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Ask once, and end with 75 if there is no room now
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    /// What to do while no server can say whether there is room: error ends with 69, deny waits as if there
+    /// were none (75), allow goes on without counting
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnOutage::Error, hide_possible_values = true)]
+    pub(crate) on_outage: OnOutage,
+
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. --node and the
+    /// other settings of servers are put there too
+    #[arg(long)]
+    pub(crate) keep_env: bool,
+
+    /// What to run, after `--`
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// So many in any interval of a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) limit: u32,
+    pub(crate) period: Duration,
+}
+
+/// As [`Outage`], for the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnOutage {
+    Error,
+    Deny,
+    Allow,
+}
+
+impl From<OnOutage> for Outage {
+    fn from(it: OnOutage) -> Self {
+        match it {
+            OnOutage::Error => Self::Error,
+            OnOutage::Deny => Self::Deny,
+            OnOutage::Allow => Self::Allow,
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    read(text).ok_or_else(|| RATE.to_owned())
+}
+
+fn read(text: &str) -> Option<Rate> {
+    let (limit, period) = text.split_once('/')?;
+    let period = match period {
+        "s" | "sec" | "second" => Duration::from_secs(1),
+        "min" | "minute" => Duration::from_secs(60),
+        "h" | "hour" => Duration::from_secs(3600),
+        "d" | "day" => Duration::from_secs(24 * 3600),
+        other => duration(other).ok()?,
+    };
+    let limit = limit.parse().ok().filter(|limit| *limit > 0)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
+    allowed.contains(&period).then_some(Rate { limit, period })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read() {
+        for (text, limit, ms) in [
+            ("50/s", 50, 1000),
+            ("1/second", 1, 1000),
+            ("2000/min", 2000, 60_000),
+            ("7/hour", 7, 3_600_000),
+            ("4294967295/d", u32::MAX, 86_400_000),
+            ("3/10m", 3, 600_000),
+            ("3/100ms", 3, 100),
+            ("3/24h", 3, 86_400_000),
+        ] {
+            let period = Duration::from_millis(ms);
+            assert_eq!(rate(text), Ok(Rate { limit, period }), "{text}");
+        }
+        for text in [
+            "",
+            "5",
+            "/s",
+            "5/",
+            "0/s",
+            "-1/s",
+            "4294967296/s",
+            "5/m",
+            "5/99ms",
+            "5/25h",
+            "5/1.5s",
+            "5 / s",
+            "s/5",
+            "5/s/s",
+        ] {
+            assert_eq!(rate(text), Err(RATE.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `quorate limit`: takes units of a rate limit, then becomes the command. Nothing is held while that runs.
+
+use std::{process::Command, time::Duration};
+
+use quorate::{Error, Outage, Quorum, Quota, RateLimiter};
+use serde_json::{Map, Value};
+use tokio::{select, time};
+
+use crate::{
+    args::{Args, Limit, Rate},
+    child::name_servers,
+    exec::become_command,
+    failure::Failure,
+    output,
+    signals::Signals,
+    survey,
+};
+
+/// A limit, and how much is wanted of it.
+struct Wanted<'a> {
+    limit: &'a Limit,
+    quota: Quota,
+    quorum: Quorum,
+    limiter: RateLimiter,
+}
+
+/// What was said to a demand.
+struct Said {
+    is_allowed: bool,
+    wait: Duration,
+    /// None where no server has said it.
+    remaining: Option<u32>,
+}
+
+pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
+    let quorum = args.fleet.builder()?.connect_lazy()?;
+    let wanted = Wanted::new(limit, quorum)?;
+    let mut signals = Signals::new()?;
+    let taken = select! {
+        biased;
+        signal = signals.end() => Err(Failure::interrupted(
+            signal as i32,
+            "ended while waiting for room; nothing was run",
+        )),
+        taken = wanted.take(args) => taken,
+    };
+    // Units count from now on, so what they were taken for has to begin soon. What comes meanwhile is not for the
+    // command, which does not run yet; a second signal ends this at once.
+    let last_words = args.fleet.node_timeout() / 4;
+    let ended = select! {
+        biased;
+        signal = signals.end() => Some(signal),
+        _ = time::timeout(last_words, wanted.quorum.shutdown()) => None,
+    };
+    let said = taken?;
+    if let Some(signal) = ended {
+        let text = "ended when there was room; nothing was run";
+        return Err(Failure::interrupted(signal as i32, text));
+    }
+    let Some((program, words)) = limit.command.split_first() else {
+        if args.json {
+            output::say(&Value::Object(wanted.as_json(&said)).to_string());
+        }
+        return Ok(0);
+    };
+    let mut command = Command::new(program);
+    command.args(words).env("QUORATE_NAME", &limit.name);
+    name_servers(&mut command, &args.fleet, limit.keep_env, true);
+    Err(become_command(&mut command))
+}
+
+impl<'a> Wanted<'a> {
+    /// All settings are checked before any server is waited for.
+    fn new(limit: &'a Limit, quorum: Quorum) -> Result<Self, Failure> {
+        let quotas = limit.rates.iter();
+        let quotas = quotas.map(|Rate { limit, period }| Quota::new(*limit, *period));
+        let Some(quota) = quotas.reduce(Quota::and) else {
+            return Err(Failure::usage("a limit has at least one --rate"));
+        };
+        let limiter = quorum.rate_limiter(&limit.name, quota.clone());
+        limiter.validate()?;
+        let wanted = Self {
+            limit,
+            quota,
+            quorum,
+            limiter,
+        };
+        match limit.cost <= wanted.most() {
+            true => Ok(wanted),
+            false => Err(Failure::usage(format!(
+                "--cost {} can never be had at once: the limit is {}",
+                limit.cost, wanted.quota
+            ))),
+        }
+    }
+
+    /// The smallest limit.
+    fn most(&self) -> u32 {
+        let limits = self.limit.rates.iter().map(|rate| rate.limit);
+        limits.min().unwrap_or(0)
+    }
+
+    /// Units, as soon as there is room.
+    async fn take(&self, args: &Args) -> Result<Said, Failure> {
+        self.reach(args).await;
+        let said = self.ask().await?;
+        if said.is_allowed {
+            let remaining = self.remaining(args).await.or(said.remaining);
+            return Ok(Said { remaining, ..said });
+        }
+        let longest = match (self.limit.no_wait, self.limit.wait) {
+            (true, _) => Duration::ZERO,
+            (false, longest) => longest.unwrap_or(Duration::MAX),
+        };
+        if self.limit.no_wait || said.wait > longest {
+            return Err(self.denied(&said));
+        }
+        if said.wait > output::WORTH_A_LINE && output::is_watched(args) {
+            output::complain(&format!(
+                "waiting for {:?}: {}",
+                self.limit.name,
+                self.why(&said)
+            ));
+        }
+        let limiter = self.limiter.clone().on_outage(self.limit.on_outage.into());
+        match time::timeout(longest, limiter.until_n_ready(self.limit.cost)).await {
+            Ok(Ok(())) => Ok(Said::allowed(self.remaining(args).await)),
+            Ok(Err(error)) => Err(self.failed(error)),
+            Err(_) => {
+                // The last word, which says how much longer it would have been.
+                let said = self.ask().await?;
+                match said.is_allowed {
+                    true => Ok(said),
+                    false => Err(self.denied(&said)),
+                }
+            }
+        }
+    }
+
+    /// Waits until a majority can be asked, or it is known of each server whether it can: for a limit one may do.
+    async fn reach(&self, args: &Args) {
+        select! {
+            Ok(()) = self.quorum.ready() => {}
+            () = survey::reach(args, &self.quorum) => {}
+        }
+    }
+
+    /// One check. The outage is decided here, so that what is said of it is true.
+    async fn ask(&self) -> Result<Said, Failure> {
+        let error = match self.limiter.check_n(self.limit.cost).await {
+            Ok(decision) => {
+                return Ok(Said {
+                    is_allowed: decision.is_allowed(),
+                    wait: decision.wait(),
+                    remaining: Some(decision.remaining()),
+                });
+            }
+            Err(error) => error,
+        };
+        match (self.limit.on_outage.into(), error.retry_after()) {
+            (Outage::Allow, _) if is_outage(&error) => Ok(Said::allowed(None)),
+            (Outage::Deny, wait) if is_outage(&error) => Ok(Said {
+                is_allowed: false,
+                wait: wait.unwrap_or_default(),
+                remaining: None,
+            }),
+            _ => Err(self.failed(error)),
+        }
+    }
+
+    /// For programs: how much all servers say is left.
+    async fn remaining(&self, args: &Args) -> Option<u32> {
+        if !args.json || !self.limit.command.is_empty() {
+            return None;
+        }
+        let seen = self.limiter.check_n(0).await.ok()?;
+        Some(seen.remaining())
+    }
+
+    // ---- what is said of it -----------------------------------------------------------------
+
+    fn denied(&self, said: &Said) -> Failure {
+        let advice = match self.limit.no_wait {
+            true => "without --no-wait this waits for it",
+            false => "a longer --wait waits for it",
+        };
+        let text = format!("{:?}: {}; {advice}", self.limit.name, self.why(said));
+        Failure::denied(text, self.as_json(said))
+    }
+
+    fn why(&self, said: &Said) -> String {
+        let (quota, wait) = (&self.quota, output::seconds(said.wait));
+        match said.remaining {
+            Some(_) => format!(
+                "the limit of {quota} has no room for {} more; it has in {wait}, unless others take it",
+                self.limit.cost
+            ),
+            None => format!(
+                "no server can say whether the limit of {quota} has room, and with --on-outage deny that is a no; \
+                 that may change in {wait}"
+            ),
+        }
+    }
+
+    /// Why no server could say.
+    fn failed(&self, error: Error) -> Failure {
+        let name = &self.limit.name;
+        let text = match &error {
+            Error::NoQuorum(report) => {
+                let needed = report.needed();
+                let nodes = if needed == 1 { "node is" } else { "nodes are" };
+                format!(
+                    "{name:?}: too few nodes can say whether there is room, {needed} {nodes} needed; look at what each one says:"
+                )
+            }
+            Error::Quarantined(_) => {
+                let left = error.retry_after().unwrap_or_default();
+                let may_be_new = survey::may_be_new(&self.quorum.nodes());
+                let then = survey::ends_by_itself(left, may_be_new);
+                format!("{name:?}: too few nodes know yet what was used before; {then}")
+            }
+            Error::TooSlow(_) => {
+                format!(
+                    "{name:?}: what the nodes gave came too late to be used: look at why they are slow"
+                )
+            }
+            _ => return error.into(),
+        };
+        Failure::from(error).saying(text)
+    }
+
+    fn as_json(&self, said: &Said) -> Map<String, Value> {
+        let fields = [
+            ("name", self.limit.name.as_str().into()),
+            ("allowed", said.is_allowed.into()),
+            ("wait_ms", output::milliseconds(said.wait).into()),
+            ("remaining", said.remaining.into()),
+            ("limit", self.most().into()),
+        ];
+        let fields = fields.into_iter();
+        fields.map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+impl Said {
+    fn allowed(remaining: Option<u32>) -> Self {
+        Self {
+            is_allowed: true,
+            wait: Duration::ZERO,
+            remaining,
+        }
+    }
+}
+
+/// No server could say.
+fn is_outage(error: &Error) -> bool {
+    matches!(error, Error::NoQuorum(_) | Error::Quarantined(_))
+}

@@ -1,0 +1,165 @@
+//! Where a lock is taken, and what is asked of it: the masters, or Consul.
+
+use std::time::Duration;
+
+use quorate::{Error, Quorum, Renewal, Silence, Vote, consul::Consul};
+use tokio::{
+    select,
+    time::{self, Instant},
+};
+
+use crate::{
+    args::{Args, Lock},
+    failure::Failure,
+    output, survey,
+    wanted::Wanted,
+};
+
+/// How often Consul is asked whether it is there.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Where it is taken.
+pub(super) enum Backend {
+    Masters(Quorum),
+    Consul(Consul),
+}
+
+impl Backend {
+    /// Nobody is asked anything yet.
+    pub(super) fn open(args: &Args, lock: &Lock) -> Result<Self, Failure> {
+        Ok(match lock.consul.connect_lazy(&args.fleet)? {
+            Some(consul) => Self::Consul(consul),
+            None => Self::Masters(args.fleet.builder()?.connect_lazy()?),
+        })
+    }
+
+    /// What is asked for, with its settings. `limit`: of a semaphore.
+    pub(super) fn wanted(
+        &self,
+        lock: &Lock,
+        limit: Option<u32>,
+        ttl: Duration,
+        renewal: Renewal,
+    ) -> Wanted {
+        let name = (lock.name.as_str(), limit);
+        match self {
+            Self::Masters(quorum) => Wanted::new(quorum, name, ttl, lock.wait, renewal),
+            Self::Consul(consul) => Wanted::in_consul(consul, name, ttl, lock.wait, renewal),
+        }
+    }
+
+    /// Waits until it can be used, for as long as `--connect-timeout` allows.
+    pub(super) async fn ready(&self, args: &Args) -> Result<(), Failure> {
+        match self {
+            Self::Masters(quorum) => Ok(quorum.ready().await?),
+            Self::Consul(consul) => consul_ready(consul, args.fleet.connect_timeout()).await,
+        }
+    }
+
+    /// It was not given.
+    pub(super) async fn refused(&self, lock: &Lock, wanted: &Wanted, error: Error) -> Failure {
+        match (self, &error) {
+            // The next question is who has it, so the nodes are asked once more.
+            (Self::Masters(quorum), Error::Held(_)) => {
+                let seen = quorum.inspect(&lock.name).await.ok();
+                wanted.held(lock, seen.as_ref())
+            }
+            // The hint about new servers is for servers that look new: the error alone does not know.
+            (Self::Masters(quorum), Error::Quarantined(_)) => {
+                let left = error.retry_after().unwrap_or_default();
+                let text = quarantined(left, quorum);
+                Failure::from(error).saying(text)
+            }
+            (Self::Masters(_), _) => error.into(),
+            (Self::Consul(_), Error::Held(report)) => {
+                let text = format!("{error}; {}", wanted.advice(lock));
+                Failure::held_in_consul(report, text)
+            }
+            (Self::Consul(_), _) => Failure::of_consul(error),
+        }
+    }
+
+    /// `"a", held by web-1:77`: what a wait is for. None if it is over.
+    pub(super) async fn waits_for(&self, lock: &Lock, wanted: &Wanted) -> Option<String> {
+        let name = &lock.name;
+        let quorum = match self {
+            Self::Masters(quorum) => quorum,
+            // Consul tells who holds to those who do not get it. Should it be free, what has asked longer gets it next.
+            Self::Consul(_) => {
+                return match wanted.take_now().await {
+                    Err(Error::Held(report)) if report.holder().is_some() => {
+                        let holder = report.holder().unwrap_or_default();
+                        Some(format!("{name:?}, held by {holder}"))
+                    }
+                    Err(_) => Some(format!("{name:?} in Consul")),
+                    Ok(_) => None,
+                };
+            }
+        };
+        let seen = quorum.inspect(name).await.ok();
+        let health = quorum.health();
+        let what = match seen.as_ref().and_then(|seen| wanted.taken_by(seen)) {
+            Some(taken) => taken,
+            None if health.is_ready() => "which changes hands".to_owned(),
+            None => match health.votes_in {
+                Some(left) => quarantined(left, quorum),
+                None => format!(
+                    "{} nodes vote and {} are needed",
+                    health.voting, health.needed
+                ),
+            },
+        };
+        // This command is one of them.
+        let line = match seen.as_ref().map_or(0, |seen| wanted.waiting(seen)) {
+            0 | 1 => String::new(),
+            more => format!("; {more} wait in line"),
+        };
+        Some(format!("{name:?}, {what}{line}"))
+    }
+
+    /// What was granted is taken back, and what is held is released.
+    pub(super) async fn end(&self) {
+        match self {
+            Self::Masters(quorum) => drop(quorum.shutdown().await),
+            Self::Consul(consul) => select! {
+                _ = consul.shutdown() => {}
+                // It would be asked again and again, for long.
+                Err(_) = consul.ready() => {}
+            },
+        }
+    }
+}
+
+/// It may be about to start, or to elect a leader. What it refuses, it would refuse again.
+async fn consul_ready(consul: &Consul, within: Duration) -> Result<(), Failure> {
+    let end = Instant::now() + within;
+    loop {
+        let error = match time::timeout_at(end, consul.ready()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let within = output::seconds(within);
+                let text = format!("Consul did not answer within {within}");
+                return Err(Failure::unavailable(text));
+            }
+        };
+        // The error says more than that the time is over.
+        let again = Instant::now() + AGAIN;
+        if again >= end || is_refusal(&error) {
+            return Err(Failure::of_consul(error));
+        }
+        time::sleep_until(again).await;
+    }
+}
+
+fn is_refusal(error: &Error) -> bool {
+    error.report().is_none_or(|report| {
+        let mut nodes = report.nodes().iter();
+        nodes.any(|node| matches!(node.vote, Vote::None(Silence::Unfit(_))))
+    })
+}
+
+fn quarantined(left: Duration, quorum: &Quorum) -> String {
+    let then = survey::ends_by_itself(left, survey::may_be_new(&quorum.nodes()));
+    format!("too few nodes may vote yet; {then}")
+}

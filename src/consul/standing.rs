@@ -1,0 +1,125 @@
+//! Where somebody who waits stands: what it has, what it saw, and when to look again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    fault::Fault,
+    held,
+    place::{Place, Seen},
+    record::{Form, View},
+    sessions::Session,
+    wire::Refusal,
+};
+use crate::{Error, name::Name};
+
+/// Between two attempts while Consul refuses because of a lock-delay, or does not answer.
+pub(super) const FIRST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Where somebody who waits stands.
+#[derive(Default)]
+pub(super) struct Standing {
+    pub(super) sessions: Vec<Session>,
+    /// Its first session has an entry.
+    pub(super) is_in_line: bool,
+    pub(super) news: Option<watch::Receiver<Seen>>,
+    /// What it saw last.
+    pub(super) view: Option<Arc<View>>,
+    /// What it saw was tried, and refused: it needs a newer one.
+    pub(super) is_stale: bool,
+    /// When those in front have had their time.
+    pub(super) overtakes_at: Option<Instant>,
+    /// When to look again though nothing was told.
+    pub(super) again_at: Option<Instant>,
+    rest: Option<Duration>,
+    /// Since when there was no answer, and the last reason.
+    pub(super) silent: Option<(Instant, Fault)>,
+    /// It stood in line once.
+    pub(super) has_waited: bool,
+}
+
+/// Why a round did not lead on.
+pub(super) enum Stop {
+    Fault(Fault),
+    Error(Error),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Standing {
+    /// What the watcher has told, if it is new to us.
+    pub(super) fn told(
+        &mut self,
+        name: &Name,
+        form: Form,
+        place: &Place,
+    ) -> Option<Result<Arc<View>, Stop>> {
+        if self.is_stale {
+            return None;
+        }
+        let news = self.news.as_mut()?;
+        match &*news.borrow_and_update() {
+            Some(Ok(keys)) => {
+                let view = keys.view(form, &place.folder);
+                Some(match view {
+                    Ok(view) => Ok(Arc::new(view)),
+                    Err(foreign) => Err(Stop::Error(held::foreign(name, &foreign))),
+                })
+            }
+            Some(Err(fault)) => {
+                self.is_stale = true;
+                Some(Err(Stop::Fault(fault.clone())))
+            }
+            None => None,
+        }
+    }
+
+    /// Consul has answered.
+    pub(super) fn sees(&mut self, view: &Arc<View>) {
+        self.view = Some(Arc::clone(view));
+        self.silent = None;
+    }
+
+    /// What it saw is not so any more, or it may not yet.
+    pub(super) fn is_refused(&mut self, why: Refusal) {
+        let rest = match why {
+            Refusal::LockDelay => self.rest(),
+            _ => {
+                self.rest = None;
+                LONGEST_REST
+            }
+        };
+        // Who waits in line is told of changes. The end of a lock-delay is none.
+        if self.is_in_line {
+            (self.is_stale, self.again_at) = (true, Some(Instant::now() + rest));
+        }
+    }
+
+    /// What it was told is to be looked at once more.
+    pub(super) fn again(&mut self) {
+        if let Some(news) = &mut self.news {
+            news.mark_changed();
+        }
+    }
+
+    pub(super) fn rest(&mut self) -> Duration {
+        let rest = self
+            .rest
+            .map_or(FIRST_REST, |rest| (rest * 2).min(LONGEST_REST));
+        self.rest = Some(rest);
+        rest
+    }
+
+    /// Consul has ended them, and with them the place in line.
+    pub(super) fn lose_sessions(&mut self) {
+        self.sessions.clear();
+        (self.is_in_line, self.news) = (false, None);
+        self.is_stale = false;
+    }
+}

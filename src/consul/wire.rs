@@ -1,0 +1,318 @@
+//! What Consul's HTTP interface reads and writes, as JSON.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a transaction was refused whose session is gone: Consul has no code for it.
+const INVALID_SESSION: &str = "invalid session";
+/// ... and why one was that came within a lock-delay.
+const LOCK_DELAY: &str = "due to lock delay";
+/// ... or that rests on something which has changed: what a compare-and-set, a lock and the checks say.
+const CHANGED: [&str; 5] = [
+    "index is stale",
+    "already held",
+    "exist",
+    "index check",
+    "session check",
+];
+
+/// One key with its value.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Pair {
+    pub(super) key: String,
+    pub(super) flags: u64,
+    #[serde(default, deserialize_with = "from_base64")]
+    pub(super) value: Vec<u8>,
+    /// Which session has locked it.
+    pub(super) session: Option<Arc<str>>,
+    pub(super) create_index: u64,
+    pub(super) modify_index: u64,
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Step {
+    #[serde(rename = "KV")]
+    kv: Kv,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Kv {
+    verb: &'static str,
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "to_base64")]
+    value: Option<Vec<u8>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flags: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<Arc<str>>,
+}
+
+impl Step {
+    /// Locks a key for a session and gives it this value.
+    pub(super) fn lock(key: String, session: &Arc<str>, flags: u64, value: &str) -> Self {
+        Self::of(Kv {
+            verb: "lock",
+            key,
+            value: Some(value.into()),
+            flags: Some(flags),
+            session: Some(Arc::clone(session)),
+            ..Kv::default()
+        })
+    }
+
+    /// Writes a key that stands at this index; 0: that is not there.
+    pub(super) fn cas(key: String, index: u64, flags: u64, value: Vec<u8>) -> Self {
+        Self::of(Kv {
+            verb: "cas",
+            key,
+            value: Some(value),
+            flags: Some(flags),
+            index: Some(index),
+            ..Kv::default()
+        })
+    }
+
+    /// Goes on only if the key stands at this index; 0: if it is not there.
+    pub(super) fn check(key: String, index: u64) -> Self {
+        let (verb, index) = match index {
+            0 => ("check-not-exists", None),
+            _ => ("check-index", Some(index)),
+        };
+        Self::of(Kv {
+            verb,
+            key,
+            index,
+            ..Kv::default()
+        })
+    }
+
+    /// Goes on only if this session has locked the key.
+    pub(super) fn check_session(key: String, session: &Arc<str>) -> Self {
+        Self::of(Kv {
+            verb: "check-session",
+            key,
+            session: Some(Arc::clone(session)),
+            ..Kv::default()
+        })
+    }
+
+    pub(super) fn delete(key: String) -> Self {
+        Self::of(Kv {
+            verb: "delete",
+            key,
+            ..Kv::default()
+        })
+    }
+
+    /// Deletes a key that stands at this index.
+    pub(super) fn delete_cas(key: String, index: u64) -> Self {
+        Self::of(Kv {
+            verb: "delete-cas",
+            key,
+            index: Some(index),
+            ..Kv::default()
+        })
+    }
+
+    fn of(kv: Kv) -> Self {
+        Self { kv }
+    }
+}
+
+/// The answer to a transaction.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Outcome {
+    results: Option<Vec<Changed>>,
+    errors: Option<Vec<Refused>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Changed {
+    #[serde(rename = "KV")]
+    kv: Option<ChangedKey>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ChangedKey {
+    key: String,
+    modify_index: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Refused {
+    what: String,
+}
+
+impl Outcome {
+    /// The index at which this key stands now, if the transaction has written it.
+    pub(super) fn index_of(&self, key: &str) -> Option<u64> {
+        let results = self.results.iter().flatten();
+        let mut keys = results.filter_map(|changed| changed.kv.as_ref());
+        keys.find(|kv| kv.key == key).map(|kv| kv.modify_index)
+    }
+
+    /// Why it was refused; else what Consul said.
+    pub(super) fn refusal(&self) -> Result<Refusal, String> {
+        let errors = || self.errors.iter().flatten();
+        let says = |what: &str| errors().any(|error| error.what.contains(what));
+        let is_change = |error: &Refused| CHANGED.iter().any(|what| error.what.contains(what));
+        if says(INVALID_SESSION) {
+            return Ok(Refusal::Session);
+        }
+        if says(LOCK_DELAY) {
+            return Ok(Refusal::LockDelay);
+        }
+        match errors().find(|error| !is_change(error)) {
+            None => Ok(Refusal::Changed),
+            Some(other) => Err(other.what.clone()),
+        }
+    }
+}
+
+/// Why a transaction changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A session of it is gone.
+    Session,
+    /// A holder was cut off a short while ago.
+    LockDelay,
+    /// Something that it rests on has changed.
+    Changed,
+}
+
+/// A session that is to be made.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct NewSession<'a> {
+    pub(super) name: &'a str,
+    #[serde(rename = "TTL")]
+    pub(super) ttl: String,
+    pub(super) lock_delay: String,
+    /// What becomes of the keys that it has locked: they go with it.
+    pub(super) behavior: &'static str,
+    /// No health check ends it, only its TTL: else Consul "prefers liveness over safety".
+    pub(super) checks: [(); 0],
+    pub(super) node_checks: [(); 0],
+}
+
+/// A session that was made.
+#[derive(Debug, Deserialize)]
+pub(super) struct SessionMade {
+    #[serde(rename = "ID")]
+    pub(super) id: Arc<str>,
+}
+
+/// What Consul tells of a session.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct SessionInfo {
+    pub(super) name: String,
+    pub(super) node: String,
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    let text = Option::<String>::deserialize(from)?.unwrap_or_default();
+    STANDARD.decode(text).map_err(serde::de::Error::custom)
+}
+
+// The signature is serde's.
+#[allow(clippy::ref_option)]
+fn to_base64<S: Serializer>(value: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&STANDARD.encode(value.as_deref().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_says_no_more_than_its_verb_needs() {
+        let session: Arc<str> = "s1".into();
+        let steps = [
+            Step::check("a/.lock".into(), 0),
+            Step::check("a/.lock".into(), 7),
+            Step::lock("a/.lock".into(), &session, 5, "web"),
+            Step::check_session("a/s1".into(), &session),
+            Step::delete("a/s1".into()),
+            Step::cas("a/.lock".into(), 0, 5, b"{}".to_vec()),
+            Step::delete_cas("a/.lock".into(), 9),
+        ];
+        let json: Vec<String> = steps
+            .iter()
+            .map(|step| serde_json::to_string(step).unwrap())
+            .collect();
+        let expected = [
+            r#"{"KV":{"Verb":"check-not-exists","Key":"a/.lock"}}"#,
+            r#"{"KV":{"Verb":"check-index","Key":"a/.lock","Index":7}}"#,
+            r#"{"KV":{"Verb":"lock","Key":"a/.lock","Value":"d2Vi","Flags":5,"Session":"s1"}}"#,
+            r#"{"KV":{"Verb":"check-session","Key":"a/s1","Session":"s1"}}"#,
+            r#"{"KV":{"Verb":"delete","Key":"a/s1"}}"#,
+            r#"{"KV":{"Verb":"cas","Key":"a/.lock","Value":"e30=","Flags":5,"Index":0}}"#,
+            r#"{"KV":{"Verb":"delete-cas","Key":"a/.lock","Index":9}}"#,
+        ];
+        assert_eq!(json, expected);
+    }
+
+    /// As Consul 1.8.7 answers.
+    #[test]
+    fn an_outcome_tells_the_index_or_why_not() {
+        let done: Outcome = serde_json::from_str(
+            r#"{"Results":[{"KV":{"LockIndex":1,"Key":"a/s1","Flags":5,"Value":null,"Session":"s1","CreateIndex":9,"ModifyIndex":9}},
+               {"KV":{"LockIndex":0,"Key":"a/.lock","Flags":5,"Value":null,"CreateIndex":4,"ModifyIndex":9}}],"Errors":null}"#,
+        )
+        .unwrap();
+        assert_eq!(done.index_of("a/.lock"), Some(9));
+        assert_eq!(done.index_of("a/other"), None);
+        let refused = |errors: &str| {
+            let json = format!(r#"{{"Results":null,"Errors":[{errors}]}}"#);
+            serde_json::from_str::<Outcome>(&json).unwrap().refusal()
+        };
+        let stale = r#"{"OpIndex":1,"What":"failed to set key \"a/.lock\", index is stale"}"#;
+        let session = r#"{"OpIndex":0,"What":"invalid session \"s1\""}"#;
+        let delay = r#"{"OpIndex":1,"What":"failed to lock key \"a/.lock\" due to lock delay"}"#;
+        assert_eq!(refused(stale), Ok(Refusal::Changed));
+        assert_eq!(refused(delay), Ok(Refusal::LockDelay));
+        assert_eq!(refused(&format!("{stale},{session}")), Ok(Refusal::Session));
+        for changed in [
+            r#"failed to delete key \"a\", index is stale"#,
+            r#"failed to lock key \"a\", lock is already held"#,
+            r#"key \"a\" exists"#,
+            r#"failed to check index, key \"a\" doesn't exist"#,
+            r#"failed index check for key \"a\", current modify index 7 != 5"#,
+            r#"failed session check for key \"a\", current session \"\" != \"s\""#,
+        ] {
+            let error = format!(r#"{{"OpIndex":0,"What":"{changed}"}}"#);
+            assert_eq!(refused(&error), Ok(Refusal::Changed), "{changed}");
+        }
+        let denied = r#"{"OpIndex":0,"What":"Permission denied"}"#;
+        assert_eq!(
+            refused(&format!("{stale},{denied}")),
+            Err("Permission denied".into())
+        );
+    }
+
+    #[test]
+    fn a_pair_is_read_with_and_without_a_value() {
+        let pair: Pair = serde_json::from_str(
+            r#"{"LockIndex":1,"Key":"a/s1","Flags":16210313421097356768,"Value":null,"Session":"s1","CreateIndex":9,"ModifyIndex":10}"#,
+        )
+        .unwrap();
+        assert_eq!((pair.flags, pair.value.len()), (0xe0f6_9a2b_aa41_4de0, 0));
+        assert_eq!(pair.session.as_deref(), Some("s1"));
+        let pair: Pair = serde_json::from_str(
+            r#"{"Key":"a/.lock","Flags":0,"Value":"e30=","CreateIndex":9,"ModifyIndex":10}"#,
+        )
+        .unwrap();
+        assert_eq!((pair.value, pair.session), (b"{}".to_vec(), None));
+    }
+}

@@ -1,0 +1,118 @@
+//! What an in-process node does with the commands about the units of a limit: the executable meaning of the Lua in this
+//! folder.
+
+use std::collections::BTreeMap;
+
+use super::{
+    command::{Command, Meter, Reply, Stamp},
+    ledger::{Ledger, Scale},
+};
+use crate::{
+    name::Name,
+    node::{fault::Fault, kinds::moment::Moment, wire::ms},
+    quota::Window,
+    rules::Rule,
+};
+
+/// All limits of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory(BTreeMap<Key, Ledger>);
+
+/// Whose units, of how many masters, in which interval: with another number or interval it is another limit.
+type Key = (Name, u32, Window);
+
+impl Memory {
+    /// Obeys one command.
+    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Reply, Fault> {
+        self.0.retain(|_, ledger| at.ms() <= ledger.until);
+        match command {
+            Command::Spend { meter, units, age } => self.spend(meter, *units, ms(*age), at),
+            Command::Refund {
+                meter,
+                units,
+                stamps,
+            } => self.refund(meter, *units, stamps, at),
+            Command::Look { meter } => {
+                let taken = meter.windows.iter().map(|(window, _)| {
+                    let scale = Scale::new(*window, at.ms(), at.rules);
+                    Ledger::at(self.0.get(&key(meter, *window)), scale)
+                        .0
+                        .taken(scale)
+                });
+                Ok(Reply::Seen(taken.collect()))
+            }
+        }
+    }
+
+    fn spend(&mut self, meter: &Meter, units: u32, age: u64, at: Moment) -> Result<Reply, Fault> {
+        let (mut room, mut wait, mut is_full) = (u32::MAX, Some(Default::default()), false);
+        let mut ledgers = Vec::with_capacity(meter.windows.len());
+        for (window, share) in meter.windows.iter() {
+            let scale = Scale::new(*window, at.ms(), at.rules);
+            let known = self.0.get(&key(meter, *window));
+            let (ledger, moved) = Ledger::at(known, scale);
+            let left = ledger.room(*share, scale);
+            room = room.min(left);
+            if units > left {
+                is_full = true;
+                let longer = ledger.wait(units, *share, scale);
+                wait = wait.and_then(|wait| longer.map(|longer| longer.max(wait)));
+            }
+            ledgers.push((*window, scale, ledger, moved));
+        }
+        if is_full {
+            for (window, scale, mut ledger, moved) in ledgers {
+                if moved {
+                    at.may_write()?;
+                    ledger.written(scale);
+                    self.0.insert(key(meter, window), ledger);
+                }
+            }
+            return Ok(Reply::Full { room, wait });
+        }
+        let mut stamps = Vec::with_capacity(ledgers.len());
+        for (window, scale, mut ledger, _) in ledgers {
+            at.may_write()?;
+            stamps.push(ledger.spend(units, age, scale));
+            ledger.written(scale);
+            self.0.insert(key(meter, window), ledger);
+        }
+        Ok(Reply::Spent {
+            room: room - units,
+            stamps: stamps.into(),
+        })
+    }
+
+    fn refund(
+        &mut self,
+        meter: &Meter,
+        units: u32,
+        stamps: &[Stamp],
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let mut back = 0;
+        for ((window, _), stamp) in meter.windows.iter().zip(stamps) {
+            let Some(ledger) = self.0.get_mut(&key(meter, *window)) else {
+                continue;
+            };
+            let stamp = match at.rules.hold(Rule::EraOfUnits) {
+                true => *stamp,
+                false => Stamp {
+                    era: ledger.era,
+                    ..*stamp
+                },
+            };
+            let mut less = ledger.clone();
+            if less.refund(units, stamp) {
+                at.may_write()?;
+                *ledger = less;
+                back += 1;
+            }
+        }
+        Ok(Reply::Refunded(back))
+    }
+}
+
+fn key(meter: &Meter, window: Window) -> Key {
+    (meter.name.clone(), meter.masters, window)
+}

@@ -1,0 +1,340 @@
+//! What every kind of node has to do with the units of a rate limit (protocol §7).
+
+// As in a test, a mistake ends it.
+#![allow(clippy::panic)]
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Command, Meter, Reply, Stamp, Taken};
+use crate::{
+    node::{
+        self, Fault,
+        mutex::cases::{DAY, name, secs},
+    },
+    quota::Window,
+    testing::conformance::{
+        Change,
+        case::{Case, case},
+        random::{Chance, near},
+        trial::Trial,
+    },
+};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(
+        "§7 SPEND: no more than the share, and it says how many are left.",
+        no_more_than_the_share_is_given_out
+    ),
+    case!(
+        "§7 SPEND: as many as are wanted or none, and a wait that is exact; none for more than the share.",
+        a_refusal_says_how_long_to_wait
+    ),
+    case!(
+        "§7 SPEND: several intervals, all or none.",
+        several_intervals_are_spent_together
+    ),
+    case!(
+        "§7: another limit, interval or number of masters is another limit, and so is another name.",
+        other_settings_count_anew
+    ),
+    case!(
+        "§7: a unit is free again A after the last instant at which it could be used.",
+        units_are_free_after_their_interval
+    ),
+    case!(
+        "§7 REFUND: what counts is taken back where it was counted.",
+        what_is_refunded_is_free_at_once
+    ),
+    case!(
+        "§7 REFUND: never what another era has counted, and never below zero.",
+        a_refund_needs_its_era
+    ),
+    case!(
+        "§7 LOOK: what is taken, in the order in which it will be free; nothing is written.",
+        a_look_tells_what_is_taken
+    ),
+    case!(
+        "§2: nothing is given out without the guard.",
+        nothing_without_the_guard
+    ),
+    case!(
+        "§3 `ErrorIsNoAnswer`: a full server and a replica say so.",
+        a_full_server_gives_nothing_out,
+        Full
+    ),
+];
+
+fn meter(n: &str, shares: &[(u32, Duration)]) -> Meter {
+    let windows = shares.iter().map(|(share, period)| {
+        let window = Window {
+            period: *period,
+            limit: 3 * share,
+        };
+        (window, *share)
+    });
+    Meter {
+        name: name(n),
+        masters: 3,
+        windows: windows.collect(),
+    }
+}
+
+fn spend(meter: &Meter, units: u32) -> Command {
+    Command::Spend {
+        meter: meter.clone(),
+        units,
+        age: Duration::from_millis(20),
+    }
+}
+
+async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
+    match trial.say(command).await {
+        node::Reply::Rate(reply) => reply,
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+/// How many are left, and where these were counted.
+async fn spent(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Box<[Stamp]>) {
+    match say(trial, spend(meter, units)).await {
+        Reply::Spent { room, stamps } => (room, stamps),
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+async fn full(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Option<Duration>) {
+    match say(trial, spend(meter, units)).await {
+        Reply::Full { room, wait } => (room, wait),
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+async fn look(trial: &mut Trial<'_>, meter: &Meter) -> Box<[Box<[Taken]>]> {
+    let meter = meter.clone();
+    match say(trial, Command::Look { meter }).await {
+        Reply::Seen(taken) => taken,
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+async fn refund(trial: &mut Trial<'_>, meter: &Meter, units: u32, stamps: &[Stamp]) -> u32 {
+    let refund = Command::Refund {
+        meter: meter.clone(),
+        units,
+        stamps: stamps.into(),
+    };
+    match say(trial, refund).await {
+        Reply::Refunded(back) => back,
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+async fn no_more_than_the_share_is_given_out(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60))]);
+    assert_eq!(spent(trial, &meter, 1).await.0, 4);
+    assert_eq!(spent(trial, &meter, 4).await.0, 0);
+    assert_eq!(full(trial, &meter, 1).await.0, 0);
+    assert_eq!(spent(trial, &meter, 0).await.0, 0);
+}
+
+async fn a_refusal_says_how_long_to_wait(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60))]);
+    spent(trial, &meter, 3).await;
+    let (room, wait) = full(trial, &meter, 3).await;
+    assert_eq!(room, 2);
+    // A of a minute is 60.669 s; a bucket is 2.299 s.
+    let wait = wait.unwrap_or_default();
+    let bucket = Duration::from_millis(2299);
+    let kept = Duration::from_millis(60_669);
+    assert!(
+        wait + secs(2) > kept && wait <= kept + bucket + secs(1),
+        "{wait:?}"
+    );
+    assert_eq!(full(trial, &meter, 6).await, (2, None));
+    assert_eq!(spent(trial, &meter, 2).await.0, 0);
+}
+
+async fn several_intervals_are_spent_together(trial: &mut Trial<'_>) {
+    let both = meter("a", &[(2, secs(60)), (5, DAY)]);
+    let (room, stamps) = spent(trial, &both, 2).await;
+    assert_eq!((room, stamps.len()), (0, 2));
+    assert_eq!(full(trial, &both, 1).await.0, 0);
+    let taken: Vec<u32> = look(trial, &both)
+        .await
+        .iter()
+        .map(|window| window.iter().map(|taken| taken.units).sum())
+        .collect();
+    assert_eq!(taken, [2, 2], "{}: a refusal took units", trial.name());
+    // Alone, the longer one has room.
+    assert_eq!(spent(trial, &meter("a", &[(5, DAY)]), 1).await.0, 2);
+    // The longest wait counts.
+    let day = full(trial, &meter("a", &[(2, secs(60)), (5, DAY)]), 3).await;
+    assert_eq!(day, (0, None));
+}
+
+async fn other_settings_count_anew(trial: &mut Trial<'_>) {
+    spent(trial, &meter("a", &[(2, secs(60))]), 2).await;
+    let mut more = meter("a", &[(2, secs(60))]);
+    more.masters = 5;
+    for other in [
+        meter("b", &[(2, secs(60))]),
+        meter("a", &[(3, secs(60))]),
+        meter("a", &[(2, secs(61))]),
+        more,
+    ] {
+        assert_eq!(look(trial, &other).await, [[].into()].into(), "{other:?}");
+        spent(trial, &other, 2).await;
+    }
+    full(trial, &meter("a", &[(2, secs(60))]), 1).await;
+}
+
+async fn units_are_free_after_their_interval(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(3, Duration::from_millis(100))]);
+    spent(trial, &meter, 3).await;
+    let (_, wait) = full(trial, &meter, 1).await;
+    let wait = wait.unwrap_or_default();
+    // A is 104 ms, a bucket 5 ms, and the units could be used for 20 ms.
+    assert!(wait <= Duration::from_millis(104 + 5 + 20), "{wait:?}");
+    sleep(wait + Duration::from_millis(1)).await;
+    assert_eq!(spent(trial, &meter, 3).await.0, 0);
+}
+
+async fn what_is_refunded_is_free_at_once(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60)), (7, DAY)]);
+    let (_, stamps) = spent(trial, &meter, 4).await;
+    assert_eq!(refund(trial, &meter, 3, &stamps).await, 2);
+    assert_eq!(spent(trial, &meter, 1).await.0, 3);
+    let taken: u32 = look(trial, &meter)
+        .await
+        .iter()
+        .flatten()
+        .map(|t| t.units)
+        .sum();
+    assert_eq!(taken, 4);
+}
+
+async fn a_refund_needs_its_era(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60))]);
+    let (_, stamps) = spent(trial, &meter, 2).await;
+    let other: Box<[Stamp]> = stamps
+        .iter()
+        .map(|stamp| Stamp {
+            era: stamp.era + 1,
+            ..*stamp
+        })
+        .collect();
+    assert_eq!(refund(trial, &meter, 2, &other).await, 0);
+    let far: Box<[Stamp]> = stamps
+        .iter()
+        .map(|stamp| Stamp {
+            bucket: stamp.bucket + 100,
+            ..*stamp
+        })
+        .collect();
+    assert_eq!(refund(trial, &meter, 2, &far).await, 0);
+    assert_eq!(refund(trial, &meter, 9, &stamps).await, 1);
+    assert_eq!(spent(trial, &meter, 5).await.0, 0);
+    let nobody = self::meter("b", &[(5, secs(60))]);
+    assert_eq!(refund(trial, &nobody, 1, &stamps).await, 0);
+}
+
+async fn a_look_tells_what_is_taken(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, Duration::from_millis(2000))]);
+    assert_eq!(look(trial, &meter).await, [[].into()].into());
+    spent(trial, &meter, 2).await;
+    // Another bucket: of 76 ms.
+    sleep(Duration::from_millis(160)).await;
+    spent(trial, &meter, 1).await;
+    let seen = look(trial, &meter).await;
+    let units: Vec<u32> = seen.iter().flatten().map(|taken| taken.units).collect();
+    assert_eq!(units, [2, 1], "{}", trial.name());
+    let left: Vec<Duration> = seen.iter().flatten().map(|taken| taken.left).collect();
+    assert!(left.is_sorted(), "{left:?}");
+    assert_eq!(look(trial, &meter).await.len(), 1);
+}
+
+async fn nothing_without_the_guard(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60))]);
+    let (_, stamps) = spent(trial, &meter, 1).await;
+    let commands = [
+        spend(&meter, 1),
+        Command::Refund {
+            meter: meter.clone(),
+            units: 1,
+            stamps,
+        },
+        Command::Look {
+            meter: meter.clone(),
+        },
+    ];
+    for command in commands {
+        let (command, other) = (command.into(), "2 3 word 20000 5000 other");
+        let answer = trial.ask_with(&command, other).await;
+        assert_eq!(answer, Err(Fault::NotAdmitted));
+    }
+    assert_eq!(spent(trial, &meter, 1).await.0, 3);
+}
+
+async fn a_full_server_gives_nothing_out(trial: &mut Trial<'_>) {
+    let meter = meter("a", &[(5, secs(60))]);
+    trial.change(Change::Full(true)).await;
+    let why = trial.error(spend(&meter, 1)).await;
+    assert!(why.starts_with("OOM"), "{why}");
+    trial.change(Change::Full(false)).await;
+    assert_eq!(spent(trial, &meter, 1).await.0, 4);
+}
+
+/// Any command, of few limits.
+pub(crate) fn random(chance: &mut Chance) -> Command {
+    // So long that no bucket ends meanwhile, mostly.
+    let hour = Duration::from_secs(3600);
+    let shares: &[(u32, Duration)] = match chance.up_to(3) {
+        0 => &[(40, DAY)],
+        1 => &[(9, hour)],
+        _ => &[(9, hour), (40, DAY)],
+    };
+    let meter = meter(chance.one(&["a", "7:b"]), shares);
+    match chance.up_to(10) {
+        0 => Command::Look { meter },
+        1 => Command::Refund {
+            units: 1,
+            // Of no era that there is.
+            stamps: meter
+                .windows
+                .iter()
+                .map(|_| Stamp { bucket: 1, era: 1 })
+                .collect(),
+            meter,
+        },
+        _ => Command::Spend {
+            meter,
+            units: chance.one(&[0, 1, 1, 1, 2, 3, 10, 41]),
+            age: Duration::from_millis(chance.up_to(600_000)),
+        },
+    }
+}
+
+/// The same but for the clock.
+pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+    match (a, b) {
+        (Reply::Spent { room: a, stamps: x }, Reply::Spent { room: b, stamps: y }) => {
+            a == b && x.len() == y.len()
+        }
+        (Reply::Full { room: a, wait: x }, Reply::Full { room: b, wait: y }) => {
+            a == b && near(*x, *y)
+        }
+        (Reply::Seen(a), Reply::Seen(b)) => {
+            let both = a.iter().flatten().zip(b.iter().flatten());
+            let units = |seen: &[Box<[Taken]>]| -> u32 {
+                seen.iter().flatten().map(|taken| taken.units).sum()
+            };
+            units(a) == units(b) && {
+                let mut both = both;
+                both.all(|(a, b)| a.units == b.units && near(Some(a.left), Some(b.left)))
+            }
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,98 @@
+//! What may be asked of a node about the units of a rate limit, and what it may answer.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{name::Name, node::kinds::Guarded, quota::Window};
+
+/// A limit, as one node counts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meter {
+    /// Of what.
+    pub name: Name,
+    /// N: how many masters share the limit.
+    pub masters: u32,
+    /// Each interval, and this node's share of its limit. At least one.
+    pub windows: Arc<[(Window, u32)]>,
+}
+
+/// What may be asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Takes units of every interval, or of none.
+    Spend {
+        /// The limit.
+        meter: Meter,
+        /// k: how many.
+        units: u32,
+        /// e: how long from now they may be used, at most E of each interval.
+        age: Duration,
+    },
+    /// Gives back units that nobody will use, where what was counted then counts still.
+    Refund {
+        /// The limit.
+        meter: Meter,
+        /// How many.
+        units: u32,
+        /// Where they were counted, as the spending was told.
+        stamps: Box<[Stamp]>,
+    },
+    /// Reads what is taken, and when it is free again.
+    Look {
+        /// The limit.
+        meter: Meter,
+    },
+}
+
+/// Where units were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// q: the bucket.
+    pub bucket: u64,
+    /// Since when this node counts, by its clock.
+    pub era: u64,
+}
+
+/// Units that count, and for how much longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// For how much longer.
+    pub left: Duration,
+    /// How many.
+    pub units: u32,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To a spending: they are taken.
+    Spent {
+        /// How many more there are, in the fullest interval.
+        room: u32,
+        /// Where they were counted, by interval.
+        stamps: Box<[Stamp]>,
+    },
+    /// To a spending: there are not so many, and none are taken.
+    Full {
+        /// How many there are, in the fullest interval.
+        room: u32,
+        /// When there are so many, unless others take them. None: never.
+        wait: Option<Duration>,
+    },
+    /// To a refund: in how many intervals they were given back.
+    Refunded(u32),
+    /// To a look, by interval: what is taken, in the order in which it will be free.
+    Seen(Box<[Box<[Taken]>]>),
+}
+
+impl Command {
+    /// The limit that it is about.
+    pub(crate) fn meter(&self) -> &Meter {
+        match self {
+            Self::Spend { meter, .. } | Self::Refund { meter, .. } | Self::Look { meter } => meter,
+        }
+    }
+
+    pub(crate) fn guarded(&self) -> Guarded {
+        Guarded::Deed
+    }
+}

@@ -1,0 +1,30 @@
+-- LOOK (protocol §7): what is taken, and when it is free.
+-- KEYS     first interval, open, other intervals
+-- ARGV     for each interval: A ms, E ms, b ms; guard
+-- RETURNS  for each interval: {ms until they are free, units, …}, in this order
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in ledger.lua.
+local now, load
+
+local function obey()
+  local answer = {}
+  for n = 1, #KEYS - 1 do
+    local kept, ahead, width = tonumber(ARGV[3 * n - 2]), tonumber(ARGV[3 * n - 1]), tonumber(ARGV[3 * n])
+    local ledger, why = load(KEYS[n == 1 and 1 or n + 1], ahead, width)
+    if not ledger then
+      return why
+    end
+    local taken = {}
+    for i = #ledger, 3, -1 do
+      local left = (ledger[1] - i + 3) * width + kept - now
+      if left > 0 and ledger[i] > 0 then
+        taken[#taken + 1] = left
+        taken[#taken + 1] = ledger[i]
+      end
+    end
+    answer[n] = taken
+  end
+  return answer
+end

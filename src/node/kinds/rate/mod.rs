@@ -1,0 +1,12 @@
+//! The units of a rate limit: what one node has given out of its share (protocol §7).
+
+mod apply;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) mod cases;
+mod command;
+mod ledger;
+mod wire;
+
+#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
+pub use self::command::{Command, Meter, Reply, Stamp, Taken};
+pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -1,0 +1,22 @@
+-- REFUND (protocol §7): gives back units that nobody will use, where what was counted then counts still.
+-- KEYS     first interval, open, other intervals
+-- ARGV     units, for each interval: bucket, era; guard
+-- RETURNS  in how many intervals
+if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+local back = 0
+for n = 1, #KEYS - 1 do
+  local key, bucket, era = KEYS[n == 1 and 1 or n + 1], tonumber(ARGV[2 * n]), tonumber(ARGV[2 * n + 1])
+  local packed = redis.call('GET', key)
+  local good, known = pcall(cmsgpack.unpack, packed or '')
+  if good and type(known) == 'table' and known[2] == era then
+    local i = known[1] - bucket + 3
+    if i >= 3 and known[i] then
+      known[i] = math.max(0, known[i] - tonumber(ARGV[1]))
+      redis.call('SET', key, cmsgpack.pack(known), 'KEEPTTL')
+      back = back + 1
+    end
+  end
+end
+return back

@@ -1,0 +1,126 @@
+//! SPEND, REFUND and LOOK: bytes there, replies back.
+
+use std::time::Duration;
+
+use redis_protocol::resp3::types::OwnedFrame;
+
+use super::command::{Command, Meter, Reply, Stamp, Taken};
+use crate::node::wire::{
+    Arg::{Bytes, Number},
+    Keys, Script, Writer, ms,
+    read::{count, integer, items},
+};
+
+/// A script that reads what counts: what it does, and with what.
+macro_rules! with_ledger {
+    ($deed:literal) => {
+        concat!(
+            include_str!($deed),
+            include_str!("ledger.lua"),
+            "return obey()\n"
+        )
+    };
+}
+
+static SPEND: Script = Script::new(with_ledger!("spend.lua"));
+static REFUND: Script = Script::new(include_str!("refund.lua"));
+static LOOK: Script = Script::new(with_ledger!("look.lua"));
+
+/// All of this kind.
+pub(crate) static SCRIPTS: &[&Script] = &[&SPEND, &REFUND, &LOOK];
+
+impl Command {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Spend { .. } => "SPEND",
+            Self::Refund { .. } => "REFUND",
+            Self::Look { .. } => "LOOK",
+        }
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
+        let meter = self.meter();
+        let own = meter.windows.iter();
+        let own = own.map(|(window, _)| keys.rate(&meter.name, meter.masters, *window));
+        let own: Vec<Vec<u8>> = own.collect();
+        let mut words: Vec<_> = own.iter().map(|key| Bytes(key)).collect();
+        words.insert(words.len().min(1), keys.open());
+        let mut args = Vec::with_capacity(2 + 4 * meter.windows.len());
+        match self {
+            Self::Spend { units, age, .. } => {
+                args.extend([Number((*units).into()), Number(ms(*age))]);
+                for (window, share) in meter.windows.iter() {
+                    args.push(Number((*share).into()));
+                    args.extend([window.kept(), window.ahead(), window.bucket()].map(Number));
+                }
+                writer.call_guarded(&SPEND, &words, &args);
+            }
+            Self::Refund { units, stamps, .. } => {
+                args.push(Number((*units).into()));
+                args.extend(stamps.iter().flat_map(|s| [s.bucket, s.era].map(Number)));
+                writer.call_guarded(&REFUND, &words, &args);
+            }
+            Self::Look { .. } => {
+                for (window, _) in meter.windows.iter() {
+                    args.extend([window.kept(), window.ahead(), window.bucket()].map(Number));
+                }
+                writer.call_guarded(&LOOK, &words, &args);
+            }
+        }
+    }
+
+    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Reply> {
+        let [frame] = replies else { return None };
+        Some(match self {
+            Self::Spend { meter, .. } => spent(meter, items(frame)?)?,
+            Self::Refund { .. } => Reply::Refunded(number(frame)?),
+            Self::Look { meter } => {
+                let seen = items(frame)?;
+                let all: Option<Box<[_]>> = seen.iter().map(taken).collect();
+                Reply::Seen(all.filter(|all| all.len() == meter.windows.len())?)
+            }
+        })
+    }
+}
+
+fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Reply> {
+    let (is_spent, items) = items.split_first()?;
+    let (room, rest) = items.split_first()?;
+    let room = number(room)?;
+    Some(match (integer(is_spent)?, rest) {
+        (1, stamps) if stamps.len() == 2 * meter.windows.len() => {
+            let stamps = stamps.chunks(2).map(|stamp| match stamp {
+                [bucket, era] => Some(Stamp {
+                    bucket: count(bucket)?,
+                    era: count(era)?,
+                }),
+                _ => None,
+            });
+            let stamps = stamps.collect::<Option<_>>()?;
+            Reply::Spent { room, stamps }
+        }
+        (0, [wait]) => Reply::Full {
+            room,
+            wait: match integer(wait)? {
+                -1 => None,
+                _ => Some(Duration::from_millis(count(wait)?)),
+            },
+        },
+        _ => return None,
+    })
+}
+
+fn taken(frame: &OwnedFrame) -> Option<Box<[Taken]>> {
+    let taken = items(frame)?.chunks(2).map(|one| match one {
+        [left, units] => Some(Taken {
+            left: Duration::from_millis(count(left)?),
+            units: number(units)?,
+        }),
+        _ => None,
+    });
+    taken.collect()
+}
+
+fn number(frame: &OwnedFrame) -> Option<u32> {
+    count(frame)?.try_into().ok()
+}

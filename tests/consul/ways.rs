@@ -1,0 +1,113 @@
+//! The ways to an agent: TLS, a socket, the variables of Consul's own tools.
+
+use std::process::Command;
+
+use quorate::{
+    Error,
+    consul::{Consul, Tls},
+};
+
+use super::*;
+use crate::support::tls::certificates;
+
+async fn works(consul: &Consul) {
+    let lease = consul.mutex("ways/a b?#%").lock().await.unwrap();
+    let waits = tokio::spawn(consul.mutex("ways/a b?#%").lock());
+    tokio::time::sleep(ms(300)).await;
+    lease.release().await.unwrap();
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    let permit = consul.semaphore("ways/ü", 2).acquire().await.unwrap();
+    permit.release().await.unwrap();
+    assert!(consul.shutdown().await.is_empty());
+}
+
+#[tokio::test]
+async fn tls_with_an_authority_of_ones_own_and_with_a_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = certificates(directory.path());
+    let read = |path| std::fs::read(path).unwrap();
+    let agent = Agent::with().tls(&files).start();
+    let builder = || Consul::builder().url(agent.tls_url());
+    let trusts = || Tls::new().ca_certificates(read(&files.ca));
+    works(&builder().tls(trusts()).connect().await.unwrap()).await;
+    works(
+        &builder()
+            .tls(Tls::new().danger_accept_any_certificate())
+            .connect()
+            .await
+            .unwrap(),
+    )
+    .await;
+    let error = builder().connect().await.unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let plain = Consul::connect(agent.tls_url().replace("https", "http"))
+        .await
+        .unwrap_err();
+    assert!(matches!(plain, Error::NoQuorum(_)), "{plain}");
+    nothing_is_left(&agent).await;
+
+    let strict = Agent::with().tls(&files).asks_for_certificates().start();
+    let builder = || Consul::builder().url(strict.tls_url());
+    assert!(builder().tls(trusts()).connect().await.is_err());
+    let known = trusts().client_certificate(read(&files.cert), read(&files.key));
+    works(&builder().tls(known).connect().await.unwrap()).await;
+    for bad in [
+        Tls::new().ca_certificates("no PEM"),
+        trusts().client_certificate("no PEM", "no PEM"),
+        trusts().client_certificate(read(&files.ca), read(&files.key)),
+    ] {
+        let error = builder().tls(bad).connect_lazy().unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_and_a_prefix() {
+    let agent = Agent::with().socket().start();
+    let url = format!("unix://{}", agent.socket().display());
+    let consul = Consul::builder()
+        .url(&url)
+        .prefix("locks/team")
+        .connect()
+        .await
+        .unwrap();
+    let lease = consul.mutex("a").lock().await.unwrap();
+    assert_eq!(lease.name(), "a");
+    assert_eq!(agent.keys(""), ["locks/team/a/.lock"]);
+    lease.release().await.unwrap();
+    works(&consul).await;
+    agent.kill9();
+    let error = Consul::connect(&url).await.unwrap_err();
+    assert!(error.to_string().contains("unreachable"), "{error}");
+}
+
+/// In a process of its own, as the environment belongs to all of a process.
+#[tokio::test]
+async fn the_variables_of_consuls_tools() {
+    let agent = Agent::with().acl().start();
+    let rules = r#"key_prefix "" { policy = "write" } session_prefix "" { policy = "write" }"#;
+    let token = agent.token(rules);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, format!("{token}\n")).unwrap();
+    for (variable, value) in [
+        ("CONSUL_HTTP_TOKEN", token.as_str()),
+        ("CONSUL_HTTP_TOKEN_FILE", file.to_str().unwrap()),
+    ] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["ways::with_the_environment", "--exact", "--ignored"])
+            .env("CONSUL_HTTP_ADDR", agent.address())
+            .env(variable, value)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{variable}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    }
+    nothing_is_left(&agent).await;
+}
+
+#[tokio::test]
+#[ignore = "a process of the test above"]
+async fn with_the_environment() {
+    works(&Consul::from_env().await.unwrap()).await;
+}

@@ -1,0 +1,73 @@
+//! Consul itself: that the agents of `support` do what tests ask of them, and that what `src/consul/` relies on is so.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod support;
+
+#[path = "consul_agent/harness.rs"]
+mod harness;
+#[path = "consul_agent/its_own_lock.rs"]
+mod its_own_lock;
+#[path = "consul_agent/sessions.rs"]
+mod sessions;
+#[path = "consul_agent/transactions.rs"]
+mod transactions;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::Agent;
+
+/// For what must happen, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A session as the library makes them: bound to no health checks. Its lock-delay is as given.
+fn session(agent: &Agent, delay: &str) -> String {
+    agent.session(&json!({
+        "TTL": "60s", "LockDelay": delay, "Behavior": "delete", "Checks": [], "NodeChecks": [],
+    }))
+}
+
+/// Whether a session got a key.
+fn acquire(agent: &Agent, key: &str, session: &str) -> bool {
+    let (status, body) = agent.ask("PUT", &format!("/v1/kv/{key}?acquire={session}"), "");
+    assert_eq!(status, 200, "{body}");
+    body.trim() == "true"
+}
+
+/// One step of a transaction.
+fn step(verb: &str, key: &str, more: Value) -> Value {
+    let mut step = json!({"Verb": verb, "Key": key});
+    for (word, value) in more.as_object().unwrap() {
+        step[word] = value.clone();
+    }
+    json!({"KV": step})
+}
+
+/// Its results, or why it failed. (All who fail do so with 409.)
+fn txn(agent: &Agent, steps: &[Value]) -> Result<Value, String> {
+    let (status, body) = agent.ask("PUT", "/v1/txn", &json!(steps).to_string());
+    let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{status}: {body}"));
+    match status {
+        200 => Ok(answer["Results"].clone()),
+        409 => Err(answer["Errors"].to_string()),
+        _ => panic!("{status}: {body}"),
+    }
+}

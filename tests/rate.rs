@@ -1,0 +1,302 @@
+//! Rate limits on masters in this process: what callers see.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::time::Duration;
+
+use quorate::{Error, Outage, Quorum, Quota};
+use tokio::time::{Instant, sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn so_many_and_no_more() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("supplier", Quota::per_minute(10));
+    for left in (0..10).rev() {
+        let decision = limiter.check().await.unwrap();
+        assert!(decision.is_allowed());
+        assert_eq!((decision.remaining(), decision.limit()), (left, 10));
+    }
+    let denied = limiter.check().await.unwrap();
+    assert!(!denied.is_allowed());
+    // A of a minute is 60.669 s, a bucket 2.299 s, the grace 500 ms.
+    assert!(
+        denied.wait() > 60 * SECOND && denied.wait() < 64 * SECOND,
+        "{:?}",
+        denied.wait()
+    );
+    sleep(denied.wait()).await;
+    assert!(limiter.check().await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_one_node_has_are_gathered_and_all_or_none() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("supplier", Quota::per_minute(30));
+    assert!(limiter.check_n(25).await.unwrap().is_allowed());
+    let denied = limiter.check_n(6).await.unwrap();
+    assert_eq!((denied.is_allowed(), denied.remaining()), (false, 5));
+    assert!(limiter.check_n(5).await.unwrap().is_allowed());
+    assert!(!limiter.check().await.unwrap().is_allowed());
+    let error = limiter.check_n(31).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_looks_and_takes_nothing() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("supplier", Quota::per_minute(30));
+    let other = Quorum::clone(&quorum).rate_limiter("supplier", Quota::per_minute(30));
+    assert_eq!(limiter.check_n(0).await.unwrap().remaining(), 30);
+    let _ = other.check_n(12).await.unwrap();
+    let seen = limiter.check_n(0).await.unwrap();
+    assert_eq!((seen.is_allowed(), seen.remaining()), (true, 18));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_intervals_hold_together() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(12).and(Quota::per_second(6)));
+    for _ in 0..6 {
+        assert!(limiter.check().await.unwrap().is_allowed());
+    }
+    let denied = limiter.check().await.unwrap();
+    assert!(
+        !denied.is_allowed() && denied.wait() < 2 * SECOND,
+        "{denied:?}"
+    );
+    sleep(2 * SECOND).await;
+    assert!(limiter.check_n(6).await.unwrap().is_allowed());
+    sleep(2 * SECOND).await;
+    let denied = limiter.check().await.unwrap();
+    assert!(denied.wait() > 50 * SECOND, "{denied:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_served_in_order_and_nobody_overtakes() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_second(3));
+    assert!(limiter.check_n(3).await.unwrap().is_allowed());
+    let (done, mut served) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..9 {
+        let (waits, done) = (limiter.until_ready(), done.clone());
+        tokio::spawn(async move {
+            waits.await.unwrap();
+            done.send((number, Instant::now())).unwrap();
+        });
+        tokio::task::yield_now().await;
+    }
+    sleep(Duration::from_millis(5)).await;
+    assert!(!limiter.check().await.unwrap().is_allowed(), "it overtook");
+    let mut times = Vec::new();
+    for number in 0..9 {
+        let (who, at) = served.recv().await.unwrap();
+        assert_eq!(who, number);
+        times.push(at);
+    }
+    for three in times.windows(4) {
+        assert!(three[3] - three[0] >= SECOND, "{times:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_gives_way() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
+    assert!(limiter.check_n(25).await.unwrap().is_allowed());
+    let many = tokio::spawn(limiter.until_n_ready(20));
+    sleep(Duration::from_millis(10)).await;
+    let few = tokio::spawn(limiter.until_n_ready(2));
+    sleep(Duration::from_millis(10)).await;
+    assert!(!few.is_finished());
+    many.abort();
+    timeout(Duration::from_millis(50), few)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_below_the_number_of_masters() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("report", Quota::per_minute(1));
+    let allowed = limiter.check().await.unwrap();
+    assert_eq!((allowed.is_allowed(), allowed.remaining()), (true, 0));
+    let denied = limiter.check().await.unwrap();
+    assert!(!denied.is_allowed());
+    assert!(
+        denied.wait() > 59 * SECOND && denied.wait() < 64 * SECOND,
+        "{denied:?}"
+    );
+    sleep(denied.wait() + Duration::from_millis(1)).await;
+    assert!(limiter.check().await.unwrap().is_allowed());
+    let began = Instant::now();
+    limiter.until_ready().await.unwrap();
+    assert!(
+        began.elapsed() > 60 * SECOND && began.elapsed() < 65 * SECOND,
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_three_masters_are_slots_too() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("report", Quota::per_minute(2).and(Quota::per_hour(9)));
+    let first = limiter.check().await.unwrap();
+    assert_eq!((first.is_allowed(), first.remaining()), (true, 1));
+    assert!(limiter.check().await.unwrap().is_allowed());
+    assert!(!limiter.check().await.unwrap().is_allowed());
+    assert!(!limiter.check_n(2).await.unwrap().is_allowed());
+    let began = Instant::now();
+    limiter.until_n_ready(2).await.unwrap();
+    assert!(
+        began.elapsed() > 60 * SECOND && began.elapsed() < 66 * SECOND,
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(limiter.check_n(0).await.unwrap().remaining(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocks_are_decided_here() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum
+        .rate_limiter("api", Quota::per_minute(3000))
+        .block(100);
+    assert_eq!(limiter.check().await.unwrap().remaining(), 99);
+    for left in (0..99).rev() {
+        assert_eq!(limiter.check().await.unwrap().remaining(), left);
+    }
+    let _ = limiter.check().await.unwrap();
+    let other = quorum.rate_limiter("api", Quota::per_minute(3000));
+    assert_eq!(other.check_n(0).await.unwrap().remaining(), 2800);
+    // What is left of a block that is too old goes back.
+    sleep(7 * SECOND).await;
+    assert_eq!(limiter.check().await.unwrap().remaining(), 99);
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(other.check_n(0).await.unwrap().remaining(), 2800 + 99 - 100);
+    drop(limiter);
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(other.check_n(0).await.unwrap().remaining(), 2898);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_goes_back() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
+    for _ in 0..50 {
+        let check = tokio::spawn(limiter.check_n(20));
+        tokio::task::yield_now().await;
+        check.abort();
+        let _ = check.await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    let seen = limiter.check_n(0).await.unwrap().remaining();
+    // One or another was told before it was dropped.
+    assert!(seen == 30 || seen == 10, "{seen}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_count_by_themselves() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(3));
+    for key in ["a", "b"] {
+        for _ in 0..3 {
+            assert!(limiter.keyed(key).check().await.unwrap().is_allowed());
+        }
+        assert!(!limiter.keyed(key).check().await.unwrap().is_allowed());
+    }
+    assert!(limiter.check().await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn without_masters_the_caller_has_chosen() {
+    let quorum = quorate::Quorum::builder()
+        .nodes([
+            "redis://127.0.0.1:1",
+            "redis://127.0.0.1:2",
+            "redis://127.0.0.1:3",
+        ])
+        .connect_lazy()
+        .unwrap();
+    for (limit, name) in [(30, "many"), (2, "few")] {
+        let limiter = quorum.rate_limiter(name, Quota::per_minute(limit));
+        let error = limiter.check().await.unwrap_err();
+        assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+        println!("{error}");
+        assert!(
+            error.to_string().contains(name) && !error.to_string().contains(":60000:"),
+            "{error}"
+        );
+        assert!(limiter.until_ready().await.is_err());
+        let denied = limiter
+            .clone()
+            .on_outage(Outage::Deny)
+            .check()
+            .await
+            .unwrap();
+        assert!(!denied.is_allowed() && denied.wait() >= Duration::from_millis(50));
+        let waits = limiter.clone().on_outage(Outage::Deny).until_ready();
+        assert!(timeout(SECOND, waits).await.is_err());
+        let allowed = limiter.clone().on_outage(Outage::Allow);
+        assert!(allowed.check().await.unwrap().is_allowed());
+        allowed.until_ready().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_settings_are_named() {
+    let quorum = Quorum::in_memory(3);
+    let minute = || Quota::per_minute(30);
+    for limiter in [
+        quorum.rate_limiter("", minute()),
+        quorum.rate_limiter("a", Quota::per_minute(0)),
+        quorum.rate_limiter("a", minute()).grace(Duration::ZERO),
+        quorum.rate_limiter("a", minute()).grace(7 * SECOND),
+        quorum.rate_limiter("a", minute()).block(0),
+        quorum.rate_limiter("a", minute()).block(31),
+        quorum.rate_limiter("a", Quota::per_minute(2)).block(1),
+    ] {
+        let error = limiter.validate().unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(limiter.check().await.is_err());
+        assert!(limiter.until_ready().await.is_err());
+        assert!(limiter.run(async {}).await.is_err());
+    }
+}
+
+/// Its demand is put in line when the masters are met; nobody is there any more by then.
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_before_the_masters_are_met_stops_nobody() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
+    for _ in 0..3 {
+        let mut waits = Box::pin(limiter.until_n_ready(30));
+        assert!(futures::poll!(&mut waits).is_pending());
+    }
+    let first = limiter.check_n(30).await.unwrap();
+    assert!(first.is_allowed(), "{first:?}");
+}
+
+/// Thousands lose patience at once, behind one who waits on.
+#[tokio::test(start_paused = true)]
+async fn thousands_who_stop_waiting_leave_nothing_behind() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
+    assert!(limiter.check_n(30).await.unwrap().is_allowed());
+    let first = tokio::spawn(limiter.until_ready());
+    sleep(Duration::from_millis(5)).await;
+    let many = (0..10_000).map(|_| timeout(SECOND, limiter.until_ready()));
+    let ended = futures::future::join_all(many).await;
+    assert!(ended.iter().all(Result::is_err));
+    first.await.unwrap().unwrap();
+    assert!(limiter.check_n(29).await.unwrap().is_allowed());
+}
