@@ -451,7 +451,8 @@ async fn a_user_that_may_lock_some_names_only() {
                     ~quorate:@mutex-line: ~quorate:@mutex-line:jobs-* \
                     ~quorate:@mutex-waiters: ~quorate:@mutex-waiters:jobs-* \
                     ~quorate:@semaphore: ~quorate:@semaphore-ends: ~quorate:@semaphore-line: \
-                    ~quorate:@many: ~quorate:@many-ends: ~quorate:@many-line:";
+                    ~quorate:@many: ~quorate:@many-ends: ~quorate:@many-line: \
+                    ~quorate:@units: ~quorate:@units-ends: ~quorate:@units-line: ~quorate:@rate:";
         let keys: Vec<&str> = keys.split_whitespace().collect();
         let quorum = admitted(&[user(&server, "locker", &keys)]).await;
         let lease = quorum.mutex("jobs-1").lock().await.unwrap();
