@@ -37,6 +37,8 @@
 
 mod acquire;
 mod ballot;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod claim;
 mod clock;
@@ -72,12 +74,15 @@ mod semaphore;
 mod settings;
 mod slots;
 mod start;
+pub mod stream;
 mod taken;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 #[cfg(any(feature = "consul", feature = "tls-rustls"))]
 mod tls;
 mod token;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use builder::Builder;
 pub use engine::NodeChanges;

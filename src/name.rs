@@ -52,6 +52,11 @@ impl fmt::Debug for Name {
     }
 }
 
+/// The name of one of many. The length keeps ("a:b", "c") and ("a", "b:c") apart.
+pub(crate) fn keyed(name: &str, key: &str) -> Arc<str> {
+    format!("{}:{name}:{key}", name.len()).into()
+}
+
 /// Checks a word that stands in keys and records: a key prefix, a fleet's name, a label.
 pub(crate) fn check_word(what: &str, word: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');

@@ -20,7 +20,7 @@ use crate::{
     hold::Hold,
     limit::{Agreed, Limit},
     logs, mutex,
-    name::Name,
+    name::{Name, keyed},
 };
 
 /// A distributed counting semaphore on one name: at most `limit` leases at a time. Cheap to clone; settings are chained.
@@ -92,6 +92,29 @@ impl Semaphore {
     pub fn lock_delay(mut self, d: Duration) -> Self {
         self.hold.lock_delay = d;
         self
+    }
+
+    /// The same semaphore for one of many: each key has the whole limit, and counts by itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// let exports = quorate::Quorum::in_memory(3).semaphore("exports", 1);
+    /// let one = exports.keyed("customer-7").acquire().await?;
+    /// let other = exports.keyed("customer-8").acquire().await?; // does not wait
+    /// # drop((one, other)); Ok(()) }
+    /// ```
+    pub fn keyed(&self, key: impl AsRef<str>) -> Self {
+        Self {
+            name: keyed(&self.name, key.as_ref()),
+            agreed: Arc::new(Agreed::new(self.agreed.made())),
+            seen: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The limit, as far as this handle knows: what it was made with, until it hears of a [`resize`](Self::resize).
+    pub fn limit(&self) -> u32 {
+        self.agreed.slots()
     }
 
     /// Waits for a slot, in line: who asks first is served first, as far as some who stand in front may be served in

@@ -16,7 +16,7 @@ use std::{
 
 pub use self::decision::{Decision, RateLimitHeaders};
 use self::{block::Block, plan::Plan};
-use crate::{Error, Quota, engine::Engine, quota::Masters};
+use crate::{Error, Quota, engine::Engine, name, quota::Masters};
 
 /// From so many keys on, those that nobody uses are forgotten.
 const CROWD: usize = 1024;
@@ -159,8 +159,7 @@ impl RateLimiter {
             keyed.known = keyed.limiters.len();
         }
         let limiter = Self {
-            // The length keeps ("a:b", "c") and ("a", "b:c") apart.
-            name: format!("{}:{}:{key}", self.name.len(), self.name).into(),
+            name: name::keyed(&self.name, key),
             shared: Arc::default(),
             ..self.clone()
         };

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Error, NodeReport, Report, Vote,
+    clock::Tick,
     engine::{Event, Waits},
     logs,
     rate::words::{Limited, Outcome, Units},
@@ -25,19 +26,26 @@ const TRIES: usize = 5;
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// Who waits through an outage looks anew after this.
 const LONGEST_REST: Duration = Duration::from_secs(5);
+/// So much of a rest is asked for at once.
+const ONE_REST: Duration = Duration::from_secs(1);
 /// What a denial says during an outage, where nothing better is known.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl RateLimiter {
     pub(super) async fn decide(self, n: u32) -> Result<Decision, Error> {
-        if self.block.is_some()
-            && n > 0
-            && self.shared.block.waiting.load(Relaxed) == 0
-            && let Some(left) = self.shared.block.take(self.engine.now(), n)
-        {
-            return Ok(self.allowed(left));
+        match self.at_once(n) {
+            Some(left) => Ok(self.allowed(left)),
+            None => self.ask(n).instrument(self.span(n)).await,
         }
-        self.ask(n).instrument(self.span(n)).await
+    }
+
+    /// Takes what can be had without asking anybody. How many are left.
+    pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
+        let block = &self.shared.block;
+        match self.block.is_some() && n > 0 && block.waiting.load(Relaxed) == 0 {
+            true => block.take(self.engine.now(), n),
+            false => None,
+        }
     }
 
     fn span(&self, n: u32) -> tracing::Span {
@@ -63,13 +71,10 @@ impl RateLimiter {
     }
 
     pub(super) async fn wait_for(self, n: u32) -> Result<(), Error> {
-        if self.block.is_some()
-            && self.shared.block.waiting.load(Relaxed) == 0
-            && self.shared.block.take(self.engine.now(), n).is_some()
-        {
-            return Ok(());
+        match self.at_once(n) {
+            Some(_) => Ok(()),
+            None => self.wait(n).instrument(self.span(n)).await,
         }
-        self.wait(n).instrument(self.span(n)).await
     }
 
     async fn wait(&self, n: u32) -> Result<(), Error> {
@@ -89,14 +94,40 @@ impl RateLimiter {
                         .retry_after()
                         .unwrap_or(PAUSE)
                         .clamp(PAUSE, LONGEST_REST);
-                    self.engine
-                        .call(|reply| Event::Rest { time, reply })
-                        .await?;
+                    self.rest(time).await?;
                 }
                 (Err(error), Outage::Allow) if is_outage(&error) => return Ok(()),
                 (given, _) => return given.map_err(|error| error.about(&self.name)),
             }
         }
+    }
+
+    /// By the engine's clock, on any runtime. In short rests: the engine keeps one to its end, also where nobody waits for
+    /// it any more.
+    pub(crate) fn rest(
+        &self,
+        time: Duration,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let (engine, end) = (self.engine.clone(), self.end_of(time));
+        async move {
+            loop {
+                let time = end.since(engine.now()).min(ONE_REST);
+                if time.is_zero() {
+                    return Ok(());
+                }
+                engine.call(|reply| Event::Rest { time, reply }).await?;
+            }
+        }
+    }
+
+    /// When this time is over.
+    pub(crate) fn end_of(&self, time: Duration) -> Tick {
+        self.engine.now().plus(time)
+    }
+
+    /// How long that is from now.
+    pub(crate) fn until(&self, end: Tick) -> Duration {
+        end.since(self.engine.now())
     }
 
     // ---- unit by unit -----------------------------------------------------------------------

@@ -1,0 +1,96 @@
+//! A permit during each request.
+
+use std::time::Duration;
+
+use tower_layer::Layer;
+
+use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
+use crate::Semaphore;
+
+/// Holds a permit of a [`Semaphore`] during each request: at most so many at a time, over all instances of a service.
+///
+/// The permit is given back, in the background, when the response future ends or is dropped: when the handler has made its
+/// response, has panicked, or the client has hung up. A body that is streamed after that is not covered.
+///
+/// If the permit is lost meanwhile (the masters are gone, this process was paused), the request is dropped and rejected, as
+/// [`Semaphore::run`] does: somebody else may have the permit. The settings of the semaphore count, but for its
+/// `wait_timeout`.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Quorum, tower::{ConcurrencyLimitLayer, Error}};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+///
+/// let exports = Quorum::in_memory(3).semaphore("exports", 1);
+/// let mut service = ServiceBuilder::new()
+///     .layer(ConcurrencyLimitLayer::new(exports.clone()))
+///     .service(service_fn(async |_: ()| Ok::<_, std::io::Error>("exported")));
+///
+/// let elsewhere = exports.acquire().await?;
+/// let denied = service.ready().await?.call(()).await;
+/// assert!(matches!(denied, Err(Error::Denied(_))), "too many requests at a time: 1 are served");
+/// elsewhere.release().await?;
+/// assert_eq!(service.ready().await?.call(()).await?, "exported");
+/// # Ok(()) }
+/// ```
+///
+/// # Errors of the service
+/// - [`Error::Denied`](super::Error::Denied) when no permit is free, or becomes free within [`wait`](Self::wait).
+/// - [`Error::Quorum`](super::Error::Quorum) with the errors of [`Semaphore::acquire`], and `Lost`.
+/// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
+///
+/// With [`reject_with`](Self::reject_with) only the last ones, as they are.
+#[derive(Clone, Debug)]
+#[must_use = "a layer does nothing until it is around a service"]
+pub struct ConcurrencyLimitLayer<K = Whole, C = One, R = Fails>(Terms<Semaphore, K, C, R>);
+
+impl ConcurrencyLimitLayer {
+    /// One permit for each request, without waiting; who is denied gets an error. Call [`Semaphore::validate`] before.
+    pub fn new(semaphore: Semaphore) -> Self {
+        Self(Terms::new(semaphore))
+    }
+}
+
+impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
+    /// Each key has all the permits, by itself ([`Semaphore::keyed`]): for each customer, each address. Default: one
+    /// semaphore for all requests.
+    pub fn key<F, Req, Key>(self, key: F) -> ConcurrencyLimitLayer<F, C, R>
+    where
+        F: Fn(&Req) -> Key,
+        Key: AsRef<str>,
+    {
+        ConcurrencyLimitLayer(self.0.key(key))
+    }
+
+    /// How many permits the request needs. Default: 1. Zero: it is let through and nobody is asked. More than one is what
+    /// [`Semaphore::acquire_many`] does: one caller at a time gathers them.
+    pub fn cost<F, Req>(self, cost: F) -> ConcurrencyLimitLayer<K, F, R>
+    where
+        F: Fn(&Req) -> u32,
+    {
+        ConcurrencyLimitLayer(self.0.cost(cost))
+    }
+
+    /// How long a request may wait for its permit, in line: first come, first served, over all instances. Default: zero, it
+    /// is let through now or not at all.
+    pub fn wait(self, d: Duration) -> Self {
+        Self(self.0.wait(d))
+    }
+
+    /// Answers what is not let through, in place of an error: [`Rejected::into_response`] for a plain text with status and
+    /// headers, or a closure. The service's errors are those of the inner one then.
+    pub fn reject_with<F, Res>(self, reject: F) -> ConcurrencyLimitLayer<K, C, F>
+    where
+        F: Fn(Rejected) -> Res,
+    {
+        ConcurrencyLimitLayer(self.0.reject_with(reject))
+    }
+}
+
+impl<S, K: Clone, C: Clone, R: Clone> Layer<S> for ConcurrencyLimitLayer<K, C, R> {
+    type Service = Limited<S, Semaphore, K, C, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limited::new(inner, self.0.clone())
+    }
+}

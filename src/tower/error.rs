@@ -1,0 +1,220 @@
+//! Why a request was not let through.
+
+use std::{fmt, time::Duration};
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderName, RETRY_AFTER},
+};
+
+use crate::Decision;
+
+/// Who is told of no better time tries again after this.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Why a layer did not let a request through.
+#[derive(Clone, Debug)]
+pub enum Rejected {
+    /// The limit is used up.
+    Denied(Denied),
+    /// It could not be asked, or what the request needs can never be had: too few masters answer, the quorum was shut down,
+    /// the key or the cost is not allowed, the permit was lost while the request was served.
+    Quorum(crate::Error),
+}
+
+/// The limit is used up.
+#[derive(Clone, Debug)]
+pub struct Denied(Why);
+
+#[derive(Clone, Debug)]
+enum Why {
+    Rate(Decision),
+    Permits { limit: u32, cost: u32 },
+}
+
+impl Denied {
+    pub(super) fn rate(decision: Decision) -> Self {
+        Self(Why::Rate(decision))
+    }
+
+    pub(super) fn permits(limit: u32, cost: u32) -> Self {
+        Self(Why::Permits { limit, cost })
+    }
+
+    /// When it is worth another try. Of a rate limit: when there will be units, unless others take them. Of permits 1 s, as
+    /// nobody knows when one is given back.
+    pub fn retry_after(&self) -> Duration {
+        match &self.0 {
+            Why::Rate(decision) => decision.wait(),
+            Why::Permits { .. } => SOON,
+        }
+    }
+
+    /// The answer of the rate limiter. None of a [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
+    pub fn decision(&self) -> Option<&Decision> {
+        match &self.0 {
+            Why::Rate(decision) => Some(decision),
+            Why::Permits { .. } => None,
+        }
+    }
+
+    /// The limit: units in an interval, or permits at a time.
+    pub fn limit(&self) -> u32 {
+        match &self.0 {
+            Why::Rate(decision) => decision.limit(),
+            Why::Permits { limit, .. } => *limit,
+        }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Why::Rate(decision) => write!(
+                f,
+                "too many requests: try again in {} s",
+                whole_seconds(decision.wait())
+            ),
+            Why::Permits { limit, cost: 1 } => {
+                write!(f, "too many requests at a time: {limit} are served")
+            }
+            Why::Permits { limit, cost } => write!(
+                f,
+                "too many requests at a time: {cost} of {limit} permits are not free"
+            ),
+        }
+    }
+}
+
+impl Rejected {
+    /// The status of HTTP that says so:
+    /// - 429 Too Many Requests, if it is denied;
+    /// - 400 Bad Request, for a key or a cost that is not allowed (call `validate()` when the program starts: then the limit
+    ///   itself is not what is wrong);
+    /// - 503 Service Unavailable, if the limit could not be asked, or the permit was lost;
+    /// - 500 Internal Server Error, if programs that share a semaphore disagree about its limit, or the operating system
+    ///   refused something.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Quorum(error) => match error {
+                crate::Error::Invalid(_) => StatusCode::BAD_REQUEST,
+                crate::Error::LimitConflict(_) | crate::Error::System(_) => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            },
+        }
+    }
+
+    /// How long the client does well to wait, if that helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Denied(denied) => Some(denied.retry_after()),
+            Self::Quorum(error) => error.retry_after(),
+        }
+    }
+
+    /// A response with [`status`](Self::status), `Retry-After` (in whole seconds, at least 1; RFC 9110, section 10.2.3), the
+    /// [headers](Decision::headers) of a rate limit, and a line of text. It names no key and no server.
+    ///
+    /// For a body that is not made of a text write a closure of your own.
+    pub fn into_response<B: From<String>>(self) -> Response<B> {
+        let text = match &self {
+            Self::Denied(denied) => denied.to_string(),
+            Self::Quorum(crate::Error::Invalid(why)) => why.clone(),
+            Self::Quorum(_) => match self.status() {
+                StatusCode::SERVICE_UNAVAILABLE => "the limit cannot be asked now".to_owned(),
+                _ => "the limit cannot be asked".to_owned(),
+            },
+        };
+        let mut response = plain(self.status(), text);
+        let headers = response.headers_mut();
+        if let Self::Denied(Denied(Why::Rate(decision))) = &self {
+            for (name, value) in decision.headers() {
+                let name = HeaderName::from_bytes(name.as_bytes());
+                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
+                    headers.insert(name, value);
+                }
+            }
+        }
+        if let Some(wait) = self.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+        }
+        response
+    }
+}
+
+/// A response with this line.
+pub(super) fn plain<B: From<String>>(status: StatusCode, mut text: String) -> Response<B> {
+    text.push('\n');
+    let mut response = Response::new(B::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Rounded up, at least one.
+fn whole_seconds(d: Duration) -> u64 {
+    (d.as_secs() + u64::from(d.subsec_nanos() > 0)).max(1)
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied(denied) => denied.fmt(f),
+            Self::Quorum(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Denied(_) => None,
+            Self::Quorum(error) => Some(error),
+        }
+    }
+}
+
+impl From<crate::Error> for Rejected {
+    fn from(error: crate::Error) -> Self {
+        Self::Quorum(error)
+    }
+}
+
+/// The error of a limited service: that of the inner one, or why the request did not get there.
+///
+/// It is a `std::error::Error` whatever the inner error is, also where that is a boxed one; so it does not pass on the
+/// `source` of the inner error, but its text: match [`Inner`](Self::Inner) for all of it.
+#[derive(Clone, Debug)]
+pub enum Error<E> {
+    /// The inner service failed.
+    Inner(E),
+    /// The limit is used up. The inner service was not called.
+    Denied(Denied),
+    /// As for [`Rejected::Quorum`].
+    Quorum(crate::Error),
+}
+
+impl<E> From<Rejected> for Error<E> {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Denied(denied) => Self::Denied(denied),
+            Rejected::Quorum(error) => Self::Quorum(error),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inner(error) => error.fmt(f),
+            Self::Denied(denied) => denied.fmt(f),
+            Self::Quorum(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {}

@@ -1,0 +1,280 @@
+//! The check of a fencing token before each request.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Method, Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::error::plain;
+use crate::{FencingToken, fence::Gate};
+
+/// Where the token stands, if nothing else is said.
+const HEADER: &str = "fencing-token";
+
+/// Refuses an HTTP request whose [fencing token](FencingToken) is older than one that was there before, by a [`Gate`].
+///
+/// | the request | the answer |
+/// | --- | --- |
+/// | its token is not older than the newest of its resource | goes to the inner service |
+/// | its token is stale | 412 Precondition Failed (RFC 9110, section 15.5.13) |
+/// | it has none | 428 Precondition Required (RFC 6585, section 3); GET, HEAD, OPTIONS and TRACE go to the inner service |
+/// | what stands in the header is no token | 400 Bad Request |
+///
+/// - **Authenticate callers in a layer around this one.** Anybody can make up a token, and a single request with a huge one
+///   locks the resource for good: every real holder is stale from then on.
+/// - The default resource is the path of the request, as it was sent. One thing may have many paths (`/invoices/42`,
+///   `/invoices/%34%32`): [`resource`](Self::resource) says which it is.
+/// - Clones share the gate. Two instances of a service have two gates, that know nothing of each other: there let the store
+///   check ([`fence`](crate::fence)).
+/// - Between the check and the write of the handler a newer holder may be admitted and write first:
+///   [`Gate`] says what to do where that matters.
+///
+/// ```
+/// use axum::{Router, extract::Request, routing::put};
+/// use quorate::{fence::Gate, tower::FenceLayer};
+///
+/// let app: Router = Router::new()
+///     .route("/invoices/{id}", put(|| async { "written" }))
+///     .layer(FenceLayer::new(Gate::new()).resource(|request: &Request| {
+///         request.uri().path().trim_start_matches("/invoices/").parse::<u64>().map_or_else(|_| String::new(), |id| id.to_string())
+///     }));
+/// ```
+///
+/// The response's body has to be made of a text, as axum's is. For another one, for gRPC, and for a token in the body call
+/// [`Gate::admit`] in the handler.
+pub struct FenceLayer<T = OfHeader, P = OfPath> {
+    gate: Arc<Gate>,
+    token: T,
+    resource: P,
+}
+
+impl FenceLayer {
+    /// Compares the token in the header `Fencing-Token` with the newest of the path. Takes a [`Gate`], or one that is shared
+    /// in an `Arc`.
+    pub fn new(gate: impl Into<Arc<Gate>>) -> Self {
+        Self {
+            gate: gate.into(),
+            token: OfHeader,
+            resource: OfPath,
+        }
+    }
+}
+
+impl<T, P> FenceLayer<T, P> {
+    /// Where the token is. Default: in the header `Fencing-Token`. `None`: the request has none.
+    pub fn token<F, B>(self, token: F) -> FenceLayer<F, P>
+    where
+        F: Fn(&Request<B>) -> Option<FencingToken>,
+    {
+        FenceLayer {
+            gate: self.gate,
+            token,
+            resource: self.resource,
+        }
+    }
+
+    /// What is written to: the resource of [`Gate::admit`]. Default: the path.
+    pub fn resource<F, B, N>(self, resource: F) -> FenceLayer<T, F>
+    where
+        F: Fn(&Request<B>) -> N,
+        N: AsRef<str>,
+    {
+        FenceLayer {
+            gate: self.gate,
+            token: self.token,
+            resource,
+        }
+    }
+}
+
+/// Where a token is.
+pub trait TokenOf<B> {
+    /// The token, if there is one.
+    ///
+    /// # Errors
+    /// What is there is no token: the text for whoever sent it.
+    fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String>;
+}
+
+/// In the header `Fencing-Token`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfHeader;
+
+impl<B> TokenOf<B> for OfHeader {
+    fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String> {
+        let mut all = request.headers().get_all(HEADER).iter();
+        let Some(value) = all.next() else {
+            return Ok(None);
+        };
+        if all.next().is_some() {
+            return Err("there is more than one Fencing-Token".to_owned());
+        }
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let token = text.trim().parse::<FencingToken>();
+        token.map(Some).map_err(|error| error.to_string())
+    }
+}
+
+impl<B, F> TokenOf<B> for F
+where
+    F: Fn(&Request<B>) -> Option<FencingToken>,
+{
+    fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String> {
+        Ok(self(request))
+    }
+}
+
+/// What is written to.
+pub trait ResourceOf<B> {
+    /// Does `then` with its name.
+    fn with<T>(&self, request: &Request<B>, then: impl FnOnce(&str) -> T) -> T;
+}
+
+/// The path, as it was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfPath;
+
+impl<B> ResourceOf<B> for OfPath {
+    fn with<T>(&self, request: &Request<B>, then: impl FnOnce(&str) -> T) -> T {
+        then(request.uri().path())
+    }
+}
+
+impl<B, F, N> ResourceOf<B> for F
+where
+    F: Fn(&Request<B>) -> N,
+    N: AsRef<str>,
+{
+    fn with<T>(&self, request: &Request<B>, then: impl FnOnce(&str) -> T) -> T {
+        then(self(request).as_ref())
+    }
+}
+
+impl<T: Clone, P: Clone> Clone for FenceLayer<T, P> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: Arc::clone(&self.gate),
+            token: self.token.clone(),
+            resource: self.resource.clone(),
+        }
+    }
+}
+
+impl<T, P> fmt::Debug for FenceLayer<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FenceLayer")
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, T: Clone, P: Clone> Layer<S> for FenceLayer<T, P> {
+    type Service = Fence<S, T, P>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Fence {
+            inner,
+            rules: self.clone(),
+        }
+    }
+}
+
+/// A service behind a [`FenceLayer`].
+#[derive(Clone, Debug)]
+pub struct Fence<S, T = OfHeader, P = OfPath> {
+    inner: S,
+    rules: FenceLayer<T, P>,
+}
+
+impl<S, T, P, B, ResB> Service<Request<B>> for Fence<S, T, P>
+where
+    S: Service<Request<B>, Response = Response<ResB>>,
+    T: TokenOf<B>,
+    P: ResourceOf<B>,
+    ResB: From<String>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = FenceFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.rules.admit(&request) {
+            Ok(()) => FenceFuture::Admitted {
+                response: self.inner.call(request),
+            },
+            Err(why) => FenceFuture::Refused { why: Some(why) },
+        }
+    }
+}
+
+/// A status, and what is wrong.
+type Refusal = (StatusCode, String);
+
+impl<T, P> FenceLayer<T, P> {
+    fn admit<B>(&self, request: &Request<B>) -> Result<(), Refusal>
+    where
+        T: TokenOf<B>,
+        P: ResourceOf<B>,
+    {
+        let token = self.token.token(request);
+        let token = token.map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+        let Some(token) = token else {
+            return match *request.method() {
+                Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Ok(()),
+                _ => Err((
+                    StatusCode::PRECONDITION_REQUIRED,
+                    "a fencing token is needed, in the header Fencing-Token".to_owned(),
+                )),
+            };
+        };
+        let admit = |resource: &str| self.gate.admit(resource, token);
+        let admitted = self.resource.with(request, admit);
+        admitted.map_err(|stale| (StatusCode::PRECONDITION_FAILED, stale.to_string()))
+    }
+}
+
+pin_project! {
+    /// The response of a [`Fence`].
+    #[project = Way]
+    #[must_use = "futures do nothing unless polled"]
+    #[allow(missing_docs)]
+    pub enum FenceFuture<F> {
+        Admitted {
+            #[pin]
+            response: F,
+        },
+        Refused {
+            why: Option<Refusal>,
+        },
+    }
+}
+
+impl<F, ResB, E> Future for FenceFuture<F>
+where
+    F: Future<Output = Result<Response<ResB>, E>>,
+    ResB: From<String>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            Way::Admitted { response } => response.poll(cx),
+            Way::Refused { why } => match why.take() {
+                Some((status, text)) => Poll::Ready(Ok(plain(status, text))),
+                None => Poll::Pending,
+            },
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a request takes of a limit, and holds while it is served.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::{Either, select};
+
+use super::{Denied, Rejected};
+use crate::{Error, Lease, LossReason, Lost, RateLimiter, Semaphore};
+
+/// Something is on its way.
+pub(super) type Taking<H> = Pin<Box<dyn Future<Output = Result<H, Rejected>> + Send>>;
+
+/// What is known at once, or on its way.
+pub enum Taken<H> {
+    /// Known at once.
+    Now(H),
+    /// On its way.
+    Later(Taking<H>),
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::RateLimiter {}
+    impl Sealed for crate::Semaphore {}
+}
+
+/// A limit that a layer can keep: a [`RateLimiter`] or a [`Semaphore`]. It is sealed.
+pub trait Limit: sealed::Sealed + Clone {
+    /// What a request holds while it is served.
+    #[doc(hidden)]
+    type Held: Holds + Send + 'static;
+
+    #[doc(hidden)]
+    fn keyed(&self, key: &str) -> Self;
+
+    /// Takes `n`, more than none, within `wait`.
+    #[doc(hidden)]
+    fn take(&self, n: u32, wait: Duration) -> Taken<Self::Held>;
+}
+
+/// Is held.
+pub trait Holds: Unpin {
+    /// Why it is held no more.
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
+}
+
+// ---- units ----------------------------------------------------------------------------------
+
+/// Units are used once the request is on its way.
+#[derive(Debug)]
+pub struct Used;
+
+impl Holds for Used {
+    fn poll_lost(&mut self, _: &mut Context<'_>) -> Poll<Error> {
+        Poll::Pending
+    }
+}
+
+impl Limit for RateLimiter {
+    type Held = Used;
+
+    fn keyed(&self, key: &str) -> Self {
+        Self::keyed(self, key)
+    }
+
+    fn take(&self, n: u32, wait: Duration) -> Taken<Used> {
+        match self.at_once(n) {
+            Some(_) => Taken::Now(Used),
+            None => Taken::Later(Box::pin(spend(self.clone(), n, wait))),
+        }
+    }
+}
+
+async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rejected> {
+    let end = limiter.end_of(wait);
+    let decision = limiter.check_n(n).await?;
+    if decision.is_allowed() {
+        return Ok(Used);
+    }
+    let left = limiter.until(end);
+    // Who cannot be served in time does not wait for nothing.
+    if left.is_zero() || decision.wait() > left {
+        return Err(Rejected::Denied(Denied::rate(decision)));
+    }
+    match select(pin!(limiter.until_n_ready(n)), pin!(limiter.rest(left))).await {
+        Either::Left((ready, _)) => {
+            ready?;
+            return Ok(Used);
+        }
+        Either::Right((over, waits)) => {
+            // Whoever asks next is not behind this one.
+            drop(waits);
+            over?;
+        }
+    }
+    // Mostly without asking anybody: for how long, from now.
+    let decision = limiter.check_n(n).await?;
+    match decision.is_allowed() {
+        true => Ok(Used),
+        false => Err(Rejected::Denied(Denied::rate(decision))),
+    }
+}
+
+// ---- permits --------------------------------------------------------------------------------
+
+/// One or more permits.
+pub struct Permits {
+    lease: Lease,
+    lost: Pin<Box<dyn Future<Output = LossReason> + Send>>,
+}
+
+impl Holds for Permits {
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        // The clock is looked at too: the task may have slept through the notice.
+        let lost = match self.lease.lost_now() {
+            Some(lost) => lost,
+            None => match self.lost.as_mut().poll(cx) {
+                Poll::Ready(reason) => Lost { reason },
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(lost.into())
+    }
+}
+
+impl From<Lease> for Permits {
+    fn from(lease: Lease) -> Self {
+        let watch = lease.watch();
+        let lost = Box::pin(async move { watch.lost().await });
+        Self { lease, lost }
+    }
+}
+
+impl Limit for Semaphore {
+    type Held = Permits;
+
+    fn keyed(&self, key: &str) -> Self {
+        Self::keyed(self, key)
+    }
+
+    fn take(&self, n: u32, wait: Duration) -> Taken<Permits> {
+        Taken::Later(Box::pin(acquire(self.clone().wait_timeout(wait), n, wait)))
+    }
+}
+
+async fn acquire(semaphore: Semaphore, n: u32, wait: Duration) -> Result<Permits, Rejected> {
+    let denied = || Rejected::Denied(Denied::permits(semaphore.limit(), n));
+    let lease = match n {
+        1 if wait.is_zero() => semaphore.try_acquire().await?.ok_or_else(denied)?,
+        _ => {
+            let lease = match n {
+                1 => semaphore.acquire().await,
+                n => semaphore.acquire_many(n).await,
+            };
+            match lease {
+                Err(Error::Held(_)) => return Err(denied()),
+                lease => lease?,
+            }
+        }
+    };
+    Ok(lease.into())
+}

@@ -1,0 +1,71 @@
+//! Limits as [tower](https://docs.rs/tower) layers: around a service in axum, a client such as `reqwest`, or whatever else is
+//! a `Service`.
+//!
+//! | layer | what it does |
+//! | --- | --- |
+//! | [`RateLimitLayer`] | takes units of a [`RateLimiter`](crate::RateLimiter) before each request |
+//! | [`ConcurrencyLimitLayer`] | holds a permit of a [`Semaphore`](crate::Semaphore) during each request |
+//! | [`FenceLayer`] | refuses an HTTP request whose [fencing token](crate::FencingToken) is stale |
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+//! use axum::{Router, extract::Request, response::IntoResponse, routing::get};
+//! use quorate::{Quorum, Quota, tower::{ConcurrencyLimitLayer, RateLimitLayer, Rejected}};
+//! use std::time::Duration;
+//!
+//! let quorum = Quorum::in_memory(3); // in production: Quorum::connect(["redis://…", …]).await?
+//! let api = quorum.rate_limiter("api", Quota::per_minute(600));
+//! let exports = quorum.semaphore("exports", 4);
+//! api.validate()?; // a bad setting is an error now, and not one of each request
+//! exports.validate()?;
+//!
+//! let app: Router = Router::new()
+//!     .route("/export", get(|| async { "…" }))
+//!     .layer(
+//!         ConcurrencyLimitLayer::new(exports) // of all instances together
+//!             .wait(Duration::from_secs(2))
+//!             .reject_with(Rejected::into_response),
+//!     )
+//!     .layer(
+//!         RateLimitLayer::new(api) // the outermost: it is asked first
+//!             .key(|request: &Request| match request.headers().get("x-customer") {
+//!                 Some(customer) => String::from_utf8_lossy(customer.as_bytes()).into_owned(),
+//!                 None => "nobody".to_owned(),
+//!             })
+//!             .reject_with(Rejected::into_response), // 429 with Retry-After, or 503
+//!     );
+//! # let _ = app; Ok(()) }
+//! ```
+//!
+//! # What the two limits have in common
+//! - **Nothing is taken before the request is there.** `poll_ready` asks the inner service only. The unit or the permit is
+//!   taken when the future of `call` is polled. While that waits, the inner service stays reserved for this request.
+//! - **Clones share the limit**, as do all processes that use the same name on the same masters.
+//! - **Nothing waits unless [`wait`](RateLimitLayer::wait) says so**: what cannot be let through now is rejected at once.
+//! - **A rejection is an error** of the service, [`Error`]. With [`reject_with`](RateLimitLayer::reject_with) it is a response,
+//!   and the service's errors stay those of the inner one: axum's `Infallible`.
+//! - **A dropped future** (the client hung up, a timeout) gives the permit back, and units that were not used yet.
+//!
+//! Which of them for which service, deadlines, and what to do in an outage: [faces](crate::docs::faces).
+
+mod concurrency;
+mod demand;
+mod error;
+mod fence;
+mod future;
+mod held;
+mod rate;
+mod reject;
+mod service;
+
+pub use self::{
+    concurrency::ConcurrencyLimitLayer,
+    demand::{CostOf, KeyOf, One, Whole},
+    error::{Denied, Error, Rejected},
+    fence::{Fence, FenceFuture, FenceLayer, OfHeader, OfPath, ResourceOf, TokenOf},
+    future::ResponseFuture,
+    held::Limit,
+    reject::{Fails, Reject},
+    service::Limited,
+};
+pub use self::rate::RateLimitLayer;

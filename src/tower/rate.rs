@@ -1,0 +1,100 @@
+//! Units before each request.
+
+use std::time::Duration;
+
+use tower_layer::Layer;
+
+use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
+use crate::RateLimiter;
+
+/// Takes units of a [`RateLimiter`] before each request: at most so many requests in any interval, over all instances of a
+/// service.
+///
+/// A unit is used when the request goes to the inner service, whatever becomes of it there. A request that is not let
+/// through uses none. With [blocks](RateLimiter::block) most requests ask no master.
+///
+/// What happens while no master can say is what [`RateLimiter::on_outage`] says.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Quorum, Quota, tower::{Error, RateLimitLayer}};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+///
+/// let supplier = Quorum::in_memory(3).rate_limiter("supplier", Quota::per_minute(2));
+/// let mut client = ServiceBuilder::new()
+///     .layer(RateLimitLayer::new(supplier))
+///     .service(service_fn(async |order: u32| Ok::<_, std::io::Error>(format!("order {order} placed"))));
+///
+/// for order in [1, 2] {
+///     client.ready().await?.call(order).await?;
+/// }
+/// match client.ready().await?.call(3).await {
+///     Err(Error::Denied(denied)) => println!("{denied}"), // too many requests: try again in 60 s
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # Errors of the service
+/// - [`Error::Denied`](super::Error::Denied) when there are not enough units, or will not be within [`wait`](Self::wait).
+/// - [`Error::Quorum`](super::Error::Quorum) with the errors of [`RateLimiter::check_n`]: among them `Invalid` for a key of more
+///   than 512 bytes, together with the name, and a cost above the limit.
+/// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
+///
+/// With [`reject_with`](Self::reject_with) only the last ones, as they are.
+#[derive(Clone, Debug)]
+#[must_use = "a layer does nothing until it is around a service"]
+pub struct RateLimitLayer<K = Whole, C = One, R = Fails>(Terms<RateLimiter, K, C, R>);
+
+impl RateLimitLayer {
+    /// One unit for each request, without waiting; who is denied gets an error. Call [`RateLimiter::validate`] before.
+    pub fn new(limiter: RateLimiter) -> Self {
+        Self(Terms::new(limiter))
+    }
+}
+
+impl<K, C, R> RateLimitLayer<K, C, R> {
+    /// Each key has the whole quota, and counts by itself ([`RateLimiter::keyed`]): for each customer, each address. Default:
+    /// one limit for all requests.
+    ///
+    /// Let the key be something that the caller cannot choose freely: who makes up a new one for each request is never
+    /// limited, and leaves a key on a master for each.
+    pub fn key<F, Req, Key>(self, key: F) -> RateLimitLayer<F, C, R>
+    where
+        F: Fn(&Req) -> Key,
+        Key: AsRef<str>,
+    {
+        RateLimitLayer(self.0.key(key))
+    }
+
+    /// How many units the request needs. Default: 1. Zero: it is let through and nobody is asked, as for probes.
+    pub fn cost<F, Req>(self, cost: F) -> RateLimitLayer<K, F, R>
+    where
+        F: Fn(&Req) -> u32,
+    {
+        RateLimitLayer(self.0.cost(cost))
+    }
+
+    /// How long a request may wait for its units, in line. Default: zero, it is let through now or not at all. A request
+    /// that cannot be served within this time, as far as is known, is rejected at once.
+    pub fn wait(self, d: Duration) -> Self {
+        Self(self.0.wait(d))
+    }
+
+    /// Answers what is not let through, in place of an error: [`Rejected::into_response`] for a plain text with status and
+    /// headers, or a closure. The service's errors are those of the inner one then.
+    pub fn reject_with<F, Res>(self, reject: F) -> RateLimitLayer<K, C, F>
+    where
+        F: Fn(Rejected) -> Res,
+    {
+        RateLimitLayer(self.0.reject_with(reject))
+    }
+}
+
+impl<S, K: Clone, C: Clone, R: Clone> Layer<S> for RateLimitLayer<K, C, R> {
+    type Service = Limited<S, RateLimiter, K, C, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limited::new(inner, self.0.clone())
+    }
+}

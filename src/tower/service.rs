@@ -1,0 +1,120 @@
+//! The service that two of the layers make.
+
+use std::{
+    mem,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tower_service::Service;
+
+use super::{CostOf, Fails, KeyOf, Limit, One, Reject, ResponseFuture, Whole, held::Taken};
+
+/// A service whose requests need a unit or a permit: made by [`RateLimitLayer`](super::RateLimitLayer) and
+/// [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
+#[derive(Clone, Debug)]
+pub struct Limited<S, L, K = Whole, C = One, R = Fails> {
+    inner: S,
+    terms: Terms<L, K, C, R>,
+}
+
+/// On which terms a request is let through.
+#[derive(Clone, Debug)]
+pub(super) struct Terms<L, K, C, R> {
+    limit: L,
+    wait: Duration,
+    key: K,
+    cost: C,
+    reject: R,
+}
+
+impl<L> Terms<L, Whole, One, Fails> {
+    pub(super) fn new(limit: L) -> Self {
+        Self {
+            limit,
+            wait: Duration::ZERO,
+            key: Whole,
+            cost: One,
+            reject: Fails,
+        }
+    }
+}
+
+impl<L, K, C, R> Terms<L, K, C, R> {
+    pub(super) fn key<F>(self, key: F) -> Terms<L, F, C, R> {
+        let Self { limit, wait, cost, reject, .. } = self;
+        Terms { limit, wait, key, cost, reject }
+    }
+
+    pub(super) fn cost<F>(self, cost: F) -> Terms<L, K, F, R> {
+        let Self { limit, wait, key, reject, .. } = self;
+        Terms { limit, wait, key, cost, reject }
+    }
+
+    pub(super) fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    pub(super) fn reject_with<F>(self, reject: F) -> Terms<L, K, C, F> {
+        let Self { limit, wait, key, cost, .. } = self;
+        Terms { limit, wait, key, cost, reject }
+    }
+}
+
+impl<S, L, K, C, R> Limited<S, L, K, C, R> {
+    pub(super) fn new(inner: S, terms: Terms<L, K, C, R>) -> Self {
+        Self { inner, terms }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, L, K, C, R, Req> Service<Req> for Limited<S, L, K, C, R>
+where
+    S: Service<Req> + Clone,
+    L: Limit,
+    K: KeyOf<Req>,
+    C: CostOf<Req>,
+    R: Reject<S::Response, S::Error> + Clone,
+{
+    type Response = S::Response;
+    type Error = R::Error;
+    type Future = ResponseFuture<S, Req, L, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx).map_err(R::inner)
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        // The one that is ready goes along; the clone may not be.
+        let clone = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, clone);
+        let terms = &self.terms;
+        let reject = terms.reject.clone();
+        let n = terms.cost.cost(&request);
+        if n == 0 {
+            return ResponseFuture::calling(inner.call(request), None, reject);
+        }
+        let taken = terms.key.with(&request, |key| match key {
+            None => terms.limit.take(n, terms.wait),
+            Some(key) => terms.limit.keyed(key).take(n, terms.wait),
+        });
+        match taken {
+            Taken::Now(held) => ResponseFuture::calling(inner.call(request), Some(held), reject),
+            Taken::Later(taking) => ResponseFuture::taking(taking, (inner, request), reject),
+        }
+    }
+}
