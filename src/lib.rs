@@ -22,7 +22,7 @@
 //!
 //! Everything that waits may be dropped at any time: no lock stays behind on the nodes for longer than one ttl.
 //! Background work runs on the runtime that connected. What remains of a lock when a program ends, in whatever way,
-//! is in [`docs::shutdown`].
+//! is in [`docs::shutdown`]. Layers for a service, streams, and calls that block, for threads: [`docs::faces`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

@@ -96,6 +96,9 @@ impl Semaphore {
 
     /// The same semaphore for one of many: each key has the whole limit, and counts by itself.
     ///
+    /// Each call makes a new handle, which knows only the limit that this one was made with. Keep the handle if you
+    /// [`resize`](Self::resize) it: one that is made afterwards gets `LimitConflict`.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
     /// let exports = quorate::Quorum::in_memory(3).semaphore("exports", 1);

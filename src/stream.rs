@@ -25,16 +25,18 @@ use pin_project_lite::pin_project;
 
 use crate::{Error, RateLimiter};
 
-/// For all streams.
+/// Limits the rate of any stream: [`rate_limited`](Self::rate_limited).
 pub trait StreamExt: Stream {
     /// Takes a unit of the limiter before each item is handed out, and waits for it.
     ///
-    /// The item is fetched first: a slow stream keeps no units. So one item may be here while its unit is waited for.
+    /// The item is fetched first, so a slow stream keeps no units. One item may be kept here while its unit is waited
+    /// for.
     ///
     /// # Errors
-    /// Each item is `Ok`, or comes after an `Err` of [`RateLimiter::until_ready`]. No item is lost by an error: the stream
-    /// goes on with it when it is polled again, after [`Error::retry_after`]. After an error that cannot pass
-    /// (`Invalid`, `Closed`, `System`) the stream ends; [`into_parts`](RateLimited::into_parts) has the item.
+    /// Items come as `Ok`. Between them there may be errors of [`RateLimiter::until_ready`]. No item is lost by one:
+    /// when the stream is polled again it rests for [`Error::retry_after`], and goes on with the same item. After an
+    /// error that does not pass by itself (`Invalid`, `Closed`, `System`) the stream ends;
+    /// [`into_parts`](RateLimited::into_parts) has the item.
     ///
     /// # Cancel safety
     /// `next()` may be dropped: the item stays here.

@@ -107,9 +107,10 @@ impl Lease {
         self.root.wait(self.lease.extend())?
     }
 
-    /// Calls `f` when the lease is lost, on a thread of its own, so it may block and may call this module. That is announced
-    /// max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that it is lost. It is not called when you
-    /// release, drop or abandon the lease first. More than one may be set.
+    /// Calls `f` when the lease is lost, on a thread of its own, so `f` may block and may call this module. A loss is
+    /// announced max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that the lock is not ours
+    /// any more. `f` is not called if you release, drop or abandon the lease first. It may be set more than once: then
+    /// each `f` is called.
     pub fn on_lost(&self, f: impl FnOnce(LossReason) + Send + 'static) {
         let (watch, runtime) = (self.lease.watch(), self.root.runtime().clone());
         self.root.runtime().spawn(async move {

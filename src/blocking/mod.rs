@@ -1,7 +1,7 @@
 //! Every primitive without async, for programs of threads.
 //!
-//! The verbs, the settings and the promises are those of the primitives at the [root of this crate](crate), but that a verb
-//! blocks its thread until it is done.
+//! The verbs, the settings and the promises are those of the primitives at the [root of this crate](crate), except that
+//! a verb blocks its thread until it is done.
 //!
 //! ```
 //! # fn main() -> Result<(), quorate::Error> {
@@ -17,8 +17,11 @@
 //!
 //! # Where it may be called
 //! From any thread, by many at once: a [`Quorum`], what is made of it and a [`Lease`] are `Send + Sync`. Connections,
-//! renewal and what goes on in the background live on one thread of their own, named `quorate`, with a runtime of its own.
-//! It ends when the last handle and the last lease are gone, and releases what is left before.
+//! renewal and what goes on in the background live on one thread of their own, named `quorate`, with a runtime of its
+//! own. When the last handle and the last lease are gone, it releases what is left, and ends. But it ends with the
+//! process too: without [`Quorum::shutdown`] a lease that is dropped just before `main` returns may stay for its ttl.
+//!
+//! A program that forks or daemonizes connects after that: the thread does not come along.
 //!
 //! **Not in async code**: there a call that blocks would stop all other tasks of that thread, so each one returns
 //! [`Error::Invalid`](crate::Error::Invalid) at once. Use the async primitives there, or tokio's `spawn_blocking` and
@@ -32,7 +35,7 @@
 //!   [`is_valid`](LeaseWatch::is_valid) before each step, and what it writes carries the [`token`](LeaseWatch::token).
 //! - [`Lease::on_lost`] says when a lease is lost. There is no `guard`.
 //!
-//! Coming from a lock of one process, and what to look at: [faces](crate::docs::faces).
+//! Coming from a `std` mutex, a file lock or `SET NX PX`: [faces](crate::docs::faces#threads).
 
 mod builder;
 #[cfg(feature = "consul")]

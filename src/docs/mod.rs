@@ -7,6 +7,7 @@
 //! | [`consul`] | locks and semaphores in a Consul cluster: when to choose it, what it promises, what stands there |
 //! | [`semaphores`] | at most L at once: what a semaphore is here, and what the Redis recipes for one get wrong |
 //! | [`rates`] | at most L in any interval: what a rate limit promises, what it costs, what others get wrong |
+//! | [`faces`] | tower layers, streams, threads: which face for which program, statuses, deadlines, outages |
 //! | [`shutdown`] | graceful shutdown, handlers with deadlines, and what remains of a lock however a program ends |
 //! | [`migration`] | coming from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
 //! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
@@ -22,6 +23,9 @@ pub mod architecture {}
 
 #[doc = include_str!("consul.md")]
 pub mod consul {}
+
+#[doc = include_str!("faces.md")]
+pub mod faces {}
 
 #[doc = include_str!("failures.md")]
 pub mod failures {}

@@ -7,14 +7,15 @@ use tower_layer::Layer;
 use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
 use crate::Semaphore;
 
-/// Holds a permit of a [`Semaphore`] during each request: at most so many at a time, over all instances of a service.
+/// Holds a permit of a [`Semaphore`] during each request. So no more requests than its limit are served at a time, over
+/// all instances of a service.
 ///
-/// The permit is given back, in the background, when the response future ends or is dropped: when the handler has made its
-/// response, has panicked, or the client has hung up. A body that is streamed after that is not covered.
+/// The permit is given back, in the background, when the response future ends or is dropped: when the handler has made
+/// its response, has panicked, or the client has hung up. A body that is streamed after that is not covered.
 ///
-/// If the permit is lost meanwhile (the masters are gone, this process was paused), the request is dropped and rejected, as
-/// [`Semaphore::run`] does: somebody else may have the permit. The settings of the semaphore count, but for its
-/// `wait_timeout`.
+/// If the permit is lost meanwhile (the masters are gone, this process was paused), the request is dropped and
+/// rejected, as [`Semaphore::run`] drops its work: somebody else may have the permit. All settings of the semaphore
+/// count except its `wait_timeout`, in whose place there is [`wait`](Self::wait).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,6 +55,10 @@ impl ConcurrencyLimitLayer {
 impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
     /// Each key has all the permits, by itself ([`Semaphore::keyed`]): for each customer, each address. Default: one
     /// semaphore for all requests.
+    ///
+    /// Let the key be something that the caller cannot choose freely, as for
+    /// [`RateLimitLayer::key`](super::RateLimitLayer::key). Do not [`resize`](Semaphore::resize) a semaphore with keys:
+    /// the handle that is made for each request knows only the limit from the start.
     pub fn key<F, Req, Key>(self, key: F) -> ConcurrencyLimitLayer<F, C, R>
     where
         F: Fn(&Req) -> Key,
@@ -63,7 +68,8 @@ impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
     }
 
     /// How many permits the request needs. Default: 1. Zero: it is let through and nobody is asked. More than one is what
-    /// [`Semaphore::acquire_many`] does: one caller at a time gathers them.
+    /// [`Semaphore::acquire_many`] does: one caller at a time gathers them. So without [`wait`](Self::wait) a request
+    /// may be denied because another one is gathering, although permits are free.
     pub fn cost<F, Req>(self, cost: F) -> ConcurrencyLimitLayer<K, F, R>
     where
         F: Fn(&Req) -> u32,
@@ -71,8 +77,8 @@ impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
         ConcurrencyLimitLayer(self.0.cost(cost))
     }
 
-    /// How long a request may wait for its permit, in line: first come, first served, over all instances. Default: zero, it
-    /// is let through now or not at all.
+    /// How long a request may wait for its permit, in line over all instances, in the order that
+    /// [`Semaphore::acquire`] keeps. Default: zero, it is let through now or not at all.
     pub fn wait(self, d: Duration) -> Self {
         Self(self.0.wait(d))
     }

@@ -29,7 +29,7 @@ where
 
 /// How much a request needs: [`One`], or a closure that looks at the request.
 pub trait CostOf<Req> {
-    /// So many units or permits.
+    /// How many units or permits.
     fn cost(&self, request: &Req) -> u32;
 }
 

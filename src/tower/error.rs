@@ -9,7 +9,7 @@ use http::{
 
 use crate::Decision;
 
-/// Who is told of no better time tries again after this.
+/// When a client may try again, where nothing better is known.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Why a layer did not let a request through.
@@ -41,8 +41,8 @@ impl Denied {
         Self(Why::Permits { limit, cost })
     }
 
-    /// When it is worth another try. Of a rate limit: when there will be units, unless others take them. Of permits 1 s, as
-    /// nobody knows when one is given back.
+    /// How long to wait before the next try. Of a rate limit: until there are units, unless others take them. Of
+    /// permits 1 s, as nobody knows when one is given back.
     pub fn retry_after(&self) -> Duration {
         match &self.0 {
             Why::Rate(decision) => decision.wait(),
@@ -107,7 +107,7 @@ impl Rejected {
         }
     }
 
-    /// How long the client does well to wait, if that helps.
+    /// How long the client should wait before the next try. None where waiting does not help, or nobody knows.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Denied(denied) => Some(denied.retry_after()),
@@ -115,10 +115,11 @@ impl Rejected {
         }
     }
 
-    /// A response with [`status`](Self::status), `Retry-After` (in whole seconds, at least 1; RFC 9110, section 10.2.3), the
-    /// [headers](Decision::headers) of a rate limit, and a line of text. It names no key and no server.
+    /// A response with [`status`](Self::status), a line of text, and where it helps `Retry-After` (in whole seconds, at
+    /// least 1; RFC 9110, section 10.2.3). A denial by a rate limit has its [headers](Decision::headers) too. The text
+    /// names no key and no server.
     ///
-    /// For a body that is not made of a text write a closure of your own.
+    /// For a body that cannot be made of a text, and for gRPC, write a closure of your own.
     pub fn into_response<B: From<String>>(self) -> Response<B> {
         let text = match &self {
             Self::Denied(denied) => denied.to_string(),

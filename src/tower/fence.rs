@@ -31,9 +31,12 @@ const HEADER: &str = "fencing-token";
 /// - **Authenticate callers in a layer around this one.** Anybody can make up a token, and a single request with a huge one
 ///   locks the resource for good: every real holder is stale from then on.
 /// - The default resource is the path of the request, as it was sent. One thing may have many paths (`/invoices/42`,
-///   `/invoices/%34%32`): [`resource`](Self::resource) says which it is.
-/// - Clones share the gate. Two instances of a service have two gates, that know nothing of each other: there let the store
-///   check ([`fence`](crate::fence)).
+///   `/invoices/%34%32`), and a stale token would pass by another one: [`resource`](Self::resource) says which thing it
+///   is.
+/// - Clones share the gate. Two instances of a service have two gates, which know nothing of each other: there let the
+///   store check ([`fence`](crate::fence)).
+/// - It stands inside of layers in which requests wait, next to the handler. Otherwise a newer holder may write while
+///   an admitted request waits.
 /// - Between the check and the write of the handler a newer holder may be admitted and write first:
 ///   [`Gate`] says what to do where that matters.
 ///
@@ -41,15 +44,24 @@ const HEADER: &str = "fencing-token";
 /// use axum::{Router, extract::Request, routing::put};
 /// use quorate::{fence::Gate, tower::FenceLayer};
 ///
+/// #[derive(Clone)]
+/// struct Invoice(u64); // put into the request by a layer around this one, from the decoded path
+///
+/// let fence = FenceLayer::new(Gate::new()).resource(|request: &Request| {
+///     match request.extensions().get::<Invoice>() {
+///         Some(Invoice(id)) => id.to_string(),
+///         None => request.uri().path().to_owned(),
+///     }
+/// });
 /// let app: Router = Router::new()
 ///     .route("/invoices/{id}", put(|| async { "written" }))
-///     .layer(FenceLayer::new(Gate::new()).resource(|request: &Request| {
-///         request.uri().path().trim_start_matches("/invoices/").parse::<u64>().map_or_else(|_| String::new(), |id| id.to_string())
-///     }));
+///     .route_layer(fence);
 /// ```
 ///
-/// The response's body has to be made of a text, as axum's is. For another one, for gRPC, and for a token in the body call
-/// [`Gate::admit`] in the handler.
+/// [Fencing](crate::docs::fencing#over-http) has it with that layer.
+///
+/// The response's body has to be one that can be made of a text, as axum's can. For another one, for gRPC, and for a
+/// token in the body call [`Gate::admit`] in the handler.
 pub struct FenceLayer<T = OfHeader, P = OfPath> {
     gate: Arc<Gate>,
     token: T,
@@ -69,7 +81,8 @@ impl FenceLayer {
 }
 
 impl<T, P> FenceLayer<T, P> {
-    /// Where the token is. Default: in the header `Fencing-Token`. `None`: the request has none.
+    /// Where the token is. Default: in the header `Fencing-Token`. `None`: the request has none, or nothing that can be
+    /// read as one. Then a GET goes to the inner service all the same.
     pub fn token<F, B>(self, token: F) -> FenceLayer<F, P>
     where
         F: Fn(&Request<B>) -> Option<FencingToken>,

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
-//! use axum::{Router, extract::Request, response::IntoResponse, routing::get};
+//! use axum::{Router, extract::Request, routing::get};
 //! use quorate::{Quorum, Quota, tower::{ConcurrencyLimitLayer, RateLimitLayer, Rejected}};
 //! use std::time::Duration;
 //!
@@ -38,8 +38,9 @@
 //! ```
 //!
 //! # What the two limits have in common
-//! - **Nothing is taken before the request is there.** `poll_ready` asks the inner service only. The unit or the permit is
-//!   taken when the future of `call` is polled. While that waits, the inner service stays reserved for this request.
+//! - **Nothing is taken before the request is there.** `poll_ready` asks the inner service only. A unit of a
+//!   [block](crate::RateLimiter::block) is taken in `call`, any other unit and a permit when the future of `call` is
+//!   polled. While that waits, the inner service stays reserved for this request.
 //! - **Clones share the limit**, as do all processes that use the same name on the same masters.
 //! - **Nothing waits unless [`wait`](RateLimitLayer::wait) says so**: what cannot be let through now is rejected at once.
 //! - **A rejection is an error** of the service, [`Error`]. With [`reject_with`](RateLimitLayer::reject_with) it is a response,

@@ -7,11 +7,12 @@ use tower_layer::Layer;
 use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
 use crate::RateLimiter;
 
-/// Takes units of a [`RateLimiter`] before each request: at most so many requests in any interval, over all instances of a
-/// service.
+/// Takes units of a [`RateLimiter`] before each request. So no more requests than its quota allows go on in any
+/// interval, over all instances of a service.
 ///
 /// A unit is used when the request goes to the inner service, whatever becomes of it there. A request that is not let
-/// through uses none. With [blocks](RateLimiter::block) most requests ask no master.
+/// through uses none, unless an answer of a master was lost. With [blocks](RateLimiter::block) most requests ask no
+/// master.
 ///
 /// What happens while no master can say is what [`RateLimiter::on_outage`] says.
 ///
@@ -57,8 +58,8 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
     /// Each key has the whole quota, and counts by itself ([`RateLimiter::keyed`]): for each customer, each address. Default:
     /// one limit for all requests.
     ///
-    /// Let the key be something that the caller cannot choose freely: who makes up a new one for each request is never
-    /// limited, and leaves a key on a master for each.
+    /// Let the key be something that the caller cannot choose freely. A caller that makes up a new one for each request
+    /// is never limited, and each leaves a key on a master for the interval.
     pub fn key<F, Req, Key>(self, key: F) -> RateLimitLayer<F, C, R>
     where
         F: Fn(&Req) -> Key,
