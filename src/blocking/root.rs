@@ -39,7 +39,8 @@ impl Root {
     /// - `System` where there is no thread to be had.
     pub(super) fn start() -> Result<Arc<Self>, Error> {
         check()?;
-        let failed = |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
+        let failed =
+            |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let handle = runtime.handle().clone();

@@ -29,7 +29,7 @@ use crate::Semaphore;
 ///
 /// let elsewhere = exports.acquire().await?;
 /// let denied = service.ready().await?.call(()).await;
-/// assert!(matches!(denied, Err(Error::Denied(_))), "too many requests at a time: 1 are served");
+/// assert!(matches!(denied, Err(Error::Denied(_))), "too many requests: at most 1 at a time");
 /// elsewhere.release().await?;
 /// assert_eq!(service.ready().await?.call(()).await?, "exported");
 /// # Ok(()) }

@@ -29,7 +29,7 @@ pub struct Denied(Why);
 #[derive(Clone, Debug)]
 enum Why {
     Rate(Decision),
-    Permits { limit: u32, cost: u32 },
+    Permits { limit: u32 },
 }
 
 impl Denied {
@@ -37,8 +37,8 @@ impl Denied {
         Self(Why::Rate(decision))
     }
 
-    pub(super) fn permits(limit: u32, cost: u32) -> Self {
-        Self(Why::Permits { limit, cost })
+    pub(super) fn permits(limit: u32) -> Self {
+        Self(Why::Permits { limit })
     }
 
     /// How long to wait before the next try. Of a rate limit: until there are units, unless others take them. Of
@@ -62,7 +62,7 @@ impl Denied {
     pub fn limit(&self) -> u32 {
         match &self.0 {
             Why::Rate(decision) => decision.limit(),
-            Why::Permits { limit, .. } => *limit,
+            Why::Permits { limit } => *limit,
         }
     }
 }
@@ -75,13 +75,7 @@ impl fmt::Display for Denied {
                 "too many requests: try again in {} s",
                 whole_seconds(decision.wait())
             ),
-            Why::Permits { limit, cost: 1 } => {
-                write!(f, "too many requests at a time: {limit} are served")
-            }
-            Why::Permits { limit, cost } => write!(
-                f,
-                "too many requests at a time: {cost} of {limit} permits are not free"
-            ),
+            Why::Permits { limit } => write!(f, "too many requests: at most {limit} at a time"),
         }
     }
 }
@@ -124,6 +118,9 @@ impl Rejected {
         let text = match &self {
             Self::Denied(denied) => denied.to_string(),
             Self::Quorum(crate::Error::Invalid(why)) => why.clone(),
+            Self::Quorum(crate::Error::Lost(_)) => {
+                "the permit for this request was lost while it was served: it may be done, or half done".to_owned()
+            }
             Self::Quorum(_) => match self.status() {
                 StatusCode::SERVICE_UNAVAILABLE => "the limit cannot be asked now".to_owned(),
                 _ => "the limit cannot be asked".to_owned(),

@@ -223,12 +223,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.rules.admit(&request) {
-            Ok(()) => FenceFuture::Admitted {
-                response: self.inner.call(request),
-            },
-            Err(why) => FenceFuture::Refused { why: Some(why) },
-        }
+        let (response, refusal) = match self.rules.admit(&request) {
+            Ok(()) => (Some(self.inner.call(request)), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        FenceFuture { response, refusal }
     }
 }
 
@@ -260,17 +259,12 @@ impl<T, P> FenceLayer<T, P> {
 
 pin_project! {
     /// The response of a [`Fence`].
-    #[project = Way]
     #[must_use = "futures do nothing unless polled"]
-    #[allow(missing_docs)]
-    pub enum FenceFuture<F> {
-        Admitted {
-            #[pin]
-            response: F,
-        },
-        Refused {
-            why: Option<Refusal>,
-        },
+    pub struct FenceFuture<F> {
+        #[pin]
+        response: Option<F>,
+        // In place of it.
+        refusal: Option<Refusal>,
     }
 }
 
@@ -282,12 +276,13 @@ where
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            Way::Admitted { response } => response.poll(cx),
-            Way::Refused { why } => match why.take() {
-                Some((status, text)) => Poll::Ready(Ok(plain(status, text))),
-                None => Poll::Pending,
-            },
+        let this = self.project();
+        if let Some((status, text)) = this.refusal.take() {
+            return Poll::Ready(Ok(plain(status, text)));
+        }
+        match this.response.as_pin_mut() {
+            Some(response) => response.poll(cx),
+            None => Poll::Pending,
         }
     }
 }

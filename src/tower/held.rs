@@ -87,7 +87,7 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     if left.is_zero() || decision.wait() > left {
         return Err(Rejected::Denied(Denied::rate(decision)));
     }
-    match select(pin!(limiter.until_n_ready(n)), pin!(limiter.rest(left))).await {
+    match select(Box::pin(limiter.until_n_ready(n)), pin!(limiter.rest(left))).await {
         Either::Left((ready, _)) => {
             ready?;
             return Ok(Used);
@@ -149,7 +149,7 @@ impl Limit for Semaphore {
 }
 
 async fn acquire(semaphore: Semaphore, n: u32, wait: Duration) -> Result<Permits, Rejected> {
-    let denied = || Rejected::Denied(Denied::permits(semaphore.limit(), n));
+    let denied = || Rejected::Denied(Denied::permits(semaphore.limit()));
     let lease = match n {
         1 if wait.is_zero() => semaphore.try_acquire().await?.ok_or_else(denied)?,
         _ => {

@@ -59,6 +59,7 @@ mod rate;
 mod reject;
 mod service;
 
+pub use self::rate::RateLimitLayer;
 pub use self::{
     concurrency::ConcurrencyLimitLayer,
     demand::{CostOf, KeyOf, One, Whole},
@@ -69,4 +70,3 @@ pub use self::{
     reject::{Fails, Reject},
     service::Limited,
 };
-pub use self::rate::RateLimitLayer;

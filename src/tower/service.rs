@@ -42,13 +42,37 @@ impl<L> Terms<L, Whole, One, Fails> {
 
 impl<L, K, C, R> Terms<L, K, C, R> {
     pub(super) fn key<F>(self, key: F) -> Terms<L, F, C, R> {
-        let Self { limit, wait, cost, reject, .. } = self;
-        Terms { limit, wait, key, cost, reject }
+        let Self {
+            limit,
+            wait,
+            cost,
+            reject,
+            ..
+        } = self;
+        Terms {
+            limit,
+            wait,
+            key,
+            cost,
+            reject,
+        }
     }
 
     pub(super) fn cost<F>(self, cost: F) -> Terms<L, K, F, R> {
-        let Self { limit, wait, key, reject, .. } = self;
-        Terms { limit, wait, key, cost, reject }
+        let Self {
+            limit,
+            wait,
+            key,
+            reject,
+            ..
+        } = self;
+        Terms {
+            limit,
+            wait,
+            key,
+            cost,
+            reject,
+        }
     }
 
     pub(super) fn wait(self, wait: Duration) -> Self {
@@ -56,8 +80,20 @@ impl<L, K, C, R> Terms<L, K, C, R> {
     }
 
     pub(super) fn reject_with<F>(self, reject: F) -> Terms<L, K, C, F> {
-        let Self { limit, wait, key, cost, .. } = self;
-        Terms { limit, wait, key, cost, reject }
+        let Self {
+            limit,
+            wait,
+            key,
+            cost,
+            ..
+        } = self;
+        Terms {
+            limit,
+            wait,
+            key,
+            cost,
+            reject,
+        }
     }
 }
 
