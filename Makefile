@@ -57,12 +57,13 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; rate limits; Consul; and what the check of a token costs
+bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; rate limits; Consul; what the check of a token costs; and what a layer adds to a request
 	cargo bench --bench speed --all-features
 	cargo bench --bench line --all-features
 	cargo bench --bench slots --all-features
 	cargo bench --bench rate --all-features
 	cargo bench --bench fence --all-features
+	cargo bench --bench faces --all-features
 	cargo bench --bench consul --all-features
 
 docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)

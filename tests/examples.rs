@@ -55,16 +55,12 @@ fn without(mut command: Command, prefixes: &[&str]) -> Command {
     command
 }
 
-fn says(name: &str, agent: &Agent) -> String {
-    let mut example = example(name);
-    let done = example
-        .env("CONSUL_HTTP_ADDR", agent.url())
-        .output()
-        .unwrap();
+fn says(name: &str, variable: &str, value: &str) -> String {
+    let done = example(name).env(variable, value).output().unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{name}: {said}{errors}");
-    assert!(!said.contains("unexpected"), "{name}: {said}");
+    assert!(!said.contains("unexpected"), "{name}: {said}{errors}");
     said
 }
 
@@ -94,6 +90,27 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             &["4 wait in line", "bob gives up", "ann prints", "joe prints"],
         ),
         ("reentrant", &[]),
+        (
+            "axum_service",
+            &[
+                "of 30 requests of ann to both, 20 were served",
+                "10 got 429, Retry-After: ",
+                "bob has a limit of his own: 200 OK",
+                "of 8 exports on both, 8 were done, never more than 2 at a time",
+                ": 204 No Content",
+                ": 412 Precondition Failed",
+                "both have stopped",
+            ],
+        ),
+        (
+            "reqwest_client",
+            &[
+                "4 clients call for 5s",
+                "number 4 got ",
+                "in the busiest interval of 2s",
+                "The supplier has nothing to complain of",
+            ],
+        ),
         (
             "consul",
             &[
@@ -140,31 +157,50 @@ fn every_example_is_in_the_list_and_tells_its_story() {
     let told: Vec<&str> = stories.keys().copied().collect();
     assert_eq!(found, told, "each one has a story");
     for (name, parts) in stories {
-        tells(&says(name, &agent), parts);
+        tells(&says(name, "CONSUL_HTTP_ADDR", &agent.url()), parts);
     }
 }
 
-#[test]
-fn twelve_processes_keep_to_the_suppliers_limit() {
+/// Real masters, and their addresses for `QUORATE_NODES`.
+fn admitted() -> (Fleet, String) {
     let nodes = Fleet::start(3, Kind::Redis);
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let quorum = quorate::Quorum::connect(nodes.urls()).await.unwrap();
         quorum.bootstrap_forced().await.unwrap();
         quorum.shutdown().await;
     });
-    let mut supplier = example("supplier");
-    let done = supplier
-        .env("QUORATE_NODES", nodes.urls().join(","))
-        .output()
-        .unwrap();
-    let said = String::from_utf8(done.stdout).unwrap();
-    let errors = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}{errors}");
+    let urls = nodes.urls().join(",");
+    (nodes, urls)
+}
+
+/// "285 calls in all, .."
+#[track_caller]
+fn calls_in_all(said: &str) -> u32 {
+    let (before, _) = said.split_once(" calls in all, ").unwrap();
+    before.lines().last().unwrap().parse().unwrap()
+}
+
+#[test]
+fn twelve_processes_keep_to_the_suppliers_limit() {
+    let (_nodes, urls) = admitted();
+    let said = says("supplier", "QUORATE_NODES", &urls);
     tells(&said, &["number 12 made ", "That is not above 2000"]);
-    let all = said.split_once(" calls in all, ").unwrap().0;
-    let all: u32 = all.lines().last().unwrap().parse().unwrap();
     // In 7 s the limit has room for 4,000 and more; far fewer would say that somebody was kept from calling.
-    assert!(all > 2000, "{said}");
+    assert!(calls_in_all(&said) > 2000, "{said}");
+}
+
+#[test]
+fn services_and_clients_keep_to_one_limit_on_real_servers() {
+    let (_nodes, urls) = admitted();
+    let said = says("axum_service", "QUORATE_NODES", &urls);
+    tells(
+        &said,
+        &["20 were served", "10 got 429", "both have stopped"],
+    );
+    let said = says("reqwest_client", "QUORATE_NODES", &urls);
+    tells(&said, &["number 4 got ", "nothing to complain of"]);
+    // In 5 s there is room for 190 and more.
+    assert!(calls_in_all(&said) > 150, "{said}");
 }
 
 // ---- the pool of workers --------------------------------------------------------------------
