@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::oneshot,
+    sync::{mpsc, oneshot},
     task::coop,
 };
 
@@ -18,6 +18,8 @@ use crate::Error;
 
 /// The name of the thread.
 const NAME: &str = "quorate";
+/// The name of those that run callbacks and look names of hosts up.
+const ASIDE: &str = "quorate-aside";
 /// More than tokio lets a task do before it has to let others run (128).
 const MORE_THAN_A_TASK_MAY: usize = 256;
 
@@ -29,6 +31,8 @@ pub(super) struct Root {
     runtime: Handle,
     end: Option<oneshot::Sender<Option<Last>>>,
     last: OnceLock<Box<dyn Fn() -> Last + Send + Sync>>,
+    /// Each callback that may still begin has one of these.
+    pending: mpsc::Sender<()>,
 }
 
 impl Root {
@@ -39,16 +43,21 @@ impl Root {
     /// - `System` where there is no thread to be had.
     pub(super) fn start() -> Result<Arc<Self>, Error> {
         check()?;
-        let failed = |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
-        let runtime = Builder::new_current_thread().enable_all().build();
+        let failed =
+            |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().thread_name(ASIDE).build();
         let runtime = runtime.map_err(failed)?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<Option<Last>>();
+        let (pending, mut callbacks) = mpsc::channel(1);
         let life = move || {
             runtime.block_on(async {
                 if let Ok(Some(last)) = ended.await {
                     last.await;
                 }
+                // No lease is left, so each callback is due by now or never. Nobody sends anything.
+                callbacks.recv().await;
             });
             // A callback that is still at work does not keep the thread.
             runtime.shutdown_background();
@@ -59,6 +68,7 @@ impl Root {
             runtime: handle,
             end: Some(end),
             last: OnceLock::new(),
+            pending,
         }))
     }
 
@@ -85,9 +95,22 @@ impl Root {
         does()
     }
 
-    /// The runtime, for what goes on in the background.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
+    /// Waits in the background, and then calls this on a thread where it may block, unless there is nothing to tell.
+    /// The end waits until it has begun.
+    pub(super) fn call_after<T: Send + 'static>(
+        &self,
+        news: impl Future<Output = Option<T>> + Send + 'static,
+        callback: impl FnOnce(T) + Send + 'static,
+    ) {
+        let (runtime, pending) = (self.runtime.clone(), self.pending.clone());
+        self.runtime.spawn(async move {
+            if let Some(news) = news.await {
+                runtime.spawn_blocking(move || {
+                    drop(pending);
+                    callback(news);
+                });
+            }
+        });
     }
 }
 
@@ -105,12 +128,16 @@ impl Drop for Root {
 fn check() -> Result<(), Error> {
     match is_async() {
         false => Ok(()),
-        true => Err(Error::Invalid(
-            "a call of quorate::blocking in async code would stop the other tasks of this thread: use the primitives of \
-             quorate itself and .await, or tokio::task::spawn_blocking"
-                .to_owned(),
-        )),
+        true => Err(in_async_code()),
     }
+}
+
+fn in_async_code() -> Error {
+    Error::Invalid(
+        "a call of quorate::blocking in async code would stop the other tasks of this thread: use the primitives of \
+         quorate itself and .await, or tokio::task::spawn_blocking"
+            .to_owned(),
+    )
 }
 
 /// Whether this thread polls a task of tokio.
