@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
@@ -86,7 +87,15 @@ impl Root {
     /// `Invalid` in async code: nothing is begun then.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         check()?;
+        if Handle::try_current().is_ok() && !self.may_block() {
+            return Err(in_async_code());
+        }
         Ok(self.runtime.block_on(future))
+    }
+
+    /// Whether tokio lets this thread wait. If not it panics, and prints that: this finds the few that `is_async` does not.
+    fn may_block(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(async {}))).is_ok()
     }
 
     /// Does something within the runtime that does not wait.
