@@ -1,8 +1,11 @@
 //! The end without a shutdown: the thread goes with the last handle and the last lease, and releases before.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
-use quorate::{Error, Renewal};
+use quorate::{Error, Renewal, blocking::Lease};
 
 use super::{
     places::{current_thread, multi_thread},
@@ -76,6 +79,35 @@ fn the_thread_ends_with_the_last_handle_and_the_last_lease() {
         thread::spawn(move || drop(things)).join().unwrap();
         the_thread_ends();
         masters.is_freed("a");
+    });
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<(Lease, Quorum)>> = const { RefCell::new(None) };
+}
+
+/// What a thread keeps is dropped when little of the thread is left: before or after what tokio keeps of it.
+#[test]
+fn a_lease_that_a_thread_keeps_ends_with_that_thread() {
+    let test = "ending::a_lease_that_a_thread_keeps_ends_with_that_thread";
+    alone(test, || {
+        let masters = Masters::new();
+        the_thread_ends();
+        for is_first in [true, false] {
+            let client = masters.client();
+            let keeps = thread::spawn(move || {
+                if is_first {
+                    KEPT.with(|_| ());
+                }
+                let lease = client.mutex("a").ttl(TTL).lock().unwrap();
+                lease.on_lost(drop);
+                KEPT.set(Some((lease, client)));
+            });
+            keeps.join().unwrap();
+            the_thread_ends();
+            masters.is_freed("a");
+            the_thread_ends();
+        }
     });
 }
 
