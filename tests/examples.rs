@@ -112,6 +112,18 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             ],
         ),
         (
+            "blocking",
+            &[
+                "bob does not wait for the report: it is held",
+                "ann's report has to stop: it was held for max_hold",
+                "bob's report has the newer token",
+                "ann did ",
+                "bob did ",
+                "40 jobs, 2 converted at once, ",
+                "Each job was done once, and no limit was exceeded",
+            ],
+        ),
+        (
             "consul",
             &[
                 "the nightly job runs here, with token ",

@@ -112,13 +112,12 @@ impl Lease {
     /// any more. `f` is not called if you release, drop or abandon the lease first. It may be set more than once: then
     /// each `f` is called.
     pub fn on_lost(&self, f: impl FnOnce(LossReason) + Send + 'static) {
-        let (watch, runtime) = (self.lease.watch(), self.root.runtime().clone());
-        self.root.runtime().spawn(async move {
-            match watch.lost().await {
-                LossReason::Released => {}
-                reason => drop(runtime.spawn_blocking(move || f(reason))),
-            }
-        });
+        let watch = self.lease.watch();
+        let lost = async move {
+            let reason = watch.lost().await;
+            (reason != LossReason::Released).then_some(reason)
+        };
+        self.root.call_after(lost, f);
     }
 
     /// A view of this lease for other threads. It does not keep the lease.

@@ -25,8 +25,9 @@
 //!
 //! **Not in async code**: there a call that blocks would stop all other tasks of that thread, so each one returns
 //! [`Error::Invalid`](crate::Error::Invalid) at once. Use the async primitives there, or tokio's `spawn_blocking` and
-//! `block_in_place`, in which it may be called. (Tokio's tasks are recognised. Other executors, and what runs under
-//! `tokio::task::unconstrained`, are not.) Dropping a lease never blocks, so that is allowed anywhere.
+//! `block_in_place`, in which it may be called. (Tokio's tasks are recognised; other executors are not. Where tokio does not
+//! count what a task does, under `tokio::task::unconstrained` and in what a runtime drops at its end, it is tokio that
+//! refuses, by a panic, which is caught but printed.) Dropping a lease never blocks, so that is allowed anywhere.
 //!
 //! # What is different
 //! - A thread that waits cannot be cancelled. Give it a `wait_timeout`; [`Quorum::shutdown`] by another thread ends all waits

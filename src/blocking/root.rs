@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
@@ -10,7 +11,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::oneshot,
+    sync::{mpsc, oneshot},
     task::coop,
 };
 
@@ -18,6 +19,8 @@ use crate::Error;
 
 /// The name of the thread.
 const NAME: &str = "quorate";
+/// The name of those that run callbacks and look names of hosts up.
+const ASIDE: &str = "quorate-aside";
 /// More than tokio lets a task do before it has to let others run (128).
 const MORE_THAN_A_TASK_MAY: usize = 256;
 
@@ -29,6 +32,8 @@ pub(super) struct Root {
     runtime: Handle,
     end: Option<oneshot::Sender<Option<Last>>>,
     last: OnceLock<Box<dyn Fn() -> Last + Send + Sync>>,
+    /// Each callback that may still begin has one of these.
+    pending: mpsc::Sender<()>,
 }
 
 impl Root {
@@ -41,15 +46,19 @@ impl Root {
         check()?;
         let failed =
             |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
-        let runtime = Builder::new_current_thread().enable_all().build();
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().thread_name(ASIDE).build();
         let runtime = runtime.map_err(failed)?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<Option<Last>>();
+        let (pending, mut callbacks) = mpsc::channel(1);
         let life = move || {
             runtime.block_on(async {
                 if let Ok(Some(last)) = ended.await {
                     last.await;
                 }
+                // No lease is left, so each callback is due by now or never. Nobody sends anything.
+                callbacks.recv().await;
             });
             // A callback that is still at work does not keep the thread.
             runtime.shutdown_background();
@@ -60,6 +69,7 @@ impl Root {
             runtime: handle,
             end: Some(end),
             last: OnceLock::new(),
+            pending,
         }))
     }
 
@@ -77,7 +87,15 @@ impl Root {
     /// `Invalid` in async code: nothing is begun then.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         check()?;
+        if Handle::try_current().is_ok() && !self.may_block() {
+            return Err(in_async_code());
+        }
         Ok(self.runtime.block_on(future))
+    }
+
+    /// Whether tokio lets this thread wait. If not it panics, and prints that: this finds the few that `is_async` does not.
+    fn may_block(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(async {}))).is_ok()
     }
 
     /// Does something within the runtime that does not wait.
@@ -86,9 +104,22 @@ impl Root {
         does()
     }
 
-    /// The runtime, for what goes on in the background.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
+    /// Waits in the background, and then calls this on a thread where it may block, unless there is nothing to tell.
+    /// The end waits until it has begun.
+    pub(super) fn call_after<T: Send + 'static>(
+        &self,
+        news: impl Future<Output = Option<T>> + Send + 'static,
+        callback: impl FnOnce(T) + Send + 'static,
+    ) {
+        let (runtime, pending) = (self.runtime.clone(), self.pending.clone());
+        self.runtime.spawn(async move {
+            if let Some(news) = news.await {
+                runtime.spawn_blocking(move || {
+                    drop(pending);
+                    callback(news);
+                });
+            }
+        });
     }
 }
 
@@ -106,12 +137,16 @@ impl Drop for Root {
 fn check() -> Result<(), Error> {
     match is_async() {
         false => Ok(()),
-        true => Err(Error::Invalid(
-            "a call of quorate::blocking in async code would stop the other tasks of this thread: use the primitives of \
-             quorate itself and .await, or tokio::task::spawn_blocking"
-                .to_owned(),
-        )),
+        true => Err(in_async_code()),
     }
+}
+
+fn in_async_code() -> Error {
+    Error::Invalid(
+        "a call of quorate::blocking in async code would stop the other tasks of this thread: use the primitives of \
+         quorate itself and .await, or tokio::task::spawn_blocking"
+            .to_owned(),
+    )
 }
 
 /// Whether this thread polls a task of tokio.

@@ -1,0 +1,127 @@
+//! `run`: the work on the calling thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use quorate::{Error, LossReason, Owner, Quota, Renewal};
+
+use super::*;
+
+#[test]
+fn what_the_work_returns_is_passed_through() {
+    let masters = Masters::new();
+    let client = masters.client();
+    let (mutex, semaphore) = (client.mutex("a"), client.semaphore("a", 1));
+    let here = thread::current().id();
+    let on = mutex.run(|watch| {
+        assert!(watch.is_valid() && watch.name() == "a");
+        thread::current().id()
+    });
+    assert_eq!(on.unwrap(), here);
+    // It may borrow, and what it returns need not be `Send`.
+    let mut list = vec![1];
+    let returned = semaphore.run(|_| {
+        list.push(2);
+        std::rc::Rc::new(list.len())
+    });
+    assert_eq!(*returned.unwrap(), 2);
+    let failed: Result<Result<(), &str>, Error> = mutex.run(|_| Err("no paper"));
+    assert_eq!(failed.unwrap(), Err("no paper"));
+    let limiter = client.rate_limiter("a", Quota::new(2, LONG));
+    assert_eq!(limiter.run(|| list.pop()).unwrap(), Some(2));
+    assert_eq!(limiter.check_n(0).unwrap().remaining(), 1);
+    // All is released when it returns.
+    assert_eq!(mutex.try_run(|_| 5).unwrap(), Some(5));
+    assert_eq!(semaphore.try_run(|_| 6).unwrap(), Some(6));
+    let held = (mutex.lock().unwrap(), semaphore.acquire().unwrap());
+    assert!(mutex.try_run(|_| panic!("it runs")).unwrap().is_none());
+    assert!(semaphore.try_run(|_| panic!("it runs")).unwrap().is_none());
+    let short = mutex.wait_timeout(ms(50)).run(|_| panic!("it runs"));
+    assert!(matches!(short, Err(Error::Held(_))), "{short:?}");
+    drop(held);
+}
+
+#[test]
+fn work_that_lost_its_lease_is_lost() {
+    let masters = Masters::new();
+    let (client, other) = (masters.client(), masters.client());
+    let mutex = client.mutex("a").ttl(SHORT);
+    let mut seen = None;
+    let lost = mutex.run(|watch| {
+        assert!(other.evict("a").unwrap());
+        seen = Some(watch.lost().unwrap());
+        assert!(!watch.is_valid());
+    });
+    assert_eq!(seen, Some(LossReason::Evicted));
+    let is_lost = |lost: Result<(), Error>, why| match lost {
+        Err(Error::Lost(lost)) => assert_eq!(lost.reason, why),
+        other => panic!("{other:?}"),
+    };
+    is_lost(lost, LossReason::Evicted);
+    let renewal = Renewal::auto().max_hold(ms(400));
+    let semaphore = client.semaphore("a", 1).ttl(SHORT).renewal(renewal);
+    is_lost(
+        semaphore.run(|_| thread::sleep(ms(500))),
+        LossReason::MaxHold,
+    );
+    let reentrant = client.reentrant_mutex("b").ttl(SHORT).renewal(renewal);
+    let owner = Owner::new();
+    let work = reentrant.run(&owner, |_| thread::sleep(ms(500)));
+    is_lost(work, LossReason::MaxHold);
+    // The next one is another's.
+    mutex.run(drop).unwrap();
+}
+
+#[test]
+fn work_that_panics_releases_what_it_held() {
+    let masters = Masters::new();
+    let client = masters.client();
+    let (mutex, reentrant) = (
+        client.mutex("a").ttl(TTL),
+        client.reentrant_mutex("b").ttl(TTL),
+    );
+    let semaphore = client.semaphore("c", 1).ttl(TTL);
+    let owner = Owner::new();
+    let panics = |work: &dyn Fn()| {
+        let panicked = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
+        assert_eq!(*panicked.downcast::<&str>().unwrap(), "as a test wants it");
+    };
+    panics(&|| mutex.run(|_| panic!("as a test wants it")).unwrap());
+    panics(&|| {
+        let work = |_| panic!("as a test wants it");
+        reentrant.run(&owner, work).unwrap();
+    });
+    panics(&|| semaphore.run(|_| panic!("as a test wants it")).unwrap());
+    masters.is_freed("a");
+    masters.is_freed("b");
+    let permit = semaphore.wait_timeout(PATIENCE).acquire();
+    permit.unwrap().release().unwrap();
+}
+
+#[test]
+fn one_run_within_another() {
+    let masters = Masters::new();
+    let client = masters.client();
+    let (outer, inner) = (client.mutex("a"), client.mutex("b"));
+    let (pool, limiter) = (
+        client.semaphore("a", 2),
+        client.rate_limiter("a", Quota::new(9, LONG)),
+    );
+    let deepest = outer.run(|a| {
+        inner.run(|b| {
+            pool.run(|c| {
+                let all = || a.is_valid() && b.is_valid() && c.is_valid();
+                limiter.run(all)
+            })
+        })
+    });
+    assert!(deepest.unwrap().unwrap().unwrap().unwrap());
+    // It does not know who asks; a reentrant one does.
+    let within = outer.run(|_| outer.try_run(|_| panic!("it runs")));
+    assert!(within.unwrap().unwrap().is_none());
+    let (reentrant, owner) = (client.reentrant_mutex("a"), Owner::new());
+    let within = reentrant.run(&owner, |outer| {
+        reentrant.run(&owner, |inner| inner.token() == outer.token())
+    });
+    assert!(within.unwrap().unwrap());
+    assert!(client.inspect("a").unwrap().holder().is_none());
+}

@@ -1,0 +1,234 @@
+//! Many threads of several clients on real servers, and witnesses outside.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+        mpsc::channel,
+    },
+};
+
+use quorate::{FencingToken, Owner, Quota, blocking};
+
+use super::*;
+
+const CLIENTS: usize = 4;
+const THREADS: usize = 64;
+
+/// So many clients, each with a thread of its own.
+fn clients(fleet: &Fleet) -> Vec<Quorum> {
+    let connect = |_| builder().nodes(fleet.urls()).connect().unwrap();
+    (0..CLIENTS).map(connect).collect()
+}
+
+/// Each thread with its client and its number.
+fn sixty_four(clients: &[Quorum], work: impl Fn(&Quorum, usize) + Sync) {
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let (work, client) = (&work, &clients[i % clients.len()]);
+            scope.spawn(move || work(client, i));
+        }
+    });
+}
+
+/// Reads, waits and writes: who does not do it alone loses what another counted.
+fn count_one(counter: &Path) {
+    let count: usize = fs::read_to_string(counter).unwrap().parse().unwrap();
+    thread::sleep(Duration::from_micros(200));
+    fs::write(counter, (count + 1).to_string()).unwrap();
+}
+
+#[test]
+fn a_mutex_has_one_holder_at_a_time_and_tokens_that_grow() {
+    const ROUNDS: usize = 4;
+    let (fleet, _boss) = servers();
+    let clients = clients(&fleet);
+    let dir = tempfile::tempdir().unwrap();
+    let counter = dir.path().join("counter");
+    fs::write(&counter, "0").unwrap();
+    let tokens: Mutex<Vec<FencingToken>> = Mutex::default();
+    let section = |token| {
+        tokens.lock().unwrap().push(token);
+        count_one(&counter);
+    };
+    sixty_four(&clients, |client, i| {
+        let mutex = client.mutex("counter").ttl(TTL);
+        for round in 0..ROUNDS {
+            if (i + round) % 3 == 0 {
+                mutex.run(|watch| section(watch.token())).unwrap();
+                continue;
+            }
+            let lease = mutex.lock().unwrap();
+            section(lease.token());
+            assert!(lease.is_valid());
+            if (i + round) % 3 == 1 {
+                lease.release().unwrap();
+            }
+        }
+    });
+    let count = fs::read_to_string(&counter).unwrap();
+    assert_eq!(count, (THREADS * ROUNDS).to_string());
+    let tokens = tokens.into_inner().unwrap();
+    assert_eq!(tokens.len(), THREADS * ROUNDS);
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    for client in clients {
+        assert!(client.shutdown().unwrap().is_empty());
+    }
+    let left = fleet.leftover_locks_after(PATIENCE, PREFIX);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+#[test]
+fn a_semaphore_of_three_has_three_holders_and_never_four() {
+    let (fleet, _boss) = servers();
+    let clients = clients(&fleet);
+    let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let slots: Mutex<BTreeSet<u32>> = Mutex::default();
+    sixty_four(&clients, |client, _| {
+        let semaphore = client.semaphore("pool", 3).ttl(TTL);
+        for _ in 0..2 {
+            let permit = semaphore.acquire().unwrap();
+            slots.lock().unwrap().insert(permit.slot().unwrap());
+            most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+            thread::sleep(ms(2));
+            now.fetch_sub(1, SeqCst);
+            drop(permit);
+        }
+    });
+    assert_eq!(most.into_inner(), 3);
+    assert_eq!(slots.into_inner().unwrap(), BTreeSet::from([0, 1, 2]));
+    let semaphore = clients[0].semaphore("pool", 3);
+    until("all are free", || semaphore.available().unwrap() == 3);
+}
+
+/// The most in any interval of this length.
+fn most(used: &[Instant], period: Duration) -> usize {
+    let within =
+        |(i, first): (usize, &Instant)| used.partition_point(|at| *at < *first + period) - i;
+    used.iter().enumerate().map(within).max().unwrap_or(0)
+}
+
+#[test]
+fn a_rate_limit_holds_in_any_interval() {
+    const LIMIT: u32 = 60;
+    let period = Duration::from_secs(3);
+    let (fleet, _boss) = servers();
+    let clients = clients(&fleet);
+    let (used, denied) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let end = Instant::now() + period * 5 / 2;
+    sixty_four(&clients, |client, i| {
+        // As long as it may be: a thread that is put off between its turn and the stamp stamps too late.
+        let limiter = client
+            .rate_limiter("supplier", Quota::new(LIMIT, period))
+            .grace(period / 10);
+        while Instant::now() < end {
+            let may = match i % 3 {
+                0 => limiter.until_ready().map(|()| true),
+                1 => limiter.run(|| true),
+                _ => limiter.check().map(|decision| decision.is_allowed()),
+            };
+            match may.unwrap() {
+                true => used.lock().unwrap().push(Instant::now()),
+                false => {
+                    denied.store(true, Relaxed);
+                    thread::sleep(ms(20));
+                }
+            }
+        }
+    });
+    let mut used = used.into_inner().unwrap();
+    used.sort_unstable();
+    assert!(denied.into_inner(), "the limit was never reached");
+    assert!(used.len() > LIMIT as usize, "only {}", used.len());
+    let most = most(&used, period);
+    assert!(most <= LIMIT as usize, "{most} of {}", used.len());
+}
+
+#[test]
+fn a_reentrant_mutex_lets_its_owner_in_from_any_thread_and_nobody_else() {
+    let (fleet, boss) = servers();
+    let clients = clients(&fleet);
+    let dir = tempfile::tempdir().unwrap();
+    let counter = dir.path().join("counter");
+    fs::write(&counter, "0").unwrap();
+    sixty_four(&clients, |client, _| {
+        let (mutex, owner) = (client.reentrant_mutex("account:7").ttl(TTL), Owner::new());
+        let outer = mutex.lock(&owner).unwrap();
+        assert!(mutex.try_lock(&Owner::new()).unwrap().is_none());
+        // The owner goes along into another thread.
+        thread::scope(|scope| {
+            let inner = scope.spawn(|| {
+                let within = mutex.try_run(&owner, |watch| {
+                    count_one(&counter);
+                    watch.token()
+                });
+                within.unwrap().expect("it holds the lock")
+            });
+            assert_eq!(inner.join().unwrap(), outer.token());
+        });
+        mutex.run(&owner, |_| count_one(&counter)).unwrap();
+        assert!(outer.is_valid());
+        outer.release().unwrap();
+    });
+    let count = fs::read_to_string(&counter).unwrap();
+    assert_eq!(count, (2 * THREADS).to_string());
+    let holder = || boss.inspect("account:7").unwrap().holder().cloned();
+    until("it is free", || holder().is_none());
+}
+
+#[test]
+fn a_thread_that_waits_uses_no_time_of_a_processor() {
+    let masters = Masters::new();
+    let (client, other) = (masters.client(), masters.client());
+    let held = client.mutex("a").ttl(TTL).lock().unwrap();
+    let (tell, told) = channel();
+    let waits = thread::spawn(move || {
+        let here = fs::read_link("/proc/thread-self").unwrap();
+        tell.send(here).unwrap();
+        let lease = other.mutex("a").ttl(TTL).lock().unwrap();
+        lease.release().unwrap();
+    });
+    let its = Path::new("/proc").join(told.recv().unwrap());
+    let spent = || {
+        let text = fs::read_to_string(its.join("schedstat")).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    };
+    until("it waits", || {
+        !client.inspect("a").unwrap().line().is_empty()
+    });
+    let before = spent();
+    thread::sleep(Duration::from_secs(1));
+    let spent = spent() - before;
+    assert!(spent < ms(50), "{spent:?} of a second");
+    held.release().unwrap();
+    waits.join().unwrap();
+}
+
+#[test]
+fn everything_may_go_to_other_threads() {
+    fn may<T: Send + Sync + 'static>() {}
+    may::<blocking::Builder>();
+    may::<blocking::Lease>();
+    may::<blocking::LeaseWatch>();
+    may::<blocking::Mutex>();
+    may::<blocking::Quorum>();
+    may::<blocking::RateLimiter>();
+    may::<blocking::ReentrantMutex>();
+    may::<blocking::Semaphore>();
+    may::<blocking::consul::Consul>();
+    may::<blocking::consul::Mutex>();
+    may::<blocking::consul::Semaphore>();
+    // A lease taken by one thread is released by another.
+    let masters = Masters::new();
+    let client = masters.client();
+    let lease = client.mutex("a").ttl(TTL).lock().unwrap();
+    let released = thread::spawn(move || lease.release());
+    released.join().unwrap().unwrap();
+    masters.is_freed("a");
+}
