@@ -6,8 +6,9 @@
 //!     QUORATE_NODES=redis://.. cargo run --example axum_service --features tower -- 127.0.0.1:8080
 //!
 //! With an address it is one instance, until Ctrl-C. Without one it starts two, and is its own client.
-//! `service.rs` is what a program of yours would have.
+//! `axum_service/service.rs` is what a program of yours would have.
 
+#[path = "axum_service/service.rs"]
 mod service;
 
 use std::{
