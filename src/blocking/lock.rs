@@ -117,6 +117,7 @@ macro_rules! mutex {
         }
     };
 }
+#[cfg(feature = "consul")]
 pub(super) use mutex;
 
 mutex! {

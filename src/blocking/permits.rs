@@ -96,6 +96,7 @@ macro_rules! semaphore {
         }
     };
 }
+#[cfg(feature = "consul")]
 pub(super) use semaphore;
 
 semaphore! {
