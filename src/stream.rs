@@ -108,7 +108,9 @@ impl<S: Stream> Stream for RateLimited<S> {
                     *this.stage = match &ready {
                         Ok(()) => Stage::Fetching,
                         Err(error) => match error.retry_after() {
-                            Some(rest) => Stage::Resting(Box::pin(this.limiter.rest(rest))),
+                            Some(rest) => Stage::Resting(Box::pin(
+                                this.limiter.rest_until(this.limiter.end_of(rest)),
+                            )),
                             None => Stage::Over,
                         },
                     };

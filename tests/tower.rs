@@ -270,11 +270,8 @@ where
     S::Response: std::fmt::Debug,
 {
     async fn reject_answer(self, request: Req) -> Rejected {
-        match self.oneshot(request).await {
-            Err(Error::Denied(denied)) => Rejected::Denied(denied),
-            Err(Error::Quorum(error)) => Rejected::Quorum(error),
-            other => panic!("{other:?} in place of a rejection"),
-        }
+        let error = self.oneshot(request).await.expect_err("a rejection");
+        error.into_rejected().unwrap()
     }
 }
 
@@ -455,7 +452,7 @@ fn what_could_not_be_asked_has_its_status() {
         (
             quorate::Error::Closed,
             503,
-            "the limit cannot be asked now\n",
+            "the limit cannot be asked now: this service ends\n",
         ),
         (
             quorate::Error::Invalid("a bad key".into()),

@@ -94,7 +94,7 @@ impl RateLimiter {
                         .retry_after()
                         .unwrap_or(PAUSE)
                         .clamp(PAUSE, LONGEST_REST);
-                    self.rest(time).await?;
+                    self.rest_until(self.end_of(time)).await?;
                 }
                 (Err(error), Outage::Allow) if is_outage(&error) => return Ok(()),
                 (given, _) => return given.map_err(|error| error.about(&self.name)),
@@ -104,11 +104,11 @@ impl RateLimiter {
 
     /// By the engine's clock, on any runtime. In short rests: the engine keeps one to its end, also where nobody waits for
     /// it any more.
-    pub(crate) fn rest(
+    pub(crate) fn rest_until(
         &self,
-        time: Duration,
+        end: Tick,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        let (engine, end) = (self.engine.clone(), self.end_of(time));
+        let engine = self.engine.clone();
         async move {
             loop {
                 let time = end.since(engine.now()).min(ONE_REST);
@@ -123,11 +123,6 @@ impl RateLimiter {
     /// When this time is over.
     pub(crate) fn end_of(&self, time: Duration) -> Tick {
         self.engine.now().plus(time)
-    }
-
-    /// How long that is from now.
-    pub(crate) fn until(&self, end: Tick) -> Duration {
-        end.since(self.engine.now())
     }
 
     // ---- unit by unit -----------------------------------------------------------------------

@@ -16,6 +16,9 @@ use tokio::{sync::Notify, time::Instant};
 use super::owner::Places;
 use crate::{Error, Lease, Mutex, engine::Engine, lease::shares::Shares};
 
+/// How often a lock is won that is lost before anybody has it.
+const TRIES: u32 = 5;
+
 /// Where an owner locks one name of one quorum. It is there for as long as somebody waits or holds here, and takes
 /// itself off its owner's map at the end.
 pub(super) struct Place {
@@ -59,6 +62,7 @@ impl Place {
 
     pub(super) async fn lock(self: Arc<Self>, mutex: Mutex) -> Result<Lease, Error> {
         let end = End::after(mutex.limit());
+        let mut tries = 0;
         loop {
             let mut wait_end = end;
             // Made only if nothing is held.
@@ -70,8 +74,15 @@ impl Place {
             match self.share_or(wait).await {
                 Either::Left(lease) => return Ok(lease),
                 Either::Right(Err(error)) if !wait_end.came_before(end) => return Err(error),
-                // The wait that was joined had an earlier end, or what was won is lost already.
-                Either::Right(_) => {}
+                // What was won is lost already. Where a lease ends at once, each one does.
+                Either::Right(Ok(first)) => {
+                    tries += 1;
+                    if let Some(lost) = first.lost_now().filter(|_| tries == TRIES) {
+                        return Err(lost.into());
+                    }
+                }
+                // The wait that was joined had an earlier end.
+                Either::Right(Err(_)) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A permit during each request.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tower_layer::Layer;
 
@@ -41,7 +41,7 @@ use crate::Semaphore;
 /// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
 ///
 /// With [`reject_with`](Self::reject_with) only the last ones, as they are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct ConcurrencyLimitLayer<K = Whole, C = One, R = Fails>(Terms<Semaphore, K, C, R>);
 
@@ -98,5 +98,13 @@ impl<S, K: Clone, C: Clone, R: Clone> Layer<S> for ConcurrencyLimitLayer<K, C, R
 
     fn layer(&self, inner: S) -> Self::Service {
         Limited::new(inner, self.0.clone())
+    }
+}
+
+impl<K, C, R> fmt::Debug for ConcurrencyLimitLayer<K, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConcurrencyLimitLayer")
+            .field(&self.0)
+            .finish()
     }
 }

@@ -121,10 +121,7 @@ impl Rejected {
             Self::Quorum(crate::Error::Lost(_)) => {
                 "the permit for this request was lost while it was served: it may be done, or half done".to_owned()
             }
-            Self::Quorum(_) => match self.status() {
-                StatusCode::SERVICE_UNAVAILABLE => "the limit cannot be asked now".to_owned(),
-                _ => "the limit cannot be asked".to_owned(),
-            },
+            Self::Quorum(error) => not_asked(error).to_owned(),
         };
         let mut response = plain(self.status(), text);
         let headers = response.headers_mut();
@@ -140,6 +137,22 @@ impl Rejected {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         response
+    }
+}
+
+/// Why the limit could not be asked, as far as it concerns who is served.
+fn not_asked(error: &crate::Error) -> &'static str {
+    match error {
+        crate::Error::NoQuorum(_) => "the limit cannot be asked now: too few of its servers answer",
+        crate::Error::Quarantined(_) => {
+            "the limit cannot be asked now: too few of its servers know yet what was used before"
+        }
+        crate::Error::TooSlow(_) => "the limit cannot be asked now: its servers answer too late",
+        crate::Error::Closed => "the limit cannot be asked now: this service ends",
+        crate::Error::LimitConflict(_) => {
+            "the limit cannot be asked: the programs that share it disagree about it"
+        }
+        _ => "the limit cannot be asked",
     }
 }
 
@@ -167,14 +180,7 @@ impl fmt::Display for Rejected {
     }
 }
 
-impl std::error::Error for Rejected {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Denied(_) => None,
-            Self::Quorum(error) => Some(error),
-        }
-    }
-}
+impl std::error::Error for Rejected {}
 
 impl From<crate::Error> for Rejected {
     fn from(error: crate::Error) -> Self {
@@ -194,6 +200,20 @@ pub enum Error<E> {
     Denied(Denied),
     /// As for [`Rejected::Quorum`].
     Quorum(crate::Error),
+}
+
+impl<E> Error<E> {
+    /// Why the request was not let through, to make a response of it elsewhere, as in axum's `HandleErrorLayer`.
+    ///
+    /// # Errors
+    /// The error of the inner service, if it is one.
+    pub fn into_rejected(self) -> Result<Rejected, E> {
+        match self {
+            Self::Inner(error) => Err(error),
+            Self::Denied(denied) => Ok(Rejected::Denied(denied)),
+            Self::Quorum(error) => Ok(Rejected::Quorum(error)),
+        }
+    }
 }
 
 impl<E> From<Rejected> for Error<E> {

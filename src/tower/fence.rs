@@ -201,10 +201,19 @@ impl<S, T: Clone, P: Clone> Layer<S> for FenceLayer<T, P> {
 }
 
 /// A service behind a [`FenceLayer`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Fence<S, T = OfHeader, P = OfPath> {
     inner: S,
     rules: FenceLayer<T, P>,
+}
+
+impl<S: fmt::Debug, T, P> fmt::Debug for Fence<S, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence")
+            .field("inner", &self.inner)
+            .field("rules", &self.rules)
+            .finish()
+    }
 }
 
 impl<S, T, P, B, ResB> Service<Request<B>> for Fence<S, T, P>

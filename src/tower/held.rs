@@ -82,12 +82,12 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     if decision.is_allowed() {
         return Ok(Used);
     }
-    let left = limiter.until(end);
     // Who cannot be served in time does not wait for nothing.
-    if left.is_zero() || decision.wait() > left {
+    if decision.wait() > wait {
         return Err(Rejected::Denied(Denied::rate(decision)));
     }
-    match select(Box::pin(limiter.until_n_ready(n)), pin!(limiter.rest(left))).await {
+    let waits = Box::pin(limiter.until_n_ready(n));
+    match select(waits, pin!(limiter.rest_until(end))).await {
         Either::Left((ready, _)) => {
             ready?;
             return Ok(Used);

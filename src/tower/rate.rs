@@ -1,6 +1,6 @@
 //! Units before each request.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tower_layer::Layer;
 
@@ -43,7 +43,7 @@ use crate::RateLimiter;
 /// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
 ///
 /// With [`reject_with`](Self::reject_with) only the last ones, as they are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct RateLimitLayer<K = Whole, C = One, R = Fails>(Terms<RateLimiter, K, C, R>);
 
@@ -97,5 +97,11 @@ impl<S, K: Clone, C: Clone, R: Clone> Layer<S> for RateLimitLayer<K, C, R> {
 
     fn layer(&self, inner: S) -> Self::Service {
         Limited::new(inner, self.0.clone())
+    }
+}
+
+impl<K, C, R> fmt::Debug for RateLimitLayer<K, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RateLimitLayer").field(&self.0).finish()
     }
 }

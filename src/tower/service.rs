@@ -1,7 +1,7 @@
 //! The service that two of the layers make.
 
 use std::{
-    mem,
+    fmt, mem,
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,14 +12,14 @@ use super::{CostOf, Fails, KeyOf, Limit, One, Reject, ResponseFuture, Whole, hel
 
 /// A service whose requests need a unit or a permit: made by [`RateLimitLayer`](super::RateLimitLayer) and
 /// [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Limited<S, L, K = Whole, C = One, R = Fails> {
     inner: S,
     terms: Terms<L, K, C, R>,
 }
 
 /// On which terms a request is let through.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Terms<L, K, C, R> {
     limit: L,
     wait: Duration,
@@ -118,6 +118,25 @@ impl<S, L, K, C, R> Limited<S, L, K, C, R> {
     }
 }
 
+// Closures are no `Debug`.
+impl<L: fmt::Debug, K, C, R> fmt::Debug for Terms<L, K, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terms")
+            .field("limit", &self.limit)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug, K, C, R> fmt::Debug for Limited<S, L, K, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limited")
+            .field("inner", &self.inner)
+            .field("terms", &self.terms)
+            .finish()
+    }
+}
+
 impl<S, L, K, C, R, Req> Service<Req> for Limited<S, L, K, C, R>
 where
     S: Service<Req> + Clone,
@@ -135,22 +154,26 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        // The one that is ready goes along; the clone may not be.
-        let clone = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, clone);
         let terms = &self.terms;
         let reject = terms.reject.clone();
         let n = terms.cost.cost(&request);
         if n == 0 {
-            return ResponseFuture::calling(inner.call(request), None, reject);
+            return ResponseFuture::calling(self.inner.call(request), None, reject);
         }
         let taken = terms.key.with(&request, |key| match key {
             None => terms.limit.take(n, terms.wait),
             Some(key) => terms.limit.keyed(key).take(n, terms.wait),
         });
         match taken {
-            Taken::Now(held) => ResponseFuture::calling(inner.call(request), Some(held), reject),
-            Taken::Later(taking) => ResponseFuture::taking(taking, (inner, request), reject),
+            Taken::Now(held) => {
+                ResponseFuture::calling(self.inner.call(request), Some(held), reject)
+            }
+            Taken::Later(taking) => {
+                // The one that is ready goes along; the clone may not be.
+                let clone = self.inner.clone();
+                let inner = mem::replace(&mut self.inner, clone);
+                ResponseFuture::taking(taking, (inner, request), reject)
+            }
         }
     }
 }

@@ -1,0 +1,219 @@
+//! Tokens of real locks, checked before a handler writes.
+
+use axum::{
+    body::Bytes,
+    extract::{Request, State},
+    routing::any,
+};
+use quorate::{FencingToken, fence::Gate, tower::FenceLayer};
+
+use super::*;
+
+const TOKEN: &str = "fencing-token";
+
+/// What was written last, and how often.
+type Store = Arc<Mutex<(Bytes, usize)>>;
+
+async fn write(State(store): State<Store>, method: Method, body: Bytes) -> Bytes {
+    let mut store = store.lock().unwrap();
+    if method != Method::GET {
+        *store = (body, store.1 + 1);
+    }
+    store.0.clone()
+}
+
+/// Any path is written to.
+fn invoices() -> (Router, Store) {
+    let store = Store::default();
+    let router = Router::new()
+        .route("/{*path}", any(write))
+        .with_state(Arc::clone(&store));
+    (router, store)
+}
+
+/// Tokens of one lock after the other.
+async fn tokens<const N: usize>(name: &str) -> [String; N] {
+    let fleet = masters().await;
+    let mutex = quorum(&fleet).await.mutex(name);
+    let mut tokens = Vec::new();
+    for _ in 0..N {
+        let lease = mutex.lock().await.unwrap();
+        tokens.push(lease.token().to_string());
+        lease.release().await.unwrap();
+    }
+    tokens.try_into().unwrap()
+}
+
+/// One service, and who writes there.
+struct Desk {
+    app: App,
+    client: Client,
+}
+
+impl Desk {
+    async fn open(router: Router) -> Self {
+        let app = App::serve(router).await;
+        let client = client();
+        Self { app, client }
+    }
+
+    async fn ask(&self, method: Method, path: &str, token: &str) -> Answer {
+        let headers = [(TOKEN, token)];
+        let headers = if token.is_empty() { &[][..] } else { &headers };
+        ask(&self.client, method, &self.url(path), headers)
+            .await
+            .unwrap()
+    }
+
+    async fn put(&self, path: &str, token: &str) -> Answer {
+        self.ask(Method::PUT, path, token).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.app.url)
+    }
+}
+
+#[track_caller]
+fn is_stale(answer: Answer) {
+    let answer = answer.is(412);
+    assert!(answer.text.contains("stale"), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_holder_does_not_write() {
+    let [first, second, third] = tokens("invoice:42").await;
+    let (router, store) = invoices();
+    let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
+    let written = || store.lock().unwrap().1;
+
+    desk.put("/invoices/42", &first).await.is(200);
+    desk.put("/invoices/42", &second).await.is(200);
+    desk.put("/invoices/42", &second).await.is(200);
+    assert_eq!(written(), 3);
+    is_stale(desk.put("/invoices/42", &first).await);
+    for method in [Method::POST, Method::PATCH, Method::DELETE, Method::GET] {
+        is_stale(desk.ask(method, "/invoices/42", &first).await);
+    }
+    assert_eq!(written(), 3);
+    // Who reads with a token is the newest too.
+    desk.ask(Method::GET, "/invoices/42", &third).await.is(200);
+    is_stale(desk.put("/invoices/42", &second).await);
+    // What is asked for does not belong to the path.
+    is_stale(desk.put("/invoices/42?again", &second).await);
+    // Another one is another resource.
+    desk.put("/invoices/43", &first).await.is(200);
+    assert_eq!(written(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_token_may_only_read() {
+    let [token] = tokens("invoice:42").await;
+    let (router, store) = invoices();
+    let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
+    for method in [Method::PUT, Method::POST, Method::PATCH, Method::DELETE] {
+        let answer = desk.ask(method, "/invoices/42", "").await.is(428);
+        assert!(answer.text.contains("Fencing-Token"), "{answer:?}");
+    }
+    assert_eq!(store.lock().unwrap().1, 0);
+    desk.put("/invoices/42", &token).await.is(200);
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
+        desk.ask(method, "/invoices/42", "").await.is(200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_token_writes_nothing_and_moves_nothing() {
+    let [first, second] = tokens("invoice:42").await;
+    let (router, store) = invoices();
+    let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
+    let two = format!("{first}, {second}");
+    let rubbish = [
+        "abc",
+        "-1",
+        "1.5",
+        "0x10",
+        "1e9",
+        "9007199254740992",     // 2^53
+        "18446744073709551616", // 2^64
+        "99999999999999999999999999999999999999999",
+        &two,
+        "\u{661}\u{662}", // digits, of another script
+    ];
+    for method in [Method::PUT, Method::GET] {
+        for rubbish in rubbish {
+            desk.ask(method.clone(), "/invoices/42", rubbish)
+                .await
+                .is(400);
+        }
+        let empty = [(TOKEN, "")];
+        let twice = [(TOKEN, &*first), (TOKEN, &*second)];
+        let same = [(TOKEN, &*first), (TOKEN, &*first)];
+        for headers in [&empty[..], &twice[..], &same[..]] {
+            let url = desk.url("/invoices/42");
+            ask(&desk.client, method.clone(), &url, headers)
+                .await
+                .unwrap()
+                .is(400);
+        }
+    }
+    assert_eq!(store.lock().unwrap().1, 0);
+    // The newest of two was not taken to be there.
+    desk.put("/invoices/42", &first).await.is(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_spellings_of_a_path_are_one_resource_if_somebody_says_so() {
+    let [first, second] = tokens("invoice:42").await;
+    let spellings = ["/invoices/42", "/invoices/042", "/invoices/+42"];
+    // By default they are not.
+    let (router, _) = invoices();
+    let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
+    desk.put(spellings[0], &second).await.is(200);
+    desk.put(spellings[1], &first).await.is(200);
+
+    let (router, store) = invoices();
+    let number = |request: &Request| -> String {
+        let last = request.uri().path().rsplit('/').next().unwrap_or_default();
+        last.parse::<u64>()
+            .map_or_else(|_| String::new(), |n| n.to_string())
+    };
+    let layer = FenceLayer::new(Gate::new()).resource(number);
+    let desk = Desk::open(router.layer(layer)).await;
+    desk.put(spellings[0], &second).await.is(200);
+    for spelling in spellings {
+        is_stale(desk.put(spelling, &first).await);
+    }
+    desk.put("/invoices/43", &first).await.is(200);
+    assert_eq!(store.lock().unwrap().1, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_may_stand_elsewhere() {
+    let [first, second] = tokens("invoice:42").await;
+    let (router, store) = invoices();
+    let of_query = |request: &Request| -> Option<FencingToken> {
+        request.uri().query()?.strip_prefix("token=")?.parse().ok()
+    };
+    let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()).token(of_query))).await;
+    let path = |token: &str| format!("/invoices/42?token={token}");
+    desk.put(&path(&second), "").await.is(200);
+    // The header is not looked at any more.
+    is_stale(desk.put(&path(&first), &second).await);
+    desk.put(&path(&second), &first).await.is(200);
+    desk.put("/invoices/42", &second).await.is(428);
+    assert_eq!(store.lock().unwrap().1, 2);
+}
+
+/// Two services of one process that write to the same store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_can_be_shared() {
+    let [first, second] = tokens("invoice:42").await;
+    let gate = Arc::new(Gate::new());
+    let (router, store) = invoices();
+    let one = Desk::open(router.clone().layer(FenceLayer::new(Arc::clone(&gate)))).await;
+    let other = Desk::open(router.layer(FenceLayer::new(gate))).await;
+    one.put("/invoices/42", &second).await.is(200);
+    is_stale(other.put("/invoices/42", &first).await);
+    assert_eq!(store.lock().unwrap().1, 1);
+}
