@@ -30,9 +30,9 @@ const HEADER: &str = "fencing-token";
 ///
 /// - **Authenticate callers in a layer around this one.** Anybody can make up a token, and a single request with a huge one
 ///   locks the resource for good: every real holder is stale from then on.
-/// - The default resource is the path of the request, as it was sent. One thing may have many paths (`/invoices/42`,
-///   `/invoices/%34%32`), and a stale token would pass by another one: [`resource`](Self::resource) says which thing it
-///   is.
+/// - The default resource is the path of the request, as it was sent, or what axum's `nest` has left of it. One thing may
+///   have many paths (`/invoices/42`, `/invoices/%34%32`), and a stale token would pass by another one:
+///   [`resource`](Self::resource) says which thing it is.
 /// - Clones share the gate. Two instances of a service have two gates, which know nothing of each other: there let the
 ///   store check ([`fence`](crate::fence)).
 /// - It stands inside of layers in which requests wait, next to the handler. Otherwise a newer holder may write while

@@ -314,3 +314,15 @@ async fn an_answer_that_is_not_taken_is_not_joined() {
     let lease = mutex.lock(&owner).await.expect("the nodes are back");
     assert_eq!(unread.await.unwrap().token(), lease.token());
 }
+
+/// The notice of this ttl is 500 ms: such a lease is lost when it is won.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_at_once_is_lost_and_does_not_hang() {
+    let quorum = Quorum::in_memory(3);
+    let mutex = quorum
+        .reentrant_mutex("short")
+        .renewal(Renewal::auto().max_hold(ms(100)));
+    let lost = tokio::time::timeout(SOON, mutex.lock(&Owner::new())).await;
+    let lost = lost.expect("it does not hang").expect_err("it is over");
+    assert!(matches!(lost, Error::Lost(_)), "{lost:?}");
+}
