@@ -34,8 +34,7 @@ pub trait StreamExt: Stream {
     ///
     /// # Errors
     /// Items come as `Ok`. Between them there may be errors of [`RateLimiter::until_ready`]. No item is lost by one:
-    /// when the stream is polled again it rests for [`Error::retry_after`], and goes on with the same item. After an
-    /// error that does not pass by itself (`Invalid`, `Closed`, `System`) the stream ends;
+    /// the stream asks again [`Error::retry_after`] later, and goes on with the same item. After an error that does not pass by itself (`Invalid`, `Closed`, `System`) the stream ends;
     /// [`into_parts`](RateLimited::into_parts) has the item.
     ///
     /// # Cancel safety
@@ -136,10 +135,10 @@ impl<S: Stream> Stream for RateLimited<S> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         match self.stage {
             Stage::Over => (0, Some(0)),
-            // Errors come in between.
+            // Errors come in between, and one of them may be the end.
             _ => {
-                let held = usize::from(self.item.is_some());
-                (self.stream.size_hint().0.saturating_add(held), None)
+                let left = self.item.is_some() || self.stream.size_hint().0 > 0;
+                (usize::from(left), None)
             }
         }
     }

@@ -300,3 +300,18 @@ async fn thousands_who_stop_waiting_leave_nothing_behind() {
     first.await.unwrap().unwrap();
     assert!(limiter.check_n(29).await.unwrap().is_allowed());
 }
+
+/// What is left of a block is not for those who ask after the end.
+#[tokio::test(start_paused = true)]
+async fn a_block_ends_with_its_quorum() {
+    let quorum = Quorum::in_memory(3);
+    let limiter = quorum
+        .rate_limiter("block", Quota::per_minute(600))
+        .block(50);
+    assert!(limiter.check().await.unwrap().is_allowed());
+    quorum.shutdown().await;
+    let closed = limiter.check().await;
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+    let closed = limiter.until_ready().await;
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+}

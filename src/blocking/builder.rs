@@ -22,18 +22,21 @@ use crate::{Error, IntoNode};
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder(crate::Builder);
 
-/// Setters that are those of [`crate::Builder`].
+/// Setters that are those of an async builder.
 macro_rules! setters {
-    ($($name:ident($arg:ident: $kind:ty);)*) => {$(
-        #[doc = concat!("As [`quorate::Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ").")]
+    ($of:literal: $($name:ident($arg:ident: $kind:ty);)*) => {$(
+        #[doc = concat!("As [`", stringify!($name), "`](", $of, "::", stringify!($name), ") of the async one.")]
         pub fn $name(self, $arg: $kind) -> Self {
             Self(self.0.$name($arg))
         }
     )*};
 }
 
+#[cfg(feature = "consul")]
+pub(super) use setters;
+
 impl Builder {
-    setters! {
+    setters! { "crate::Builder":
         node(node: impl IntoNode);
         node_timeout(d: Duration);
         connect_timeout(d: Duration);

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Lease, LeaseWatch,
+    builder::setters,
     lock::{mutex, settings},
     permits::semaphore,
     root::Root,
@@ -33,9 +34,14 @@ impl Consul {
     /// Connects to the agent at this address, with default settings.
     ///
     /// # Errors
-    /// As for [`with`](Self::with).
+    /// As for [`Builder::connect`].
     pub fn connect(url: impl Into<String>) -> Result<Self, Error> {
-        Self::with(consul::Consul::builder().url(url))
+        Self::builder().url(url).connect()
+    }
+
+    /// A builder, to set what differs from the defaults.
+    pub fn builder() -> Builder {
+        consul::Consul::builder().into()
     }
 
     /// Connects with the variables of Consul's own tools, as
@@ -46,18 +52,6 @@ impl Consul {
     pub fn from_env() -> Result<Self, Error> {
         let root = Root::start()?;
         let consul = root.wait(consul::Consul::from_env())??;
-        Ok(Self::new(root, consul))
-    }
-
-    /// Connects with the settings of this [builder](consul::Consul::builder).
-    ///
-    /// # Errors
-    /// - As for [`quorate::consul::Builder::connect`](consul::Builder::connect).
-    /// - `Invalid` in async code.
-    /// - `System` when no thread can be started.
-    pub fn with(builder: consul::Builder) -> Result<Self, Error> {
-        let root = Root::start()?;
-        let consul = root.wait(builder.connect())??;
         Ok(Self::new(root, consul))
     }
 
@@ -102,6 +96,61 @@ impl Consul {
 impl fmt::Debug for Consul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.consul.fmt(f)
+    }
+}
+
+/// Builds a [`Consul`]. Every setting means what it means in [`quorate::consul::Builder`](consul::Builder), which can be
+/// turned into this one.
+#[must_use = "a builder does nothing until it connects"]
+pub struct Builder(consul::Builder);
+
+impl Builder {
+    setters! { "crate::consul::Builder":
+        url(url: impl Into<String>);
+        token(token: impl Into<String>);
+        namespace(namespace: impl Into<String>);
+        datacenter(datacenter: impl Into<String>);
+        prefix(prefix: impl Into<String>);
+        tls(tls: consul::Tls);
+        label(label: impl Into<String>);
+        request_timeout(d: Duration);
+        shutdown_timeout(d: Duration);
+    }
+
+    /// Connects to the agent, as [`quorate::consul::Builder::connect`](consul::Builder::connect).
+    ///
+    /// # Errors
+    /// - As there.
+    /// - `Invalid` in async code.
+    /// - `System` when no thread can be started.
+    pub fn connect(self) -> Result<Consul, Error> {
+        let root = Root::start()?;
+        let consul = root.wait(self.0.connect())??;
+        Ok(Consul::new(root, consul))
+    }
+
+    /// Checks the settings and asks nobody yet, as
+    /// [`quorate::consul::Builder::connect_lazy`](consul::Builder::connect_lazy).
+    ///
+    /// # Errors
+    /// - `Invalid` for bad settings, and in async code.
+    /// - `System` when no thread can be started.
+    pub fn connect_lazy(self) -> Result<Consul, Error> {
+        let root = Root::start()?;
+        let consul = root.within(|| self.0.connect_lazy())?;
+        Ok(Consul::new(root, consul))
+    }
+}
+
+impl From<consul::Builder> for Builder {
+    fn from(builder: consul::Builder) -> Self {
+        Self(builder)
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

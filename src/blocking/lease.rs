@@ -107,10 +107,13 @@ impl Lease {
         self.root.wait(self.lease.extend())?
     }
 
-    /// Calls `f` when the lease is lost, on a thread of its own, so `f` may block and may call this module. A loss is
-    /// announced max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that the lock is not ours
-    /// any more. `f` is not called if you release, drop or abandon the lease first. It may be set more than once: then
-    /// each `f` is called.
+    /// Calls `f` when the lease is lost, on another thread, so it may block and may call this module. That is announced
+    /// max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that it is lost. It is not called when you
+    /// release, drop or abandon the lease first. More than one may be set.
+    ///
+    /// Let it end at some time: no more than 512 run at once. Let it own no lease, which would then never be dropped: a
+    /// [`watch`](Self::watch) does. What it owns is dropped on the thread of the connections if it is not called, so that
+    /// must not block.
     pub fn on_lost(&self, f: impl FnOnce(LossReason) + Send + 'static) {
         let watch = self.lease.watch();
         let lost = async move {

@@ -27,14 +27,16 @@
 //! [`Error::Invalid`](crate::Error::Invalid) at once. Use the async primitives there, or tokio's `spawn_blocking` and
 //! `block_in_place`, in which it may be called. (Tokio's tasks are recognised; other executors are not. Where tokio does not
 //! count what a task does, under `tokio::task::unconstrained` and in what a runtime drops at its end, it is tokio that
-//! refuses, by a panic, which is caught but printed.) Dropping a lease never blocks, so that is allowed anywhere.
+//! refuses, by a panic, which is printed, and caught unless panics abort the program.) Dropping a lease never blocks, so that is allowed anywhere.
 //!
 //! # What is different
 //! - A thread that waits cannot be cancelled. Give it a `wait_timeout`; [`Quorum::shutdown`] by another thread ends all waits
 //!   with `Closed`.
 //! - [`run`](Mutex::run) runs the work on the calling thread. Nothing can stop that when the lease is lost: the work looks at
 //!   [`is_valid`](LeaseWatch::is_valid) before each step, and what it writes carries the [`token`](LeaseWatch::token).
-//! - [`Lease::on_lost`] says when a lease is lost. There is no `guard`.
+//! - [`Lease::on_lost`] says when a lease is lost. There is no `guard`, and no `node_changes`: look at
+//!   [`nodes`](Quorum::nodes).
+//! - [`Quorum::in_memory`] can fail, as a thread is started.
 //!
 //! Coming from a `std` mutex, a file lock or `SET NX PX`: [faces](crate::docs::faces#threads).
 

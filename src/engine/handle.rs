@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -39,6 +39,8 @@ struct Inner {
     last_wish: AtomicU64,
     status: Arc<Status>,
     clock: Arc<dyn Clock>,
+    /// Somebody has shut it down.
+    is_shut: AtomicBool,
 }
 
 impl Engine {
@@ -53,6 +55,7 @@ impl Engine {
             last_wish: AtomicU64::new(0),
             status,
             clock,
+            is_shut: AtomicBool::new(false),
         };
         (Self(Arc::new(inner)), receiver)
     }
@@ -130,8 +133,14 @@ impl Engine {
         }
     }
 
+    /// Whether every new call is answered with `Closed`.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_shut.load(Relaxed) || self.0.events.is_closed()
+    }
+
     pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
         let (reply, answer) = oneshot::channel();
+        self.0.is_shut.store(true, Relaxed);
         self.0.tell(Event::Shutdown { within, reply });
         answer.await.unwrap_or_default()
     }

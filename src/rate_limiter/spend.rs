@@ -42,7 +42,11 @@ impl RateLimiter {
     /// Takes what can be had without asking anybody. How many are left.
     pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
         let block = &self.shared.block;
-        match self.block.is_some() && n > 0 && block.waiting.load(Relaxed) == 0 {
+        let may = self.block.is_some()
+            && n > 0
+            && block.waiting.load(Relaxed) == 0
+            && !self.engine.is_closed();
+        match may {
             true => block.take(self.engine.now(), n),
             false => None,
         }
@@ -55,6 +59,9 @@ impl RateLimiter {
     async fn ask(&self, n: u32) -> Result<Decision, Error> {
         let plan = self.plan()?;
         self.check_demand(&plan, n)?;
+        if self.engine.is_closed() {
+            return Err(Error::Closed);
+        }
         let decision = match (n, self.block) {
             (0, _) => self.peek(&plan).await,
             (_, None) => self.units(&plan, n).await,
@@ -82,6 +89,9 @@ impl RateLimiter {
         self.check_demand(&plan, n)?;
         if n == 0 {
             return Ok(());
+        }
+        if self.engine.is_closed() {
+            return Err(Error::Closed);
         }
         loop {
             let given = match self.block {
@@ -151,7 +161,11 @@ impl RateLimiter {
 
     async fn wait_for_units(&self, plan: &Plan, n: u32) -> Result<(), Error> {
         for _ in 0..TRIES {
-            let held = plan.slots(n).await?;
+            let held = match plan.slots(n).await {
+                // Some were lost while others were gathered.
+                Err(Error::Lost(_)) => continue,
+                held => held?,
+            };
             let units = match &plan.limited {
                 None => None,
                 Some(limited) => Some(self.wait_for_some(limited, (n, n), plan.age).await?),

@@ -123,6 +123,7 @@ impl ReentrantMutex {
     ///
     /// # Errors
     /// - As for [`Mutex::lock`], but that an owner that holds the lock gets only `Invalid`.
+    /// - `Lost` where each lease ends before anybody has a share of it, as with a `max_hold` below its notice.
     ///
     /// # Cancel safety
     /// May be dropped at any time. Others that joined the wait go on, also if it was begun here. With the last of

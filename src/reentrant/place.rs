@@ -77,7 +77,7 @@ impl Place {
                 // What was won is lost already. Where a lease ends at once, each one does.
                 Either::Right(Ok(first)) => {
                     tries += 1;
-                    if let Some(lost) = first.lost_now().filter(|_| tries == TRIES) {
+                    if let Some(lost) = first.lost_now().filter(|_| tries >= TRIES) {
                         return Err(lost.into());
                     }
                 }

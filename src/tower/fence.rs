@@ -110,6 +110,10 @@ impl<T, P> FenceLayer<T, P> {
 
 /// Where a token is.
 pub trait TokenOf<B> {
+    /// Tells who sent none where it belongs.
+    #[doc(hidden)]
+    const MISSING: &'static str;
+
     /// The token, if there is one.
     ///
     /// # Errors
@@ -122,6 +126,8 @@ pub trait TokenOf<B> {
 pub struct OfHeader;
 
 impl<B> TokenOf<B> for OfHeader {
+    const MISSING: &'static str = "a fencing token is needed, in the header Fencing-Token";
+
     fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String> {
         let mut all = request.headers().get_all(HEADER).iter();
         let Some(value) = all.next() else {
@@ -140,6 +146,8 @@ impl<B, F> TokenOf<B> for F
 where
     F: Fn(&Request<B>) -> Option<FencingToken>,
 {
+    const MISSING: &'static str = "a fencing token is needed";
+
     fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String> {
         Ok(self(request))
     }
@@ -151,7 +159,7 @@ pub trait ResourceOf<B> {
     fn with<T>(&self, request: &Request<B>, then: impl FnOnce(&str) -> T) -> T;
 }
 
-/// The path, as it was sent.
+/// The path, as it was sent, or what a router that nests this one has left of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfPath;
 
@@ -254,10 +262,7 @@ impl<T, P> FenceLayer<T, P> {
         let Some(token) = token else {
             return match *request.method() {
                 Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Ok(()),
-                _ => Err((
-                    StatusCode::PRECONDITION_REQUIRED,
-                    "a fencing token is needed, in the header Fencing-Token".to_owned(),
-                )),
+                _ => Err((StatusCode::PRECONDITION_REQUIRED, T::MISSING.to_owned())),
             };
         };
         let admit = |resource: &str| self.gate.admit(resource, token);

@@ -158,7 +158,8 @@ async fn acquire(semaphore: Semaphore, n: u32, wait: Duration) -> Result<Permits
                 n => semaphore.acquire_many(n).await,
             };
             match lease {
-                Err(Error::Held(_)) => return Err(denied()),
+                // Of several, the right to gather them or one of them was lost before all were there.
+                Err(Error::Held(_) | Error::Lost(_)) => return Err(denied()),
                 lease => lease?,
             }
         }

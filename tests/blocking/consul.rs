@@ -178,8 +178,8 @@ fn a_loss_in_consul_is_told() {
 #[test]
 fn a_shutdown_of_consul_says_what_is_still_held() {
     let agent = Agent::start();
-    let builder = quorate::consul::Consul::builder().url(agent.url());
-    let consul = Consul::with(builder.shutdown_timeout(ms(300))).unwrap();
+    let builder = Consul::builder().url(agent.url());
+    let consul = builder.shutdown_timeout(ms(300)).connect_lazy().unwrap();
     let lease = consul.mutex("jobs/nightly").lock().unwrap();
     let (tell, told) = channel();
     lease.on_lost(move |reason| tell.send(reason).unwrap());
