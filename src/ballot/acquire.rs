@@ -59,6 +59,7 @@ impl Ballot {
     /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
     /// with a smaller token, while others are being raised.
     pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) -> Option<u64> {
+        let was_raised = matches!(answer, Ok(Said::Raised(_)));
         let answer = match (answer, self.raised_to) {
             (Ok(Said::Raised(counter)), Some(t)) => {
                 // Exactly T: a greater counter belongs to somebody else's token.
@@ -80,7 +81,8 @@ impl Ballot {
             self.largest_counter = self.largest_counter.max(*counter);
         }
         let late = match (&answer, self.raised_to) {
-            (Ok(Said::Granted(counter)), Some(t)) if *counter < t => Some(t),
+            // One that was raised and is still behind will not follow, as where T came from a damaged counter.
+            (Ok(Said::Granted(counter)), Some(t)) if *counter < t && !was_raised => Some(t),
             _ => None,
         };
         self.answers.set(node, answer);
@@ -285,6 +287,24 @@ mod tests {
             Verdict::Won(7),
             "the rest may still settle it"
         );
+    }
+
+    /// A damaged counter and one other make a majority before the third answers: T cannot be reached, and the attempt ends.
+    #[test]
+    fn who_does_not_follow_a_raise_is_not_asked_again() {
+        let damaged = 5_000_000_000_000_000;
+        let mut ballot = ballot(&[granted(damaged), granted(7), None]);
+        assert_eq!(ballot.raise(), (damaged, vec![1]));
+        assert_eq!(ballot.vote(1, Ok(Said::Raised(90))), None);
+        assert_eq!(ballot.verdict(), Verdict::Open);
+        assert_eq!(
+            ballot.vote(2, Ok(Said::Granted(8))),
+            Some(damaged),
+            "a late grant"
+        );
+        assert_eq!(ballot.verdict(), Verdict::Open);
+        assert_eq!(ballot.vote(2, Ok(Said::Raised(91))), None);
+        assert_eq!(ballot.verdict(), Verdict::Over(Outcome::Held));
     }
 
     #[test]
