@@ -70,6 +70,7 @@ mod report;
 mod response;
 mod room;
 mod rules;
+mod rwlock;
 mod semaphore;
 mod settings;
 mod slots;
@@ -99,6 +100,7 @@ pub use rate_limiter::{Decision, Outage, RateLimitHeaders, RateLimiter};
 pub use redis;
 pub use reentrant::{Owner, ReentrantMutex};
 pub use report::{NodeReport, Report, Silence, Vote};
+pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use token::{FencingToken, NotAToken};
 

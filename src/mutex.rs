@@ -12,11 +12,11 @@ use futures::FutureExt as _;
 use crate::{
     Error, Lease, LeaseWatch, Renewal, Report,
     acquire::{Acquire, Asks},
-    claim::Wants,
+    claim::{Lock, Wants},
     engine::{Engine, Wait},
     hold::Hold,
     logs,
-    name::Name,
+    name::{Name, Names, show},
 };
 
 /// A distributed mutex on one name. Cheap to clone; settings are chained.
@@ -43,16 +43,32 @@ use crate::{
 #[must_use = "a mutex does nothing until it is locked"]
 pub struct Mutex {
     engine: Engine,
-    name: Arc<str>,
+    names: Asked,
     hold: Hold,
     seen: Arc<AtomicU64>,
 }
 
+/// What it locks, unchecked.
+#[derive(Clone)]
+enum Asked {
+    One(Arc<str>),
+    Several(Arc<[Arc<str>]>),
+}
+
 impl Mutex {
     pub(crate) fn new(engine: Engine, name: Arc<str>, max_ttl: Duration) -> Self {
+        Self::of(engine, Asked::One(name), max_ttl)
+    }
+
+    /// All of these names at once, or none.
+    pub(crate) fn of_several(engine: Engine, names: Arc<[Arc<str>]>, max_ttl: Duration) -> Self {
+        Self::of(engine, Asked::Several(names), max_ttl)
+    }
+
+    fn of(engine: Engine, names: Asked, max_ttl: Duration) -> Self {
         Self {
             engine,
-            name,
+            names,
             hold: Hold::new(max_ttl),
             seen: Arc::new(AtomicU64::new(0)),
         }
@@ -217,9 +233,9 @@ impl Mutex {
         }
     }
 
-    /// What it locks, and on which nodes: those of its quorum.
-    pub(crate) fn place(&self) -> (&Engine, &Arc<str>) {
-        (&self.engine, &self.name)
+    /// On which nodes it locks: those of its quorum.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// How long [`lock`](Self::lock) waits, if that has an end.
@@ -232,9 +248,9 @@ impl Mutex {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((name, ttl)) => Acquire::Unasked(Asks {
+            Ok((lock, ttl)) => Acquire::Unasked(Asks {
                 engine: self.engine.clone(),
-                wants: Wants::Mutex(name),
+                wants: Wants::Lock(lock),
                 ttl,
                 lock_delay: self.hold.lock_delay,
                 renewal: self.hold.renewal,
@@ -254,9 +270,15 @@ impl Mutex {
         self.check().map(drop)
     }
 
-    fn check(&self) -> Result<(Name, Duration), Error> {
-        let name = Name::new(Arc::clone(&self.name))?;
-        Ok((name, self.hold.check()?))
+    fn check(&self) -> Result<(Lock, Duration), Error> {
+        let lock = match &self.names {
+            Asked::One(name) => Lock::Mutex(Name::new(Arc::clone(name))?),
+            Asked::Several(names) => match Names::new(names)? {
+                names if names.is_one() => Lock::Mutex(names.shown().clone()),
+                names => Lock::Several(names),
+            },
+        };
+        Ok((lock, self.hold.check()?))
     }
 }
 
@@ -281,8 +303,12 @@ where
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &self.names {
+            Asked::One(name) => name.to_string(),
+            Asked::Several(names) => show(names),
+        };
         f.debug_struct("Mutex")
-            .field("name", &self.name)
+            .field("name", &name)
             .finish_non_exhaustive()
     }
 }

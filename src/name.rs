@@ -10,6 +10,8 @@ use crate::Error;
 
 const MAX_BYTES: usize = 512;
 const LONGEST_WORD: usize = 64;
+/// A script takes a few µs for each, and a server does nothing else meanwhile.
+const MOST_NAMES: usize = 64;
 
 /// A checked name; cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +40,57 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Several names, sorted, each there once: 1 to 64 of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    all: Arc<[Name]>,
+    shown: Name,
+}
+
+impl Names {
+    /// Checks each of them, and how many there are.
+    pub(crate) fn new(names: &[Arc<str>]) -> Result<Self, Error> {
+        let mut all = names
+            .iter()
+            .map(|name| Name::new(Arc::clone(name)))
+            .collect::<Result<Vec<Name>, Error>>()?;
+        all.sort();
+        all.dedup();
+        match all.len() {
+            0 => Err(Error::Invalid(
+                "no name is given: give the names of 1 to 64 locks".into(),
+            )),
+            1..=MOST_NAMES => Ok(Self {
+                shown: Name(show(&all).into()),
+                all: all.into(),
+            }),
+            n => Err(Error::Invalid(format!(
+                "{n} names are too many to be locked at once: give 1 to {MOST_NAMES}"
+            ))),
+        }
+    }
+
+    /// Whether it is a single name.
+    pub(crate) fn is_one(&self) -> bool {
+        self.all.len() == 1
+    }
+
+    pub(crate) fn all(&self) -> Arc<[Name]> {
+        Arc::clone(&self.all)
+    }
+
+    /// All of them as one text, for people.
+    pub(crate) fn shown(&self) -> &Name {
+        &self.shown
+    }
+}
+
+/// Separated by commas.
+pub(crate) fn show(names: &[impl fmt::Display]) -> String {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }
 
 impl fmt::Display for Name {

@@ -1,12 +1,13 @@
 //! The front door: one set of connections, and every primitive that is made from it.
 
+mod named;
+
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
 use crate::{
-    Builder, Error, Health, Inspection, IntoNode, Mutex, NodeChanges, NodeStatus, Quota,
-    RateLimiter, ReentrantMutex, Semaphore,
+    Builder, Error, Health, Inspection, IntoNode, NodeChanges, NodeStatus,
     engine::{Engine, Event},
     logs,
     name::Name,
@@ -75,31 +76,6 @@ impl Quorum {
     /// runtime.
     pub fn in_memory(n: usize) -> Self {
         start::in_memory(n)
-    }
-
-    /// The mutex with this name: 1 to 512 bytes of free text, checked when the mutex is locked.
-    pub fn mutex(&self, name: impl Into<String>) -> Mutex {
-        Mutex::new(self.engine.clone(), name.into().into(), self.limits.max_ttl)
-    }
-
-    /// The mutex with this name, as one that its holder may lock again: with an explicit [`Owner`](crate::Owner). It and
-    /// [`mutex`](Self::mutex) of the same name exclude each other.
-    pub fn reentrant_mutex(&self, name: impl Into<String>) -> ReentrantMutex {
-        ReentrantMutex::new(self.mutex(name))
-    }
-
-    /// The semaphore with this name and so many slots (1 to 65,536): at most that many leases at a time. Its name is its
-    /// own: a mutex of the same name is another thing.
-    pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
-        let max_ttl = self.limits.max_ttl;
-        Semaphore::new(self.engine.clone(), name.into().into(), limit, max_ttl)
-    }
-
-    /// The rate limiter with this name and quota: at most so many units in any interval. Clones share what they know. Its
-    /// name is its own, and so is each quota: with another one it counts anew.
-    pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
-        let masters = self.limits.masters;
-        RateLimiter::new(self.engine.clone(), name.into().into(), quota, masters)
     }
 
     /// What every node that votes says about a name: who holds it, for how long, the newest token, and who waits in

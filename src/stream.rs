@@ -34,8 +34,8 @@ pub trait StreamExt: Stream {
     ///
     /// # Errors
     /// Items come as `Ok`. Between them there may be errors of [`RateLimiter::until_ready`]. No item is lost by one:
-    /// the stream asks again [`Error::retry_after`] later, and goes on with the same item. After an error that does not pass by itself (`Invalid`, `Closed`, `System`) the stream ends;
-    /// [`into_parts`](RateLimited::into_parts) has the item.
+    /// the stream asks again [`Error::retry_after`] later, and goes on with the same item. After an error that does not
+    /// pass by itself (`Invalid`, `Closed`, `System`) the stream ends; [`into_parts`](RateLimited::into_parts) has the item.
     ///
     /// # Cancel safety
     /// `next()` may be dropped: the item stays here.

@@ -37,7 +37,7 @@ use quorate::{
     MemoryNode,
     blocking::{Builder, Quorum},
 };
-use support::Fleet;
+use support::{Fleet, most_within};
 
 /// For what must come, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -15,7 +15,7 @@ use quorate::{
     MemoryNode, Node,
     testing::conformance::{
         self, Change, Doing, Key, Outcome, Power, Subject, alike, limits_alike, redis_node,
-        slots_alike,
+        rwlocks_alike, several_alike, slots_alike,
     },
 };
 use support::{Kind, Server};
@@ -120,6 +120,10 @@ impl Subject for Real {
                 let field = format!("@mutex:{name}");
                 self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
             }
+            Change::RwlockCounter(name, counter) => {
+                let field = format!("@rwlock:{name}");
+                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
+            }
             Change::SlotCounter(pool, slot, counter) => {
                 let field = format!("@semaphore:{slot}:{}", pool.name);
                 self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
@@ -148,19 +152,19 @@ fn told(outcome: Outcome) -> (usize, String) {
 async fn the_node_in_this_process() {
     let outcome = conformance::all(&MemoryNode::new()).await;
     let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
-    assert_eq!(told(outcome), (98, not_run));
+    assert_eq!(told(outcome), (118, not_run));
 }
 
 #[tokio::test]
 async fn redis_7() {
     let outcome = conformance::all(&Real::start(Kind::Redis)).await;
-    assert_eq!(told(outcome), (99, String::new()));
+    assert_eq!(told(outcome), (119, String::new()));
 }
 
 #[tokio::test]
 async fn valkey_9() {
     let outcome = conformance::all(&Real::start(Kind::Valkey)).await;
-    assert_eq!(told(outcome), (99, String::new()));
+    assert_eq!(told(outcome), (119, String::new()));
 }
 
 /// A subject that can do nothing but answer is put to what needs no more, and the rest is named.
@@ -212,6 +216,10 @@ async fn answered_alike(kind: Kind) {
         let missing = alike(&MemoryNode::new(), &real, seed, 4000).await;
         assert_eq!(missing, []);
         let missing = slots_alike(&MemoryNode::new(), &real, seed, 3000).await;
+        assert_eq!(missing, []);
+        let missing = rwlocks_alike(&MemoryNode::new(), &real, seed, 3000).await;
+        assert_eq!(missing, []);
+        let missing = several_alike(&MemoryNode::new(), &real, seed, 3000).await;
         assert_eq!(missing, []);
         let missing = limits_alike(&MemoryNode::new(), &real, seed, 1500).await;
         assert_eq!(missing, []);

@@ -18,25 +18,21 @@
 #[path = "support/exclusive.rs"]
 mod exclusive;
 mod support;
+#[path = "support/workers.rs"]
+mod workers;
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
 use std::time::{Duration, Instant};
 
 use exclusive::Exclusive;
 use quorate::{Builder, Error, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Fleet, Kind, Proxy, Server, ServerOptions};
+use workers::{GONE_WITHIN, Job, PATIENCE, Workers, millis, write_line, written};
 
 const TTL: Duration = Duration::from_secs(2);
 /// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
 const QUARANTINE: Duration = Duration::from_millis(2_120);
-/// Far more than a lease and a quarantine last.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// What ended workers leave behind is gone after this.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
 const NAME: &str = "the counter";
 const USER: &str = "locker";
 const PASSWORD: &str = "right";
@@ -50,45 +46,41 @@ fn builder(urls: &[String]) -> Builder {
         .node_timeout(Duration::from_millis(200))
 }
 
-// ---- the workers: this very program, started again -----------------------------------------
-
-const WORK: &str = "QUORATE_TEST_WORK";
-const URLS: &str = "QUORATE_TEST_URLS";
-const DIR: &str = "QUORATE_TEST_DIR";
-const STORE: &str = "QUORATE_TEST_STORE";
+// ---- the workers ---------------------------------------------------------------------------
 
 /// Whether this process is a worker; then its work is done when this returns.
 fn worked<E: Exclusive>() -> bool {
-    let Some(work) = std::env::var_os(WORK) else {
+    let Some(job) = Job::of_this_process() else {
         return false;
     };
-    let var = |name| std::env::var(name).unwrap_or_default();
-    let urls: Vec<String> = var(URLS).split(',').map(str::to_owned).collect();
-    let dir = PathBuf::from(var(DIR));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let quorum = builder(&urls).connect().await.expect("a majority answers");
-        match work.to_str() {
-            Some("count") => count::<E>(&quorum, &dir).await,
-            Some("fenced") => count_fenced::<E>(&quorum, &dir, &var(STORE)).await,
-            _ => panic!("{work:?}"),
+        let quorum = builder(&job.urls)
+            .connect()
+            .await
+            .expect("a majority answers");
+        match &*job.work {
+            "count" => count::<E>(&quorum, &job).await,
+            "fenced" => count_fenced::<E>(&quorum, &job).await,
+            work => panic!("{work:?}"),
         }
         assert!(quorum.shutdown().await.is_empty());
     });
     true
 }
 
-fn millis(from: u64, to: u64) -> Duration {
-    Duration::from_millis(rand::random_range(from..to))
+/// In the module that [`on_both!`] makes of it.
+fn test_of<E: Exclusive>(test: &str) -> String {
+    format!("{}::{test}", E::MODULE)
 }
 
-async fn count<E: Exclusive>(quorum: &Quorum, dir: &Path) {
-    let log = dir.join("log");
+async fn count<E: Exclusive>(quorum: &Quorum, job: &Job) {
+    let log = job.dir.join("log");
     let mutex = E::of(quorum, NAME).ttl(TTL);
-    while !dir.join("stop").exists() {
+    while !job.is_over() {
         if rand::random_range(0..4) == 0 {
             // Somebody who loses patience.
             let _ = tokio::time::timeout(millis(0, 40), mutex.lock()).await;
@@ -99,146 +91,14 @@ async fn count<E: Exclusive>(quorum: &Quorum, dir: &Path) {
             tokio::time::sleep(millis(20, 150)).await;
             // A loss is announced 100 ms before the end: time enough for one line.
             if watch.is_valid() {
-                let line = format!("{} {} {}\n", last + 1, watch.token(), std::process::id());
-                let mut log = File::options().append(true).open(&log).unwrap();
-                log.write_all(line.as_bytes()).unwrap();
+                let line = format!("{} {} {}", last + 1, watch.token(), std::process::id());
+                write_line(&log, &line);
             }
         });
         match done.await {
             Ok(()) | Err(Error::Lost(_)) => {}
             Err(error) if error.is_retryable() => tokio::time::sleep(millis(5, 30)).await,
             Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// A line of the file: the number, and with which token it was written.
-struct Entry {
-    number: u64,
-    token: u64,
-    line: String,
-}
-
-fn written(log: &Path) -> Vec<Entry> {
-    let text = fs::read_to_string(log).unwrap();
-    let lines = text.lines().map(|line| {
-        let mut words = line.split(' ').map(|word| word.parse().unwrap());
-        Entry {
-            number: words.next().unwrap(),
-            token: words.next().unwrap(),
-            line: line.into(),
-        }
-    });
-    lines.collect()
-}
-
-/// Processes at work; dropping it kills them.
-struct Workers {
-    dir: tempfile::TempDir,
-    urls: String,
-    work: &'static str,
-    test: String,
-    store: String,
-    children: Vec<Child>,
-}
-
-impl Workers {
-    fn start<E: Exclusive>(
-        n: usize,
-        test: &str,
-        work: &'static str,
-        urls: &[String],
-        store: &str,
-    ) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        File::create(dir.path().join("log")).unwrap();
-        let (urls, store, children) = (urls.join(","), store.to_owned(), Vec::new());
-        let test = format!("{}::{test}", E::MODULE);
-        let mut workers = Self {
-            dir,
-            urls,
-            work,
-            test,
-            store,
-            children,
-        };
-        for _ in 0..n {
-            workers.hire();
-        }
-        workers
-    }
-
-    /// It ends with this thread, however that ends.
-    fn hire(&mut self) {
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", &self.test, "--nocapture"])
-            .env(WORK, self.work)
-            .env(URLS, &self.urls)
-            .env(DIR, self.dir.path())
-            .env(STORE, &self.store)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("setpriv (Debian: util-linux)");
-        self.children.push(child);
-    }
-
-    fn log(&self) -> Vec<Entry> {
-        written(&self.dir.path().join("log"))
-    }
-
-    /// The counter moves on: it is no test if nobody gets the lock.
-    fn progress(&self, after: &str) {
-        let so_far = self.log().len();
-        let deadline = Instant::now() + PATIENCE;
-        while self.log().len() < so_far + 4 {
-            assert!(Instant::now() < deadline, "no progress after: {after}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// All end of themselves, their work is looked at, and nothing is left behind.
-    fn finish(self, fleet: &Fleet) {
-        self.end();
-        assert_eq!(fleet.leftover_locks_after(GONE_WITHIN, "quorate"), [""; 0]);
-    }
-
-    /// All end of themselves, and their work is looked at.
-    fn end(mut self) {
-        File::create(self.dir.path().join("stop")).unwrap();
-        for mut child in self.children.drain(..) {
-            let status = child.wait().unwrap();
-            assert!(status.success(), "a worker failed: {status}");
-        }
-        let log = self.log();
-        println!("{} updates", log.len());
-        let mut token = 0;
-        for (i, entry) in log.iter().enumerate() {
-            let text = || {
-                log[i.saturating_sub(3)..]
-                    .iter()
-                    .take(7)
-                    .map(|e| &*e.line)
-                    .collect::<Vec<_>>()
-            };
-            assert_eq!(
-                entry.number,
-                i as u64 + 1,
-                "an update was lost: {:#?}",
-                text()
-            );
-            assert!(entry.token > token, "a token from the past: {:#?}", text());
-            token = entry.token;
-        }
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }
@@ -299,7 +159,7 @@ fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_and_clients_die";
-    let mut workers = Workers::start::<E>(4, test, "count", &urls, "");
+    let mut workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
     workers.progress("the start");
 
     fleet[0].kill9();
@@ -320,10 +180,7 @@ fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
         workers.progress("a majority restarted empty");
     }
     for _ in 0..2 {
-        let mut child = workers.children.remove(0);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        workers.hire();
+        workers.replace("count");
         workers.progress("a client died");
     }
     workers.finish(&fleet);
@@ -339,7 +196,7 @@ fn no_update_is_lost_while_servers_are_stopped_or_far<E: Exclusive>() {
     urls[4] = format!("redis://{USER}:{PASSWORD}@127.0.0.1:{}", proxy.port());
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_are_stopped_or_far";
-    let workers = Workers::start::<E>(4, test, "count", &urls, "");
+    let workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
     workers.progress("the start");
 
     each(&fleet[..1], Server::sigstop);
@@ -385,7 +242,7 @@ fn no_update_is_lost_while_memories_change<E: Exclusive>() {
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_memories_change";
-    let workers = Workers::start::<E>(4, test, "count", &urls, "");
+    let workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
     workers.progress("the start");
     let flush = |server: &Server| drop(server.cmd(&["FLUSHALL"]));
 
@@ -454,14 +311,14 @@ redis.call('RPUSH', KEYS[2], ARGV[2])
 return 1";
 
 /// Works without ever asking whether its lease is still good.
-async fn count_fenced<E: Exclusive>(quorum: &Quorum, dir: &Path, store: &str) {
-    let mut store = redis::Client::open(store)
+async fn count_fenced<E: Exclusive>(quorum: &Quorum, job: &Job) {
+    let mut store = redis::Client::open(&*job.store)
         .unwrap()
         .get_connection()
         .unwrap();
     let mutex = E::of(quorum, NAME).ttl(TTL);
-    let state = dir.join(std::process::id().to_string());
-    while !dir.join("stop").exists() {
+    let state = job.dir.join(std::process::id().to_string());
+    while !job.is_over() {
         let lease = match mutex.lock().await {
             Ok(lease) => lease,
             Err(error) if error.is_retryable() => continue,
@@ -503,7 +360,7 @@ fn clients_that_sleep_through_their_lease_are_refused_by_the_fence<E: Exclusive>
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "clients_that_sleep_through_their_lease_are_refused_by_the_fence";
-    let mut workers = Workers::start::<E>(4, test, "fenced", &urls, &store.url());
+    let mut workers = Workers::start((4, "fenced"), test_of::<E>(test), &urls, &store.url());
     let mut conn = store.conn();
     let mut log = |key: &str| -> Vec<u64> {
         redis::cmd("LRANGE")
@@ -546,10 +403,7 @@ fn clients_that_sleep_through_their_lease_are_refused_by_the_fence<E: Exclusive>
     }
     wait(Duration::from_millis(300));
 
-    File::create(workers.dir.path().join("stop")).unwrap();
-    for mut child in workers.children.drain(..) {
-        assert!(child.wait().unwrap().success());
-    }
+    workers.stop();
     let (fenced, unfenced) = (log("log"), log("unfenced"));
     let accepted = unfenced.len() - fenced.len();
     let refused: usize = redis::cmd("GET")

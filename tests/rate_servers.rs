@@ -21,7 +21,7 @@ use std::{
 };
 
 use quorate::{Builder, Quorum, Quota, RateLimiter};
-use support::{Fleet, Proxy, Server};
+use support::{Fleet, Proxy, Server, most_within};
 
 /// A minute, shortened.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -182,15 +182,7 @@ impl Drop for Workers {
 
 /// The most units in any interval of this length.
 fn most(used: &[u64], period: Duration) -> usize {
-    let period = u64::try_from(period.as_micros()).unwrap();
-    let (mut from, mut most) = (0, 0);
-    for (to, at) in used.iter().enumerate() {
-        while used[from] + period <= *at {
-            from += 1;
-        }
-        most = most.max(to + 1 - from);
-    }
-    most
+    most_within(used, u64::try_from(period.as_micros()).unwrap())
 }
 
 /// For how long a unit counts, on the average: A, the grace, and half a bucket (protocol §7).

@@ -351,6 +351,30 @@ async fn permits_are_waited_for_in_line_and_no_longer_than_it_says() {
     waits.await.unwrap().unwrap();
 }
 
+/// Of two, the first ends before the second is there. Nothing was served, so nothing may be half done.
+#[tokio::test(start_paused = true)]
+async fn permits_that_are_lost_before_all_are_there_are_denied() {
+    let all = semaphore(2);
+    let short = quorate::Renewal::auto().max_hold(Duration::from_secs(1));
+    let served = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&served);
+    let service = ConcurrencyLimitLayer::new(all.clone().renewal(short))
+        .cost(|(): &()| 2)
+        .wait(Duration::from_secs(60))
+        .layer(service_fn(move |(): ()| {
+            counts.fetch_add(1, SeqCst);
+            async { Ok::<_, Infallible>(()) }
+        }));
+    let elsewhere = all.acquire().await.unwrap();
+    let asks = tokio::spawn(service.oneshot(()));
+    free(&all, 0).await;
+    sleep(Duration::from_secs(3)).await;
+    elsewhere.release().await.unwrap();
+    denied(asks.await.unwrap());
+    assert_eq!(served.load(SeqCst), 0);
+    free(&all, 2).await;
+}
+
 // ---- keys and costs --------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]

@@ -43,7 +43,7 @@ use axum::Router;
 use http::{HeaderMap, Method, StatusCode};
 use quorate::{Builder, Quorum};
 use reqwest::Client;
-use support::Fleet;
+use support::{Fleet, most_within};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// Far more than anything here takes: who waits this long hangs.
@@ -268,15 +268,7 @@ impl Witness {
 
     /// The most that began in any interval of this length.
     fn most_within(&self, period: Duration) -> usize {
-        let began = self.began();
-        let (mut from, mut most) = (0, 0);
-        for (to, at) in began.iter().enumerate() {
-            while began[from] + period <= *at {
-                from += 1;
-            }
-            most = most.max(to + 1 - from);
-        }
-        most
+        most_within(&self.began(), period)
     }
 }
 

@@ -23,6 +23,15 @@ pub(crate) enum Verdict {
     Over(Outcome),
 }
 
+/// What the counters of those who grant have to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// Each node has made a new one for us: Q of them the same, which nobody else has.
+    Minted,
+    /// Each node tells its newest: Q of them have come so far. Others may have them too.
+    Epochs,
+}
+
 /// Why a vote was not won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -42,16 +51,18 @@ pub(crate) struct Ballot {
     /// T, once it is being raised to.
     raised_to: Option<u64>,
     largest_counter: u64,
+    tokens: Tokens,
     rules: Rules,
 }
 
 impl Ballot {
-    pub(crate) fn new(nodes: usize, needed: usize, rules: Rules) -> Self {
+    pub(crate) fn new(nodes: usize, needed: usize, tokens: Tokens, rules: Rules) -> Self {
         Self {
             answers: Answers::new(nodes),
             needed,
             raised_to: None,
             largest_counter: 0,
+            tokens,
             rules,
         }
     }
@@ -62,8 +73,8 @@ impl Ballot {
         let was_raised = matches!(answer, Ok(Said::Raised(_)));
         let answer = match (answer, self.raised_to) {
             (Ok(Said::Raised(counter)), Some(t)) => {
-                // Exactly T: a greater counter belongs to somebody else's token.
-                let exact = counter == t || !self.rules.hold(Rule::ExactAck);
+                // Exactly T: a greater counter belongs to somebody else's token. An epoch is nobody's.
+                let exact = self.is_vote(counter, t) || !self.rules.hold(Rule::ExactAck);
                 self.largest_counter = self.largest_counter.max(counter);
                 Ok(Said::Granted(if exact { t } else { counter }))
             }
@@ -124,7 +135,10 @@ impl Ballot {
         }
         let votes_for_us = match self.raised_to {
             // A node that granted another token and is not being raised cannot count any more.
-            Some(t) => self.answers.count(|r| *r == Said::Granted(t)),
+            Some(t) => self
+                .tokens()
+                .filter(|&token| self.is_vote(token, t))
+                .count(),
             None => grants,
         };
         if votes_for_us >= self.needed {
@@ -221,10 +235,21 @@ impl Ballot {
         if !self.rules.hold(Rule::EqualTokens) {
             return (self.grants() >= self.needed).then_some(largest);
         }
-        let votes = |t: u64| self.tokens().filter(|&token| token == t).count();
+        let votes = |t: u64, is: &dyn Fn(u64) -> bool| {
+            let votes = self.tokens().filter(|&token| is(token)).count();
+            (votes >= self.needed).then_some(t)
+        };
         match self.raised_to {
-            Some(t) => Some(t).filter(|&t| votes(t) >= self.needed),
-            None => self.tokens().find(|&t| votes(t) >= self.needed),
+            Some(t) => votes(t, &|token| self.is_vote(token, t)),
+            None => self.tokens().find_map(|t| votes(t, &|token| token == t)),
+        }
+    }
+
+    /// Whether a node whose counter is this stands for T. Where it is only to have come so far, it may have gone further.
+    fn is_vote(&self, counter: u64, t: u64) -> bool {
+        match self.tokens {
+            Tokens::Minted => counter == t,
+            Tokens::Epochs => counter >= t,
         }
     }
 }
@@ -235,7 +260,8 @@ mod tests {
 
     fn ballot(votes: &[Option<Result<Said, Silence>>]) -> Ballot {
         let n = votes.len();
-        let mut ballot = Ballot::new(n, crate::ballot::majority::majority(n), Rules::ALL);
+        let needed = crate::ballot::majority::majority(n);
+        let mut ballot = Ballot::new(n, needed, Tokens::Minted, Rules::ALL);
         for (node, vote) in votes.iter().enumerate() {
             if let Some(vote) = vote {
                 ballot.vote(node, vote.clone());
@@ -396,6 +422,26 @@ mod tests {
         assert_eq!(b.verdict(), Verdict::Open);
         assert_eq!(b.vote(3, Ok(Said::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Won(8));
+    }
+
+    #[test]
+    fn an_epoch_counts_where_the_counter_has_gone_further() {
+        let mut b = Ballot::new(3, 2, Tokens::Epochs, Rules::ALL);
+        b.vote(0, Ok(Said::Granted(7)));
+        b.vote(1, Ok(Said::Granted(8)));
+        assert_eq!(b.verdict(), Verdict::Split, "the last writer's may be 8");
+        assert_eq!(b.raise(), (8, vec![0]));
+        // Another reader has raised it further meanwhile.
+        b.vote(0, Ok(Said::Raised(9)));
+        assert_eq!(b.verdict(), Verdict::Won(8));
+        let mut b = Ballot::new(5, 3, Tokens::Epochs, Rules::ALL);
+        for (node, counter) in [7, 7, 9, 8].into_iter().enumerate() {
+            b.vote(node, Ok(Said::Granted(counter)));
+        }
+        // At most two of five are behind the last writer's token.
+        assert_eq!(b.raise(), (8, vec![0, 1]));
+        b.vote(0, Ok(Said::Raised(8)));
+        assert_eq!(b.verdict(), Verdict::Won(8), "with those of 8 and 9");
     }
 
     #[test]

@@ -17,11 +17,11 @@ use super::{
 use crate::{
     Error, Report, Silence,
     ballot::{
-        acquire::{Ballot, Outcome, Verdict},
+        acquire::{Ballot, Outcome, Tokens, Verdict},
         answers::{Heard, Said},
         validity::{notice, valid_until},
     },
-    claim::{self, Ask, Claim},
+    claim::{Ask, Claim, Lock, Side, Waits},
     clock::Tick,
     lease::upkeep::Good,
     node::session::{RoundId, Tag},
@@ -62,17 +62,27 @@ pub(super) enum Progress {
 }
 
 impl Attempt {
-    /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be.
-    pub(super) fn begin(net: &mut Net, wish: &Wish, floor: u64) -> Result<Self, Error> {
+    /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be. `waits`: who
+    /// waits for a read-write lock, over all attempts.
+    pub(super) fn begin(
+        net: &mut Net,
+        (wish, lock): (&Wish, &Lock),
+        floor: u64,
+        waits: Option<Waits>,
+    ) -> Result<Self, Error> {
         let entry = new_owner(net, wish.id)?;
         let ask = Ask {
             ttl: wish.node_ttl(),
             floor,
             max_ttl: net.fleet().max_ttl(),
         };
-        let operation = claim::acquire(wish.name(), &entry, ask);
+        let operation = lock.acquire(&entry, waits, ask);
         let round = net.new_round();
-        let mut ballot = Ballot::new(net.total(), net.needed, net.settings.rules);
+        let tokens = match lock.side() {
+            Some(Side::Reader) => Tokens::Epochs,
+            Some(Side::Writer) | None => Tokens::Minted,
+        };
+        let mut ballot = Ballot::new(net.total(), net.needed, tokens, net.settings.rules);
         let mut asked = Vec::with_capacity(net.total());
         // Where no majority can be asked nobody is: nothing has to be taken back then.
         let enough = net.has_a_majority();
@@ -92,7 +102,7 @@ impl Attempt {
         }
         Ok(Self {
             round,
-            claim: Claim::Mutex(wish.name().clone()),
+            claim: Claim::Lock(lock.clone()),
             entry,
             t0: net.now,
             ttl: wish.ttl,
@@ -176,13 +186,14 @@ impl Attempt {
             let is_refused =
                 |node| matches!(answers.get(node), Some(Heard::Said(Said::Held { .. })));
             let asked = self.asked.iter().copied();
+            let undo = net.undo(self.ballot.largest_counter(), None);
             roll_back(
                 net,
                 &self.claim,
                 &self.entry,
                 asked.filter(|node| !is_refused(*node)),
                 granted,
-                (self.ballot.largest_counter(), self.node_ttl),
+                (undo, self.node_ttl),
             );
         }
     }
@@ -229,8 +240,8 @@ impl Attempt {
         self.ballot.answers().iter().map(ticket).max().unwrap_or(0)
     }
 
-    /// What it has won for this wish, with this token.
-    pub(super) fn grant(self, wish: Wish, token: u64) -> Grant {
+    /// What it has won for this wish, with this token. `waited`: who did, over all attempts.
+    pub(super) fn grant(self, wish: Wish, token: u64, waited: Option<Entry>) -> Grant {
         let good = Good {
             until: valid_until(self.t0, self.ttl),
             notice: notice(self.ttl),
@@ -244,6 +255,7 @@ impl Attempt {
             token,
             since: self.t0,
             good,
+            waited,
             held: self.granted().collect(),
             raising: self.raising().collect(),
             lacking: Vec::new(),

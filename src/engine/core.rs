@@ -108,6 +108,7 @@ impl Core {
         match event {
             Event::Cancel(id) => self.wishes.cancel(net, id),
             Event::Extend { lease, reply } => self.holdings.extend(net, lease, reply),
+            Event::Downgrade { lease, reply } => self.holdings.downgrade(net, lease, reply),
             Event::Release { lease, reply } => self.holdings.release(net, lease, reply),
             Event::Abandon { lease } => self.holdings.abandon(net, lease),
             Event::StopWaiting { limited } => self.rates.stop_waiting(net, &limited),

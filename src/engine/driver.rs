@@ -317,6 +317,8 @@ impl Future for Driver {
             busy |= this.tick(cx);
             busy |= this.carry_out();
             if this.core.is_done() {
+                // What a stalled node is asked last may never have been written.
+                this.write_out();
                 return Poll::Ready(());
             }
             if !busy {

@@ -28,6 +28,11 @@ pub(crate) enum Event {
         lease: LeaseId,
         reply: Responder<()>,
     },
+    /// A writer of a read-write lock becomes a reader.
+    Downgrade {
+        lease: LeaseId,
+        reply: Responder<()>,
+    },
     /// Released, and somebody waits for the answer; or dropped.
     Release {
         lease: LeaseId,

@@ -13,6 +13,8 @@ pub(super) struct Grant {
     pub(super) round: RoundId,
     pub(super) entry: Entry,
     pub(super) token: u64,
+    /// Who waited for a read-write lock, and is known to the nodes by this.
+    pub(super) waited: Option<Entry>,
     /// Since when it counts as held.
     pub(super) since: Tick,
     pub(super) good: Good,
@@ -31,7 +33,7 @@ pub(super) struct Grant {
 impl Grant {
     /// Nobody can have it any more.
     pub(super) fn take_back(self, net: &mut Net) {
-        let (seen, ttl) = (self.token, self.stands_for);
+        let undo = net.undo(self.token, self.waited.as_ref());
         let granted = self.held.iter().map(|(node, _)| *node);
         roll_back(
             net,
@@ -39,7 +41,7 @@ impl Grant {
             &self.entry,
             self.asked.into_iter(),
             granted,
-            (seen, ttl),
+            (undo, self.stands_for),
         );
     }
 }

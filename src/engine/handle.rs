@@ -166,6 +166,10 @@ impl Keeper for Inner {
         self.call(|reply| Event::Extend { lease, reply })
     }
 
+    fn downgrade(&self, lease: LeaseId) -> Response<()> {
+        self.call(|reply| Event::Downgrade { lease, reply })
+    }
+
     fn release(&self, lease: LeaseId) -> Response<()> {
         self.call(|reply| Event::Release {
             lease,

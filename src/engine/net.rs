@@ -7,12 +7,13 @@ use super::{journal::Journal, timers::Timers};
 use crate::{
     NodeReport, Report, Silence, Vote,
     ballot::majority::majority,
+    claim::Undo,
     clock::{Clock, Tick},
     node::{
         session::{DutyId, Effect, Fleet, Heard, LAST_BACKOFF, RoundId, Session, Step},
         status::{NodeState, NodeStatus},
     },
-    owner::Chance,
+    owner::{Chance, Entry},
     room::Room as _,
     rules::Rule,
     settings::Settings,
@@ -24,6 +25,9 @@ const ROUND_TRIP: Duration = Duration::from_millis(50);
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// And at most: by then every node that is away was dialled again.
 const LONGEST_PAUSE: Duration = LAST_BACKOFF.saturating_add(SHORTEST_PAUSE);
+/// A reader window is at least, and at most, so long.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
+const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 
 /// What operations borrow.
 pub(crate) struct Net {
@@ -87,6 +91,21 @@ impl Net {
     /// p: what the counters of a name should at least be for its next grant. `seen`: the largest that was seen.
     pub(super) fn floor(&self, seen: u64) -> u64 {
         self.clock.wall_us().max(seen.saturating_add(1))
+    }
+
+    /// How something is given back, behind which no counter was seen beyond `seen`.
+    pub(super) fn undo<'u>(&self, seen: u64, waits: Option<&'u Entry>) -> Undo<'u> {
+        Undo {
+            floor: self.floor(seen),
+            max_ttl: self.fleet().max_ttl(),
+            window: self.window(),
+            waits,
+        }
+    }
+
+    /// For how long readers that were refused are let in before writers that wait: they have to hear of it, and to ask.
+    pub(super) fn window(&self) -> Duration {
+        (self.round_trip() * 5).clamp(SHORTEST_WINDOW, LONGEST_WINDOW)
     }
 
     /// N.

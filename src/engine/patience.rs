@@ -7,7 +7,7 @@ use super::event::Wait;
 use crate::clock::Tick;
 
 /// Rests start at twice the time that an attempt took, double, and stay below this.
-const LONGEST_REST: Duration = Duration::from_millis(100);
+pub(super) const LONGEST_REST: Duration = Duration::from_millis(100);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
 /// An operator may admit the nodes meanwhile, so a quarantine is not slept through.
 const QUARANTINE_REST: Duration = Duration::from_millis(500);

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, Inspection, Silence, Vote,
     ballot::answers::{Answers, Evidence, Heard},
-    claim::{self, Claim, Family, Inspected, Pool, Seen},
+    claim::{self, Claim, Family, Inspected, Lock, Pool, Seen},
     name::Name,
     node::{
         Operation, Reply,
@@ -247,8 +247,7 @@ fn is_of_slots(tag: Tag) -> bool {
 
 /// On all nodes, as far as they answer soon.
 fn release(net: &mut Net, name: Name, entry: &Entry) {
-    let (floor, max_ttl) = (net.floor(0), net.fleet().max_ttl());
-    let operation = Claim::Mutex(name).release(entry, floor, max_ttl);
+    let operation = Claim::Lock(Lock::Mutex(name)).release(entry, net.undo(0, None));
     let until = net.now.plus(net.settings.node_timeout);
     round::release(net, None, &operation, 0..net.total(), until);
 }

@@ -3,20 +3,24 @@
 use std::time::Duration;
 
 use super::{net::Net, round};
-use crate::{claim::Claim, owner::Entry, rules::Rule};
+use crate::{
+    claim::{Claim, Undo},
+    owner::Entry,
+    rules::Rule,
+};
 
 /// RELEASE to every node that was asked and has not refused: a grant may still come. One that refused has answered, and is
-/// not asked a second time by this entry. `seen`: the largest counter in any answer.
+/// not asked a second time by this entry. `ttl`: for how long something of it may stand there.
 pub(super) fn roll_back(
     net: &mut Net,
     claim: &Claim,
     entry: &Entry,
     asked: impl Iterator<Item = usize>,
     granted: impl Iterator<Item = usize>,
-    (seen, ttl): (u64, Duration),
+    (undo, ttl): (Undo<'_>, Duration),
 ) {
     let until = net.now.plus(ttl);
-    let operation = claim.release(entry, net.floor(seen), net.fleet().max_ttl());
+    let operation = claim.release(entry, undo);
     if net.holds(Rule::ReleaseEverywhere) {
         round::release(net, None, &operation, asked, until);
     } else {

@@ -1,23 +1,20 @@
-//! Whose turn it is to ask for a name. Pure.
+//! Whose turn it is to ask. Pure.
 //!
-//! Before a wish stands in line on the nodes it makes an attempt. Of one name only a few do so at a time, and the
+//! Before a wish stands in line on the nodes it makes an attempt. Of one queue only a few do so at a time, and the
 //! others wait in the engine: a crowd that comes at once would keep all other names waiting.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::event::WishId;
-use crate::{Report, name::Name};
-
-/// At most this many wishes of one name ask or rest at a time.
-const MOST_ASKING: usize = 16;
+use crate::{Report, claim::Queue};
 
 /// The wishes that wait for their first attempt; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
-    lines: HashMap<Name, Line<W>>,
+    lines: HashMap<Queue, Line<W>>,
     /// The line of everyone who stands in one.
-    names: HashMap<WishId, Name>,
+    queues: HashMap<WishId, Queue>,
     /// One entry for every place that became free while somebody stood in line.
-    free: VecDeque<Name>,
+    free: VecDeque<Queue>,
 }
 
 struct Line<W> {
@@ -31,7 +28,7 @@ impl<W> Default for Turns<W> {
     fn default() -> Self {
         Self {
             lines: HashMap::new(),
-            names: HashMap::new(),
+            queues: HashMap::new(),
             free: VecDeque::new(),
         }
     }
@@ -39,30 +36,30 @@ impl<W> Default for Turns<W> {
 
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line.
-    pub(super) fn enter(&mut self, name: &Name, id: WishId, wish: W) -> Option<W> {
-        let line = self.lines.entry(name.clone()).or_insert_with(|| Line {
+    pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W) -> Option<W> {
+        let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
             asking: 0,
             waiting: BTreeMap::new(),
             refusal: None,
         });
-        if line.asking < MOST_ASKING && line.waiting.is_empty() {
+        if line.asking < queue.most_asking() && line.waiting.is_empty() {
             line.asking += 1;
             return Some(wish);
         }
         line.waiting.insert(id, wish);
-        self.names.insert(id, name.clone());
+        self.queues.insert(id, queue.clone());
         None
     }
 
     /// The one that asks next, in a place that became free.
     pub(super) fn next(&mut self) -> Option<W> {
-        while let Some(name) = self.free.pop_front() {
-            if let Some(line) = self.lines.get_mut(&name)
-                && line.asking < MOST_ASKING
+        while let Some(queue) = self.free.pop_front() {
+            if let Some(line) = self.lines.get_mut(&queue)
+                && line.asking < queue.most_asking()
                 && let Some((id, wish)) = line.waiting.pop_first()
             {
                 line.asking += 1;
-                self.names.remove(&id);
+                self.queues.remove(&id);
                 return Some(wish);
             }
         }
@@ -74,22 +71,22 @@ impl<W> Turns<W> {
         !self.free.is_empty()
     }
 
-    /// What one who asks for this name was told: refused, with this report, or something else.
-    pub(super) fn told(&mut self, name: &Name, refusal: Option<Report>) {
-        if let Some(line) = self.lines.get_mut(name) {
+    /// What one of this queue was told: refused, with this report, or something else.
+    pub(super) fn told(&mut self, queue: &Queue, refusal: Option<Report>) {
+        if let Some(line) = self.lines.get_mut(queue) {
             line.refusal = refusal;
         }
     }
 
-    /// The last one who asked for this name was refused, with this report.
-    pub(super) fn refusal(&self, name: &Name) -> Option<Report> {
-        self.lines.get(name)?.refusal.clone()
+    /// The last one of this queue who asked was refused, with this report.
+    pub(super) fn refusal(&self, queue: &Queue) -> Option<Report> {
+        self.lines.get(queue)?.refusal.clone()
     }
 
     /// The time of one who stands in line is over: from now on it counts among those who ask, until it is done.
     pub(super) fn over(&mut self, id: WishId) -> Option<W> {
-        let name = self.names.remove(&id)?;
-        let line = self.lines.get_mut(&name)?;
+        let queue = self.queues.remove(&id)?;
+        let line = self.lines.get_mut(&queue)?;
         let wish = line.waiting.remove(&id)?;
         line.asking += 1;
         Some(wish)
@@ -97,28 +94,28 @@ impl<W> Turns<W> {
 
     /// One that stands in line does not wish any more.
     pub(super) fn leave(&mut self, id: WishId) -> Option<W> {
-        let name = self.names.remove(&id)?;
-        let wish = self.lines.get_mut(&name)?.waiting.remove(&id);
-        self.tidy(&name);
+        let queue = self.queues.remove(&id)?;
+        let wish = self.lines.get_mut(&queue)?.waiting.remove(&id);
+        self.tidy(&queue);
         wish
     }
 
-    /// One that asked for this name is done, or does not wish any more.
-    pub(super) fn done(&mut self, name: &Name) {
-        let Some(line) = self.lines.get_mut(name) else {
+    /// One of this queue that asked is done, or does not wish any more.
+    pub(super) fn done(&mut self, queue: &Queue) {
+        let Some(line) = self.lines.get_mut(queue) else {
             return;
         };
         line.asking = line.asking.saturating_sub(1);
-        if line.asking < MOST_ASKING && !line.waiting.is_empty() {
-            self.free.push_back(name.clone());
+        if line.asking < queue.most_asking() && !line.waiting.is_empty() {
+            self.free.push_back(queue.clone());
         }
-        self.tidy(name);
+        self.tidy(queue);
     }
 
-    fn tidy(&mut self, name: &Name) {
+    fn tidy(&mut self, queue: &Queue) {
         let empty = |line: &Line<W>| line.asking == 0 && line.waiting.is_empty();
-        if self.lines.get(name).is_some_and(empty) {
-            self.lines.remove(name);
+        if self.lines.get(queue).is_some_and(empty) {
+            self.lines.remove(queue);
         }
     }
 
@@ -134,7 +131,7 @@ impl<W> Turns<W> {
     /// All that is kept.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
-        self.names.len() + self.lines.len() + self.free.len()
+        self.queues.len() + self.lines.len() + self.free.len()
     }
 }
 
@@ -143,11 +140,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::name::Name;
 
-    const MOST: u64 = MOST_ASKING as u64;
+    const MOST: u64 = 16;
 
-    fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+    fn name(name: &str) -> Queue {
+        Queue::of_mutex(Name::new(name).unwrap())
     }
 
     /// One name, and wishes 0 to `wishes`, of which the first ask.
@@ -274,7 +272,7 @@ mod tests {
                 }
                 for of in waiting.values() {
                     let asking = asking.iter().filter(|(_, it)| it == of).count();
-                    prop_assert!(asking >= MOST_ASKING, "a place is free");
+                    prop_assert!(asking as u64 >= MOST, "a place is free");
                 }
             }
             for id in waiting.keys() {

@@ -1,6 +1,6 @@
 //! What a lease needs of its backend.
 
-use crate::response::Response;
+use crate::{Error, response::Response};
 
 /// A lease, as its keeper knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +12,11 @@ pub(crate) trait Keeper: Send + Sync {
     /// Extends to the full ttl, now.
     fn extend(&self, lease: LeaseId) -> Response<()>;
 
+    /// Makes a reader of a writer, and extends to the full ttl. What has no readers says so.
+    fn downgrade(&self, _: LeaseId) -> Response<()> {
+        Response::ready(Err(no_readers()))
+    }
+
     /// Frees what is held, and answers when that is confirmed. It goes on if nobody waits.
     fn release(&self, lease: LeaseId) -> Response<()>;
 
@@ -20,4 +25,8 @@ pub(crate) trait Keeper: Send + Sync {
 
     /// Stops renewing, and leaves what is held to its ttl.
     fn abandon(&self, lease: LeaseId);
+}
+
+pub(crate) fn no_readers() -> Error {
+    Error::Invalid("only a lease of an RwLock can be downgraded".into())
 }

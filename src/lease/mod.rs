@@ -165,6 +165,30 @@ impl Lease {
         }
     }
 
+    /// Of a lease of [`RwLock::write`](crate::RwLock::write): it becomes a reader's, with the same token, and waiting
+    /// readers come in beside it. Nobody writes in between. It also extends the lease, as [`extend`](Self::extend) does:
+    /// that is all it does to a reader's lease. There is no way back: who wants to write releases it and asks anew, as two
+    /// readers that wait for each other to leave would wait for ever.
+    ///
+    /// # Errors
+    /// - `Invalid` if it is not of an [`RwLock`](crate::RwLock).
+    /// - `Lost` if it is over.
+    /// - `NoQuorum` if no majority answered: it is a reader's from now on all the same, and nodes are told so with the
+    ///   next renewal.
+    /// - `Closed`.
+    ///
+    /// # Cancel safety
+    /// May be dropped: it is a reader's from the call on.
+    pub fn downgrade(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let span = logs::span!("downgrade", name = self.view.name().as_str());
+        let answer = match (self.view.lost_now(), self.id) {
+            (Some(lost), _) => Response::ready(Err(lost.into())),
+            (None, Some(id)) => self.keeper.downgrade(id),
+            (None, None) => Response::ready(Err(Error::Closed)),
+        };
+        answer.instrument(span)
+    }
+
     /// Tells a lease with [`Renewal::heartbeat`] that the work goes on. Costs an atomic store.
     pub fn beat(&self) {
         self.view.beat();

@@ -26,7 +26,7 @@ use std::{
     task::{Context, Poll},
 };
 
-pub(crate) use self::kinds::{admission, mutex, rate, server, slots};
+pub(crate) use self::kinds::{admission, mutex, rate, rwlock, server, several, slots};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::{
     fault::Fault,

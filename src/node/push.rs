@@ -32,6 +32,8 @@ pub enum Says {
         /// Which.
         slot: u32,
     },
+    /// The lock was freed: who waits may ask again.
+    Freed,
     /// The waiter is the next one, or the first. It should ask now, and again after this.
     Next {
         /// When what stands before it will be over at the latest.
@@ -55,6 +57,7 @@ impl Push {
                 term: Duration::from_millis(number()?),
             },
             "W" => Says::Called,
+            "F" => Says::Freed,
             "N" => Says::Next {
                 after: Duration::from_millis(number()?),
             },

@@ -3,7 +3,7 @@
 mod owner;
 mod place;
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 pub use owner::Owner;
 
@@ -69,11 +69,13 @@ use crate::{Error, Lease, LeaseWatch, Mutex, Renewal, mutex};
 #[must_use = "a mutex does nothing until it is locked"]
 pub struct ReentrantMutex {
     mutex: Mutex,
+    name: Arc<str>,
 }
 
 impl ReentrantMutex {
-    pub(crate) fn new(mutex: Mutex) -> Self {
-        Self { mutex }
+    /// `mutex`: of this name.
+    pub(crate) fn new(mutex: Mutex, name: Arc<str>) -> Self {
+        Self { mutex, name }
     }
 
     /// How long a grant lasts unless it is renewed. As [`Mutex::ttl`].
@@ -132,10 +134,10 @@ impl ReentrantMutex {
         &self,
         owner: &Owner,
     ) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
-        let (mutex, owner) = (self.mutex.clone(), owner.clone());
+        let (mutex, name, owner) = (self.mutex.clone(), Arc::clone(&self.name), owner.clone());
         async move {
             mutex.validate()?;
-            owner.place(&mutex).lock(mutex).await
+            owner.place(mutex.engine(), &name).lock(mutex).await
         }
     }
 
@@ -164,10 +166,10 @@ impl ReentrantMutex {
         &self,
         owner: &Owner,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        let (mutex, owner) = (self.mutex.clone(), owner.clone());
+        let (mutex, name, owner) = (self.mutex.clone(), Arc::clone(&self.name), owner.clone());
         async move {
             mutex.validate()?;
-            owner.place(&mutex).try_lock(mutex).await
+            owner.place(mutex.engine(), &name).try_lock(mutex).await
         }
     }
 
@@ -256,9 +258,8 @@ impl ReentrantMutex {
 
 impl fmt::Debug for ReentrantMutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, name) = self.mutex.place();
         f.debug_struct("ReentrantMutex")
-            .field("name", name)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }

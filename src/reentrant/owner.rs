@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::place::Place;
-use crate::Mutex;
+use crate::engine::Engine;
 
 /// Who holds a [`ReentrantMutex`](crate::ReentrantMutex): may lock again what it holds.
 ///
@@ -48,9 +48,8 @@ impl Owner {
         Self::default()
     }
 
-    /// Where this owner locks what the mutex locks.
-    pub(super) fn place(&self, mutex: &Mutex) -> Arc<Place> {
-        let (engine, name) = mutex.place();
+    /// Where this owner locks this name of a quorum.
+    pub(super) fn place(&self, engine: &Engine, name: &Arc<str>) -> Arc<Place> {
         let key = (engine.address(), Arc::clone(name));
         let mut places = self.0.lock();
         if let Some(place) = places.get(&key).and_then(Weak::upgrade) {

@@ -59,7 +59,6 @@ mod rate;
 mod reject;
 mod service;
 
-pub use self::rate::RateLimitLayer;
 pub use self::{
     concurrency::ConcurrencyLimitLayer,
     demand::{CostOf, KeyOf, One, Whole},
@@ -67,6 +66,7 @@ pub use self::{
     fence::{Fence, FenceFuture, FenceLayer, OfHeader, OfPath, ResourceOf, TokenOf},
     future::ResponseFuture,
     held::Limit,
+    rate::RateLimitLayer,
     reject::{Fails, Reject},
     service::Limited,
 };

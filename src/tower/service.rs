@@ -42,36 +42,22 @@ impl<L> Terms<L, Whole, One, Fails> {
 
 impl<L, K, C, R> Terms<L, K, C, R> {
     pub(super) fn key<F>(self, key: F) -> Terms<L, F, C, R> {
-        let Self {
-            limit,
-            wait,
-            cost,
-            reject,
-            ..
-        } = self;
         Terms {
-            limit,
-            wait,
+            limit: self.limit,
+            wait: self.wait,
             key,
-            cost,
-            reject,
+            cost: self.cost,
+            reject: self.reject,
         }
     }
 
     pub(super) fn cost<F>(self, cost: F) -> Terms<L, K, F, R> {
-        let Self {
-            limit,
-            wait,
-            key,
-            reject,
-            ..
-        } = self;
         Terms {
-            limit,
-            wait,
-            key,
+            limit: self.limit,
+            wait: self.wait,
+            key: self.key,
             cost,
-            reject,
+            reject: self.reject,
         }
     }
 
@@ -80,18 +66,11 @@ impl<L, K, C, R> Terms<L, K, C, R> {
     }
 
     pub(super) fn reject_with<F>(self, reject: F) -> Terms<L, K, C, F> {
-        let Self {
-            limit,
-            wait,
-            key,
-            cost,
-            ..
-        } = self;
         Terms {
-            limit,
-            wait,
-            key,
-            cost,
+            limit: self.limit,
+            wait: self.wait,
+            key: self.key,
+            cost: self.cost,
             reject,
         }
     }

@@ -107,13 +107,6 @@ fn a_semaphore_of_three_has_three_holders_and_never_four() {
     until("all are free", || semaphore.available().unwrap() == 3);
 }
 
-/// The most in any interval of this length.
-fn most(used: &[Instant], period: Duration) -> usize {
-    let within =
-        |(i, first): (usize, &Instant)| used.partition_point(|at| *at < *first + period) - i;
-    used.iter().enumerate().map(within).max().unwrap_or(0)
-}
-
 #[test]
 fn a_rate_limit_holds_in_any_interval() {
     const LIMIT: u32 = 60;
@@ -146,7 +139,7 @@ fn a_rate_limit_holds_in_any_interval() {
     used.sort_unstable();
     assert!(denied.into_inner(), "the limit was never reached");
     assert!(used.len() > LIMIT as usize, "only {}", used.len());
-    let most = most(&used, period);
+    let most = most_within(&used, period);
     assert!(most <= LIMIT as usize, "{most} of {}", used.len());
 }
 

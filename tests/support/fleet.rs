@@ -28,9 +28,9 @@ impl Fleet {
     }
 
     /// What a lock or a semaphore left behind, on any node: every key under the prefix that has a TTL, and where that
-    /// is a semaphore's, every slot that is taken and everybody who waits. (Keys that stay forever, as token counters,
+    /// is a semaphore's, every slot that is taken and everybody who waits; of a read-write lock every reader, and every writer that waits. (Keys that stay forever, as token counters,
     /// are no lock. The mark of an eviction is none either, nor is `waiting`, which says of a node that somebody may
-    /// wait there, nor is the limit of a semaphore; these end by themselves.) Nodes which are down are skipped; one that
+    /// wait there, nor is the limit of a semaphore, nor what else stands of a read-write lock; these end by themselves.) Nodes which are down are skipped; one that
     /// is stopped ends the test, for nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
@@ -44,7 +44,12 @@ impl Fleet {
                 };
                 let left = match sort {
                     "mutex-evicted" | "waiting" | "semaphore" | "many" => continue,
-                    "semaphore-ends" | "many-ends" => server.scored(&key, server.wall_ms()),
+                    "rwlock-evicted" | "rwlock-window" | "rwlock-refused" | "rwlock-wakes" => {
+                        continue;
+                    }
+                    "semaphore-ends" | "many-ends" | "rwlock-readers" | "rwlock-writers" => {
+                        server.scored(&key, server.wall_ms())
+                    }
                     "semaphore-line" | "many-line" => server.scored(&key, 0),
                     _ => vec![format!("for another {pttl} ms")],
                 };

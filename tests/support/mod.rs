@@ -9,6 +9,7 @@
 //! | `postgres` | one Postgres |
 //! | `consul` | one Consul agent, or a cluster of them |
 //! | `tls` | throw-away certificates |
+//! | `interval` | how many at most in any interval |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
 //!
 //! Beside this module, for the tests of the `quorate` command alone, which take them in by `#[path]`:
@@ -33,6 +34,7 @@
 
 mod consul;
 mod fleet;
+mod interval;
 mod keeper;
 mod port;
 mod postgres;
@@ -42,6 +44,7 @@ pub mod tls;
 
 pub use consul::{Agent, AgentOptions, Cluster, MASTER, Pair};
 pub use fleet::Fleet;
+pub use interval::most_within;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};

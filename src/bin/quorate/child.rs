@@ -23,7 +23,7 @@ use crate::{
     exec::EXEC,
     failure::{Failure, SOFTWARE},
     job::{self, ourselves},
-    signals::{Signals, is_ignored},
+    signals::{Signals, is_ignored, wants_terminal},
     terminal::Terminal,
 };
 
@@ -261,17 +261,22 @@ impl Child {
     /// this process goes on, as [`follow`](Self::follow) does. `false` if the command cannot be stopped: then
     /// neither is stopped.
     pub(crate) async fn stop(&mut self, signal: Signal, signals: &mut Signals) -> bool {
-        if !self.may_have_terminal(signal) && !self.stop_group().await {
-            return self.done().is_some();
-        }
-        // As the kernel has it: SIGCONT takes back a stop that is still to come.
-        if signals.went_on_meanwhile() {
-            return true;
+        if !self.may_have_terminal(signal) {
+            // As the kernel has it: SIGCONT takes back a stop that is still to come.
+            if signals.went_on_meanwhile() {
+                return true;
+            }
+            if !self.stop_group().await {
+                return self.done().is_some();
+            }
+            if signals.went_on_meanwhile() {
+                return true;
+            }
         }
         self.take_terminal();
         if self.may_have_terminal(signal) {
             // All of our group got the signal: somebody in our pipeline wanted the terminal that the command had.
-            // The command gets it again when it asks.
+            // The command gets it again when it asks. To go on twice does no harm.
             let _ = killpg(getpgrp(), Signal::SIGCONT);
         } else {
             job::stop(signal);
@@ -363,10 +368,6 @@ pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool,
         }
         command.envs(settings);
     }
-}
-
-fn wants_terminal(signal: Signal) -> bool {
-    matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
 }
 
 /// The exit status of what a signal ended, as a shell would say it: 128 + n.

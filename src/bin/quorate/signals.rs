@@ -42,6 +42,8 @@ pub(crate) struct Signals {
     went_on: unix::Signal,
     /// Such a signal that comes before this instant is the one that we sent ourselves.
     own: Option<(Signal, Instant)>,
+    /// SIGCONT came, before or after the signal that was told last.
+    went_on_too: bool,
 }
 
 impl Signals {
@@ -73,6 +75,7 @@ impl Signals {
             child: unix::signal(SignalKind::child())?,
             went_on: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
             own: None,
+            went_on_too: false,
         })
     }
 
@@ -88,7 +91,9 @@ impl Signals {
             match self.next().await {
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {}
                 signal if is_stop(signal) => {
-                    job::stop(signal);
+                    if !self.went_on_meanwhile() {
+                        job::stop(signal);
+                    }
                 }
                 signal => return signal,
             }
@@ -125,9 +130,10 @@ impl Signals {
         self.sends_itself(Signal::SIGTSTP);
     }
 
-    /// Whether SIGCONT came since signals were heard last.
+    /// Whether SIGCONT came together with the signal that was told last, or since.
     pub(crate) fn went_on_meanwhile(&mut self) -> bool {
-        self.poll_went_on(&mut Context::from_waker(Waker::noop()))
+        let since = self.poll_went_on(&mut Context::from_waker(Waker::noop()));
+        std::mem::take(&mut self.went_on_too) || since
     }
 
     fn poll_went_on(&mut self, cx: &mut Context<'_>) -> bool {
@@ -139,6 +145,7 @@ impl Signals {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Signal> {
+        self.went_on_too = false;
         let went_on = self.poll_went_on(cx);
         for (signal, stream) in &mut self.heard {
             while let Poll::Ready(Some(())) = stream.poll_recv(cx) {
@@ -146,10 +153,12 @@ impl Signals {
                 if self.own.take_if(is_own).is_some() {
                     continue;
                 }
-                // SIGCONT takes back a stop that was not obeyed yet.
-                if went_on && is_stop(*signal) {
+                // SIGCONT takes back a stop that was not obeyed yet. A wish for the terminal may have come after it: who
+                // shares a pipeline with us reads from it as soon as the job goes on.
+                if went_on && is_stop(*signal) && !wants_terminal(*signal) {
                     continue;
                 }
+                self.went_on_too = went_on;
                 return Poll::Ready(*signal);
             }
         }
@@ -160,6 +169,11 @@ impl Signals {
 /// Whether it asks to stop, and not to end.
 pub(crate) fn is_stop(signal: Signal) -> bool {
     STOPS.contains(&signal)
+}
+
+/// Whether the kernel sends it to who reads from the terminal, or writes to it, from the background.
+pub(crate) fn wants_terminal(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
 }
 
 /// Whether it was ignored from the start, or has been since.

@@ -39,10 +39,10 @@ impl Extension {
         holding: &Holding,
         reply: Option<Responder<()>>,
     ) -> (RoundId, Self) {
-        let operation =
-            holding
-                .claim
-                .extend(&holding.entry, holding.node_ttl(), net.fleet().max_ttl());
+        let most = (net.fleet().max_ttl(), net.window());
+        let operation = holding
+            .claim
+            .extend(&holding.entry, holding.node_ttl(), most);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
         let tag = Request::Extend.of(round);

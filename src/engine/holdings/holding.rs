@@ -6,10 +6,10 @@ use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
     ballot::answers::{Answers, Said},
-    claim::{self, Claim},
+    claim::{self, Claim, Lock, Side},
     clock::Tick,
     engine::{grant::Grant, net::Net, round},
-    lease::{shared::Shared, upkeep::Upkeep},
+    lease::{keeper::no_readers, shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
     response::Responder,
@@ -21,6 +21,8 @@ pub(super) struct Holding {
     pub(super) upkeep: Upkeep,
     pub(super) claim: Claim,
     pub(super) entry: Entry,
+    /// Who waited for it, if the nodes may know that.
+    pub(super) waited: Option<Entry>,
     pub(super) lock_delay: Duration,
     /// Where it was asked for: where it has to be released.
     pub(super) asked: Vec<usize>,
@@ -66,6 +68,7 @@ impl Holding {
             claim: grant.claim.clone(),
             held_on: grant.held.iter().map(|(node, _)| *node).collect(),
             entry: grant.entry.clone(),
+            waited: grant.waited.clone(),
             lock_delay: wish.lock_delay,
             asked: grant.asked.clone(),
             lacks,
@@ -74,6 +77,20 @@ impl Holding {
             answer_by: wish.end(),
             told: false,
         }
+    }
+
+    /// From now on it is a reader's.
+    ///
+    /// # Errors
+    /// `Invalid`: what it is of has no readers.
+    pub(super) fn downgrade(&mut self) -> Result<(), Error> {
+        match &mut self.claim {
+            Claim::Lock(Lock::Rwlock(_, side)) => *side = Side::Reader,
+            Claim::Lock(Lock::Mutex(_) | Lock::Several(_)) | Claim::Slot(..) => {
+                return Err(no_readers());
+            }
+        }
+        Ok(())
     }
 
     /// An extension found it there. Where it was not known to stand its counter is not known either: it is repaired.

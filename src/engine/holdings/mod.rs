@@ -159,6 +159,14 @@ impl Holdings {
         }
     }
 
+    /// A writer becomes a reader, with the next extension.
+    pub(super) fn downgrade(&mut self, net: &mut Net, id: LeaseId, reply: Responder<()>) {
+        match self.leases.get_mut(&id).map(Holding::downgrade) {
+            Some(Err(error)) => drop(reply.send(Err(error))),
+            Some(Ok(())) | None => self.extend(net, id, reply),
+        }
+    }
+
     pub(super) fn extension_heard(
         &mut self,
         net: &mut Net,

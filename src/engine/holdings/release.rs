@@ -33,10 +33,8 @@ impl Release {
         holding: Holding,
         reply: Option<Responder<()>>,
     ) -> Option<(RoundId, Self)> {
-        let operation = {
-            let (floor, max_ttl) = (net.floor(holding.lacks.token), net.fleet().max_ttl());
-            holding.claim.release(&holding.entry, floor, max_ttl)
-        };
+        let undo = net.undo(holding.lacks.token, holding.waited.as_ref());
+        let operation = holding.claim.release(&holding.entry, undo);
         let round = net.new_round();
         let tag = reply.is_some().then(|| Request::Release.of(round));
         let until = net.now.plus(holding.stands_for);

@@ -11,7 +11,8 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
     let mut first = world.try_lock();
     world.sent();
     world.at(400);
-    let mut second = world.ask(|wish| wish.wants = Wants::Mutex(Name::new("b").unwrap()));
+    let mut second =
+        world.ask(|wish| wish.wants = Wants::Lock(Lock::Mutex(Name::new("b").unwrap())));
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
     world.at(500);
     assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));

@@ -176,7 +176,7 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     let mut leases = Vec::new();
     for i in 0..all {
         let mut answer = world.ask(|wish| {
-            wish.wants = Wants::Mutex(Name::new(format!("a{i}")).unwrap());
+            wish.wants = Wants::Lock(Lock::Mutex(Name::new(format!("a{i}")).unwrap()));
             wish.renewal = Renewal::auto();
         });
         world.sent();

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{core::TIMERS_AT_ONCE, event::WishId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
-    claim::Wants,
+    claim::{Lock, Wants},
     clock::{Clock, ManualClock, Tick},
     lease::keeper::LeaseId,
     name::Name,
@@ -161,7 +161,7 @@ impl World {
         let (reply, answer) = oneshot::channel();
         let mut wish = Wish {
             id: WishId(1_000_000),
-            wants: Wants::Mutex(Name::new("a").unwrap()),
+            wants: Wants::Lock(Lock::Mutex(Name::new("a").unwrap())),
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),

@@ -6,8 +6,9 @@ use super::{Asking, Follows, Wishes, tell};
 use crate::{
     Silence,
     ballot::answers::Said,
-    engine::net::Net,
-    node::{Push, session::RoundId},
+    engine::{net::Net, timers::Key},
+    node::{Push, Says, session::RoundId},
+    owner::Entry,
 };
 
 impl Wishes {
@@ -92,7 +93,25 @@ impl Wishes {
 
     /// A node says something unasked.
     pub(in crate::engine) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
+        if push.says == Says::Freed {
+            self.freed(net, &push.entry);
+            return Follows::Nothing;
+        }
         let follows = self.slots.pushed(net, node, &push);
         tell(follows.unwrap_or_else(|| self.line.pushed(net, node, push)))
+    }
+
+    /// A read-write lock was freed: all who wait for it ask again.
+    fn freed(&mut self, net: &mut Net, entry: &Entry) {
+        for id in self.calls.called(entry) {
+            if let Some(waiter) = self.resting.get(&id) {
+                let at = waiter.answers_the_call(net);
+                net.timers.at(Key::Wish(id), at);
+            } else if let Some(asking) = self.rounds.get(&id).and_then(|it| self.asking.get_mut(it))
+                && let Some(known) = &mut asking.waiter.known
+            {
+                known.is_called = true;
+            }
+        }
     }
 }

@@ -162,8 +162,8 @@ impl Line {
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.is_next(now, node, after),
-            // Said of the slots of a semaphore only.
-            Says::Free { .. } => {}
+            // Said of the slots of a semaphore, and of read-write locks only.
+            Says::Free { .. } | Says::Freed => {}
         }
         self.look(net, id)
     }

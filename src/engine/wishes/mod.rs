@@ -1,5 +1,6 @@
 //! From a wish to a grant: attempts, the rests between them, and the line.
 
+mod calls;
 mod heard;
 mod last;
 mod line;
@@ -10,6 +11,7 @@ mod waiter;
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::{
+    calls::Calls,
     line::Line,
     slots::Slots,
     waiter::{After, Waiter},
@@ -39,6 +41,7 @@ pub(super) struct Wishes {
     resting: ById<WishId, Box<Waiter>>,
     /// The attempt of each wish that asks.
     rounds: ById<WishId, RoundId>,
+    calls: Calls,
     line: Line,
     slots: Slots,
 }
@@ -61,17 +64,18 @@ impl Wishes {
         if wish.reply.is_closed() {
             return Follows::Nothing;
         }
-        let (name, id, end) = (wish.name().clone(), wish.id, wish.end());
+        let (id, end) = (wish.id, wish.end());
         let wants = wish.wants.clone();
         let waiter = Box::new(Waiter::new(wish));
-        if let Wants::Slot(slot) = wants {
-            return tell(self.slots.begin(net, waiter, slot));
-        }
+        let queue = match wants {
+            Wants::Slot(slot) => return tell(self.slots.begin(net, waiter, slot)),
+            Wants::Lock(lock) => lock.queue(),
+        };
         if !waiter.patience.waits() {
             self.attempt(net, waiter);
             return Follows::Nothing;
         }
-        match (self.turns.enter(&name, id, waiter), end) {
+        match (self.turns.enter(&queue, id, waiter), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
             (None, None) => {}
@@ -196,7 +200,7 @@ impl Wishes {
         let wishes = self.asking.len() + self.resting.len() + self.rounds.len();
         [
             wishes,
-            self.turns.len() + self.line.len() + self.slots.len(),
+            self.turns.len() + self.calls.len() + self.line.len() + self.slots.len(),
         ]
     }
 
@@ -204,28 +208,41 @@ impl Wishes {
 
     /// Asks the nodes, or, once the wait is over, tells the caller what is known.
     fn attempt(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
+        let wants = waiter.wish.wants.clone();
+        // A slot is won without attempts.
+        let Wants::Lock(lock) = &wants else { return };
         if waiter.patience.is_over(net.now) {
-            let refusal = || self.turns.refusal(waiter.wish.name()).map(Error::Held);
+            let refusal = || self.turns.refusal(&lock.queue()).map(Error::Held);
             if let Some(last) = waiter.last.take().or_else(refusal) {
-                self.make_room(&waiter.wish);
-                return waiter.answer(last);
+                return self.tell(net, waiter, last);
             }
         }
         waiter.patience.attempt();
         let floor = net.floor(waiter.wish.seen.load(Relaxed));
-        match Attempt::begin(net, &waiter.wish, floor) {
+        let waits = match self.calls.tell_of(net, &mut waiter) {
+            Ok(waits) => waits,
+            Err(error) => return self.tell(net, waiter, error),
+        };
+        match Attempt::begin(net, (&waiter.wish, lock), floor, waits) {
             Ok(attempt) => {
                 let round = attempt.round;
+                if let Some(known) = &mut waiter.known {
+                    known.by.extend(&attempt.asked);
+                }
                 self.rounds.insert(waiter.wish.id, round);
                 self.asking.insert(round, Asking { waiter, attempt });
                 // Nobody has answered, so nothing is granted.
                 self.look(net, round);
             }
-            Err(error) => {
-                self.make_room(&waiter.wish);
-                drop(waiter.wish.reply.send(Err(error)));
-            }
+            Err(error) => self.tell(net, waiter, error),
         }
+    }
+
+    /// Tells its caller that it was not won.
+    fn tell(&mut self, net: &mut Net, mut waiter: Box<Waiter>, error: Error) {
+        self.calls.give_up(net, &mut waiter);
+        self.make_room(&waiter.wish);
+        waiter.answer(error);
     }
 
     fn look(&mut self, net: &mut Net, round: RoundId) -> Follows {
@@ -236,13 +253,18 @@ impl Wishes {
         if progress == Progress::Open {
             return Follows::Nothing;
         }
-        let Some(Asking { waiter, attempt }) = self.take(net, round) else {
+        let Some(Asking {
+            mut waiter,
+            attempt,
+        }) = self.take(net, round)
+        else {
             return Follows::Nothing;
         };
         match progress {
             Progress::Won(token) => {
                 self.make_room(&waiter.wish);
-                Follows::Grant(Box::new(attempt.grant(waiter.wish, token)))
+                let waited = self.calls.leave(&mut waiter).map(|known| known.entry);
+                Follows::Grant(Box::new(attempt.grant(waiter.wish, token, waited)))
             }
             Progress::Failed(failure) => self.failed(net, waiter, &attempt, failure),
             Progress::Open => Follows::Nothing,
@@ -261,12 +283,11 @@ impl Wishes {
             Error::Held(report) => Some(report.clone()),
             _ => None,
         };
-        self.turns.told(waiter.wish.name(), refusal);
+        if let Some(queue) = waiter.wish.wants.queue() {
+            self.turns.told(&queue, refusal);
+        }
         match next {
-            After::Answer => {
-                self.make_room(&waiter.wish);
-                waiter.answer(error);
-            }
+            After::Answer => self.tell(net, waiter, error),
             After::RestUntil(at) => {
                 let id = waiter.wish.id;
                 net.timers.at(Key::Wish(id), at);
@@ -298,8 +319,9 @@ impl Wishes {
             net.timers.cancel(Key::Wish(id));
             return Some(waiter);
         }
-        if let Some(waiter) = self.resting.remove(&id) {
+        if let Some(mut waiter) = self.resting.remove(&id) {
             net.timers.cancel(Key::Wish(id));
+            self.calls.give_up(net, &mut waiter);
             self.make_room(&waiter.wish);
             return Some(waiter);
         }
@@ -310,18 +332,19 @@ impl Wishes {
             };
         };
         let Asking {
-            waiter,
+            mut waiter,
             mut attempt,
         } = self.take(net, round)?;
         attempt.roll_back(net);
+        self.calls.give_up(net, &mut waiter);
         self.make_room(&waiter.wish);
         Some(waiter)
     }
 
     /// A wish that asked or rested is over, or stands in line now: its place is another's.
     fn make_room(&mut self, wish: &Wish) {
-        if wish.wait != Wait::Never {
-            self.turns.done(wish.name());
+        if let Some(queue) = wish.wants.queue().filter(|_| wish.wait != Wait::Never) {
+            self.turns.done(&queue);
         }
     }
 }

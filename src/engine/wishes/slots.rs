@@ -133,7 +133,8 @@ impl Slots {
             Says::Free { slot } => one.seat.is_free(slot),
             Says::Called => one.seat.ask(net.now, node, Duration::ZERO),
             Says::Next { after } => one.seat.is_next(net.now, node, after),
-            Says::Granted { .. } => {}
+            // Said of locks only.
+            Says::Granted { .. } | Says::Freed => {}
         }
         Some(self.look(net, id))
     }

@@ -1,9 +1,10 @@
 //! One wish that waits, and what it does after an attempt that was not won.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     Error,
+    claim::{Side, Wants},
     clock::Tick,
     engine::{
         attempt::Attempt,
@@ -11,6 +12,7 @@ use crate::{
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Limits, Next, Past, Patience},
     },
+    owner::Entry,
 };
 
 /// A wish, and how long it goes on.
@@ -19,6 +21,17 @@ pub(super) struct Waiter {
     pub(super) patience: Patience,
     /// What its last attempt came to: the caller is told so if the next one cannot be finished in time.
     pub(super) last: Option<Error>,
+    /// Of a read-write lock: how the nodes know it over all its attempts.
+    pub(super) known: Option<Known>,
+}
+
+/// One who waits for a read-write lock, as nodes know it.
+pub(super) struct Known {
+    pub(super) entry: Entry,
+    /// Those that may.
+    pub(super) by: BTreeSet<usize>,
+    /// The lock was freed since its attempt began.
+    pub(super) is_called: bool,
 }
 
 /// What follows.
@@ -38,6 +51,7 @@ impl Waiter {
             wish,
             patience,
             last: None,
+            known: None,
         }
     }
 
@@ -62,18 +76,43 @@ impl Waiter {
         let Next::Rest { refresh, warn } = self.patience.failed(net.now, past, limits) else {
             return (error, After::Answer);
         };
-        if past.failure == Failure::Held {
+        let has_a_line = match &self.wish.wants {
+            Wants::Lock(lock) => lock.has_a_line(),
+            Wants::Slot(_) => true,
+        };
+        if past.failure == Failure::Held && has_a_line {
             return (error, After::Line);
         }
         if warn {
             net.journal
                 .waits_out_a_quarantine(net.now, self.wish.name(), &error);
         }
+        if self.was_called() && past.failure == Failure::Held {
+            return (error, After::RestUntil(self.answers_the_call(net)));
+        }
         let up_to = |most| net.chance.up_to(most);
         let until = self
             .patience
             .rest_until(net.now, past, refresh, limits, up_to);
         (error, After::RestUntil(until))
+    }
+
+    fn was_called(&mut self) -> bool {
+        let known = self.known.as_mut();
+        known.is_some_and(|known| std::mem::take(&mut known.is_called))
+    }
+
+    /// When it asks again, now that the lock was freed. Who wants it alone does not ask together with others who do.
+    pub(super) fn answers_the_call(&self, net: &mut Net) -> Tick {
+        let spread = match self.wish.wants.side() {
+            Some(Side::Writer) => net.round_trip() / 2,
+            _ => Duration::ZERO,
+        };
+        let spread = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX);
+        let at = net
+            .now
+            .plus(Duration::from_micros(net.chance.up_to(spread)));
+        self.patience.give_up_at().map_or(at, |end| at.min(end))
     }
 
     /// It waits in line, and there is no majority: whether it goes on.

@@ -27,6 +27,8 @@ const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
 pub(crate) enum Counted {
     /// The lock of this name.
     Mutex(Name),
+    /// The read-write lock of this name.
+    Rwlock(Name),
     /// A slot.
     Slot(Pool, u32),
 }
@@ -217,7 +219,7 @@ impl Counters {
 impl Counted {
     fn name(&self) -> &Name {
         match self {
-            Self::Mutex(name) | Self::Slot(Pool { name, .. }, _) => name,
+            Self::Mutex(name) | Self::Rwlock(name) | Self::Slot(Pool { name, .. }, _) => name,
         }
     }
 }

@@ -16,8 +16,10 @@ pub(crate) mod counters;
 pub(crate) mod moment;
 pub mod mutex;
 pub mod rate;
+pub mod rwlock;
 pub(crate) mod scripts;
 pub mod server;
+pub mod several;
 pub mod slots;
 mod wire;
 
@@ -45,6 +47,14 @@ pub enum Command {
     ///
     /// Protocol §7.
     Rate(rate::Command),
+    /// Readers or one writer.
+    ///
+    /// Protocol §4.
+    Rwlock(rwlock::Command),
+    /// Several locks of [`mutex`] at once.
+    ///
+    /// Protocol §8.
+    Several(several::Command),
 }
 
 /// What a node says to a [`Command`] of the same kind.
@@ -60,6 +70,10 @@ pub enum Reply {
     Slots(slots::Reply),
     /// To a [`rate::Command`].
     Rate(rate::Reply),
+    /// To an [`rwlock::Command`].
+    Rwlock(rwlock::Reply),
+    /// To a [`several::Command`].
+    Several(several::Reply),
 }
 
 /// A node's answer to one command.
@@ -84,22 +98,24 @@ impl Command {
             Self::Mutex(command) => command.guarded(),
             Self::Slots(command) => command.guarded(),
             Self::Rate(command) => command.guarded(),
+            Self::Rwlock(command) => command.guarded(),
+            Self::Several(command) => command.guarded(),
         }
     }
 
     /// The same as one of a batch. None: it travels alone.
     pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.rider(),
+            _ => None,
         }
     }
 
     /// Whether it is one of a batch even where it travels alone.
     pub(crate) fn is_always_rider(&self) -> bool {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => false,
             Self::Mutex(command) => command.is_always_rider(),
+            _ => false,
         }
     }
 
@@ -110,14 +126,17 @@ impl Command {
             Self::Admission(_) | Self::Server(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.takes(),
             Self::Slots(command) => command.takes(),
+            Self::Rwlock(command) => command.takes(),
+            Self::Several(command) => command.takes(),
         }
     }
 
     /// The entry, where it is the first command that takes for it: if it never left, nothing stands there.
     pub(crate) fn begins(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.begins(),
+            Self::Several(command) => command.begins(),
+            _ => None,
         }
     }
 
@@ -127,14 +146,16 @@ impl Command {
             Self::Admission(_) | Self::Server(_) | Self::Rate(_) => None,
             Self::Mutex(command) => command.frees(),
             Self::Slots(command) => command.frees(),
+            Self::Rwlock(command) => command.frees(),
+            Self::Several(command) => command.frees(),
         }
     }
 
     /// The entry, where its answer says what that one holds, and another command for the same entry gives it up.
     pub(crate) fn holds(&self) -> Option<&Entry> {
         match self {
-            Self::Admission(_) | Self::Server(_) | Self::Mutex(_) | Self::Rate(_) => None,
             Self::Slots(command) => command.holds(),
+            _ => None,
         }
     }
 
@@ -144,6 +165,8 @@ impl Command {
             Self::Admission(_) | Self::Server(_) | Self::Rate(_) => false,
             Self::Mutex(command) => command.extends(),
             Self::Slots(command) => command.extends(),
+            Self::Rwlock(command) => command.extends(),
+            Self::Several(command) => command.extends(),
         }
     }
 
@@ -164,6 +187,8 @@ impl Reply {
             self,
             Self::Mutex(mutex::Reply::ReleasedUnadmitted)
                 | Self::Slots(slots::Reply::ReleasedUnadmitted)
+                | Self::Rwlock(rwlock::Reply::ReleasedUnadmitted)
+                | Self::Several(several::Reply::ReleasedUnadmitted)
         )
     }
 
@@ -172,6 +197,8 @@ impl Reply {
         match self {
             Self::Mutex(reply) => reply.credible().map(Self::Mutex),
             Self::Slots(reply) => reply.credible().map(Self::Slots),
+            Self::Rwlock(reply) => reply.credible().map(Self::Rwlock),
+            Self::Several(reply) => reply.credible().map(Self::Several),
             reply => Ok(reply),
         }
     }
@@ -204,5 +231,17 @@ impl From<slots::Command> for Command {
 impl From<rate::Command> for Command {
     fn from(command: rate::Command) -> Self {
         Self::Rate(command)
+    }
+}
+
+impl From<rwlock::Command> for Command {
+    fn from(command: rwlock::Command) -> Self {
+        Self::Rwlock(command)
+    }
+}
+
+impl From<several::Command> for Command {
+    fn from(command: several::Command) -> Self {
+        Self::Several(command)
     }
 }

@@ -13,6 +13,8 @@ impl Command {
             Self::Mutex(command) => command.name(),
             Self::Slots(command) => command.name(),
             Self::Rate(command) => command.name(),
+            Self::Rwlock(command) => command.name(),
+            Self::Several(command) => command.name(),
             Self::Server(command) => command.name(),
         }
     }
@@ -24,6 +26,8 @@ impl Command {
             Self::Mutex(command) => command.encode(writer, keys),
             Self::Slots(command) => command.encode(writer, keys),
             Self::Rate(command) => command.encode(writer, keys),
+            Self::Rwlock(command) => command.encode(writer, keys),
+            Self::Several(command) => command.encode(writer, keys),
             Self::Server(command) => command.encode(writer),
         }
     }
@@ -32,7 +36,11 @@ impl Command {
     pub(crate) fn replies(&self) -> usize {
         match self {
             Self::Admission(command) => command.replies(),
-            Self::Mutex(_) | Self::Slots(_) | Self::Rate(_) => 1,
+            Self::Mutex(_)
+            | Self::Slots(_)
+            | Self::Rate(_)
+            | Self::Rwlock(_)
+            | Self::Several(_) => 1,
             Self::Server(command) => command.replies(),
         }
     }
@@ -41,7 +49,12 @@ impl Command {
     pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
         match self {
             Self::Admission(command) => command.decisive(replies),
-            Self::Mutex(_) | Self::Server(_) | Self::Slots(_) | Self::Rate(_) => replies,
+            Self::Mutex(_)
+            | Self::Server(_)
+            | Self::Slots(_)
+            | Self::Rate(_)
+            | Self::Rwlock(_)
+            | Self::Several(_) => replies,
         }
     }
 
@@ -53,6 +66,8 @@ impl Command {
             Self::Server(command) => command.decode(replies).map(Reply::Server),
             Self::Slots(command) => command.decode(replies, hide).map(Reply::Slots),
             Self::Rate(command) => command.decode(replies).map(Reply::Rate),
+            Self::Rwlock(command) => command.decode(replies, hide).map(Reply::Rwlock),
+            Self::Several(command) => command.decode(replies).map(Reply::Several),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         },
         mutex,
         push::Push,
-        rate, server, slots,
+        rate, rwlock, server, several, slots,
     },
     rules::{Rule, Rules},
 };
@@ -33,6 +33,7 @@ pub(crate) struct Snapshot {
     mutex: mutex::Memory,
     slots: slots::Memory,
     rate: rate::Memory,
+    rwlock: rwlock::Memory,
     counters: Counters,
 }
 
@@ -93,6 +94,7 @@ impl Store {
             mutex,
             slots,
             rate,
+            rwlock,
             counters,
         } = &mut self.keys;
         match command {
@@ -103,6 +105,10 @@ impl Store {
             Command::Server(command) => Ok(Reply::Server(server::apply(command))),
             Command::Slots(command) => slots.apply(command, counters, at).map(Reply::Slots),
             Command::Rate(command) => rate.apply(command, at).map(Reply::Rate),
+            Command::Rwlock(command) => rwlock.apply(command, counters, at).map(Reply::Rwlock),
+            Command::Several(command) => {
+                several::apply(command, mutex, counters, at).map(Reply::Several)
+            }
         }
     }
 

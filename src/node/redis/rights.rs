@@ -64,7 +64,7 @@ pub(super) static SUBSCRIBE: Right = useful("SUBSCRIBE", "", NOT_TOLD);
 /// any answer but a missing right will do.
 pub(super) static TRIED: &[Right] = &[
     needed("SCRIPT LOAD", "SCRIPT LOAD return"),
-    needed("EVAL", "EVAL return 20 KEYS"),
+    needed("EVAL", "EVAL return 27 KEYS"),
     needed(
         "EVALSHA",
         "EVALSHA 63143b6f8007b98c53ca2149822777b3566f9241 0",

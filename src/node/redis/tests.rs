@@ -3,6 +3,7 @@
 
 mod batches;
 mod real;
+mod several;
 mod slots;
 
 use std::io::Read as _;

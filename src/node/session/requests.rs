@@ -237,15 +237,25 @@ impl Requests {
         let Some(waiting) = self.inflight.stall(seen, step.settings) else {
             return false;
         };
-        self.take_back(step, waiting, &Silence::Stalled);
         step.effects.push_back(Effect::Withdraw(self.node));
+        let owed = self.take_back(step, waiting, &Silence::Stalled);
+        self.send_again(step, &owed);
         true
     }
 
     /// The connection took back this many operations; see [`InFlight::withdrawn`].
     pub(super) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
         let taken = self.inflight.withdrawn(taken, behind);
-        self.take_back(step, taken, &Silence::Stalled);
+        let owed = self.take_back(step, taken, &Silence::Stalled);
+        self.send_again(step, &owed);
+    }
+
+    /// Sends these again on the connection that took them back. A stalled node may still obey what each of them frees, when
+    /// this process is long gone: they stay behind that.
+    fn send_again(&mut self, step: &mut Step<'_>, owed: &[DutyId]) {
+        for &id in owed {
+            self.send_release(step, id);
+        }
     }
 
     /// A connection is there.
@@ -269,13 +279,22 @@ impl Requests {
                 What::Handshake | What::Load | What::Kill(_) => {}
             }
         }
-        self.take_back(step, lost.waiting, &Silence::Unreachable(why.to_owned()));
+        let waiting = Silence::Unreachable(why.to_owned());
+        for id in self.take_back(step, lost.waiting, &waiting) {
+            self.duties.unsent(id, step.now);
+        }
     }
 
     /// These never left. What would have freed the first of an entry has nothing to free. (A REPAIR that never
-    /// left says nothing: its ACQUIRE did.)
-    fn take_back(&mut self, step: &mut Step<'_>, taken: VecDeque<Sent>, why: &Silence) {
+    /// left says nothing: its ACQUIRE did.) Returns the others that free something, in their order.
+    fn take_back(
+        &mut self,
+        step: &mut Step<'_>,
+        taken: VecDeque<Sent>,
+        why: &Silence,
+    ) -> Vec<DutyId> {
         let mut never_taken = BTreeSet::new();
+        let mut owed = Vec::new();
         for sent in taken {
             match sent.what {
                 What::Vote(tag) => {
@@ -287,10 +306,11 @@ impl Requests {
                         self.tell(step, tag, Err(why.clone()));
                     }
                 }
-                What::Release(id) => self.duties.unsent(id, step.now),
+                What::Release(id) => owed.push(id),
                 What::Handshake | What::Load | What::Kill(_) => {}
             }
         }
+        owed
     }
 
     fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Reply, Silence>) {

@@ -20,6 +20,17 @@ const WAITERS: &[u8] = b"@mutex-waiters:";
 /// Stands before a name in the mark that an eviction leaves.
 const EVICTED: &[u8] = b"@mutex-evicted:";
 
+/// What stands before a name in the keys of a read-write lock. The first stands before it in the field of its counter too.
+const RWLOCK: [&str; 7] = [
+    "@rwlock:",
+    "@rwlock-window:",
+    "@rwlock-readers:",
+    "@rwlock-writers:",
+    "@rwlock-refused:",
+    "@rwlock-wakes:",
+    "@rwlock-evicted:",
+];
+
 /// What stands before a name in the keys of a semaphore: its slots, when they end, who waits. The first stands before the
 /// slot and the name in the field of a counter.
 const PERMITS: [&str; 3] = ["@semaphore:", "@semaphore-ends:", "@semaphore-line:"];
@@ -58,6 +69,8 @@ pub(crate) struct Keys {
     waiters: Vec<u8>,
     /// All of an eviction's mark but its name.
     evicted: Vec<u8>,
+    /// All of a read-write lock's seven keys but its name.
+    rwlock: [Vec<u8>; 7],
     /// All of a semaphore's three keys but its name.
     permits: [Vec<u8>; 3],
     /// The same of those who take several permits at once.
@@ -68,6 +81,24 @@ pub(crate) struct Keys {
     rate: Vec<u8>,
     /// All of a process's channel but its bits.
     wake: Vec<u8>,
+}
+
+/// The keys of a read-write lock.
+pub(crate) struct Rwlock<'a> {
+    /// Who writes.
+    pub(crate) lock: Arg<'a>,
+    /// There while new readers are let in before writers that wait.
+    pub(crate) window: Arg<'a>,
+    /// Who reads.
+    pub(crate) readers: Arg<'a>,
+    /// Who waits to write.
+    pub(crate) writers: Arg<'a>,
+    /// There while a reader waits.
+    pub(crate) refused: Arg<'a>,
+    /// Who hears that it was freed.
+    pub(crate) wakes: Arg<'a>,
+    /// Stands there for a while after it was evicted.
+    pub(crate) evicted: Arg<'a>,
 }
 
 impl Keys {
@@ -84,6 +115,7 @@ impl Keys {
             line: key(LINE),
             waiters: key(WAITERS),
             evicted: key(EVICTED),
+            rwlock: RWLOCK.map(|sort| key(sort.as_bytes())),
             permits: PERMITS.map(|sort| key(sort.as_bytes())),
             gatherers: GATHERERS.map(|sort| key(sort.as_bytes())),
             units: UNITS.map(|sort| key(sort.as_bytes())),
@@ -142,6 +174,21 @@ impl Keys {
         Arg::Named(&self.evicted, name)
     }
 
+    /// Those of the read-write lock of this name.
+    pub(crate) fn rwlock<'a>(&'a self, name: &'a Name) -> Rwlock<'a> {
+        let all = self.rwlock.each_ref().map(|sort| Arg::Named(sort, name));
+        let [lock, window, readers, writers, refused, wakes, evicted] = all;
+        Rwlock {
+            lock,
+            window,
+            readers,
+            writers,
+            refused,
+            wakes,
+            evicted,
+        }
+    }
+
     /// The slots of this semaphore, when they end, and who waits.
     pub(crate) fn semaphore<'a>(&'a self, pool: &'a Pool) -> [Arg<'a>; 3] {
         let sorts = match pool.family {
@@ -170,7 +217,8 @@ impl Keys {
     }
 
     /// One of each sort.
-    pub(crate) fn all(&self) -> [&[u8]; 20] {
+    pub(crate) fn all(&self) -> [&[u8]; 27] {
+        let [lock, window, readers, writers, refused, wakes, evicted] = &self.rwlock;
         let [slots, ends, slot_line] = &self.permits;
         let [many, many_ends, many_line] = &self.gatherers;
         let [units, units_ends, units_line] = &self.units;
@@ -195,6 +243,13 @@ impl Keys {
             units_ends,
             units_line,
             &self.rate,
+            lock,
+            window,
+            readers,
+            writers,
+            refused,
+            wakes,
+            evicted,
         ]
     }
 
@@ -220,6 +275,12 @@ pub(crate) fn counter(name: &Name) -> Arg<'_> {
     Arg::Named(MUTEX, name)
 }
 
+/// The field of a read-write lock's counter.
+pub(crate) fn rwlock_counter(name: &Name) -> Arg<'_> {
+    let [sort, ..] = RWLOCK;
+    Arg::Named(sort.as_bytes(), name)
+}
+
 /// The field of a slot's counter.
 pub(crate) fn slot_counter(pool: &Pool, slot: u32) -> Vec<u8> {
     let [sort, ..] = match pool.family {
@@ -238,8 +299,10 @@ pub(crate) fn counted(field: &[u8]) -> Option<Name> {
             slot_and_name.split_at_checked(slot_and_name.iter().position(|b| *b == b':')? + 1)?;
         Some(name)
     };
+    let [rwlock, ..] = RWLOCK;
     let name = field.strip_prefix(MUTEX);
     let name = name
+        .or_else(|| field.strip_prefix(rwlock.as_bytes()))
         .or_else(|| of_slot(PERMITS))
         .or_else(|| of_slot(GATHERERS))
         .or_else(|| of_slot(UNITS));
@@ -261,6 +324,7 @@ mod tests {
             (format!("{longest}a").as_bytes(), None),
             (b"@mutex:", None),
             (b"@semaphore:7:a:b", Some("a:b")),
+            (b"@rwlock:a:b", Some("a:b")),
             (b"@many:65535:a", Some("a")),
             (b"@semaphore:7:", None),
             (b"@semaphore:7", None),

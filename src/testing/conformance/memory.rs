@@ -53,6 +53,9 @@ impl Subject for MemoryNode {
             Change::SlotCounter(pool, slot, counter) => {
                 store.counters_mut().set(Counted::Slot(pool, slot), counter);
             }
+            Change::RwlockCounter(name, counter) => {
+                store.counters_mut().set(Counted::Rwlock(name), counter);
+            }
             Change::Counter(name, counter) => {
                 store.counters_mut().set(Counted::Mutex(name), counter)
             }

@@ -34,7 +34,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::{
     case::{NotRun, Outcome},
-    random::{alike, limits_alike, slots_alike},
+    random::{alike, limits_alike, rwlocks_alike, several_alike, slots_alike},
     subject::{Change, Doing, Key, Power, Subject},
 };
 use crate::{
@@ -42,7 +42,7 @@ use crate::{
     node::{
         Node, admission, mutex, rate,
         redis::{IntoNode, Keys, RedisNode, Target},
-        server, slots,
+        rwlock, server, several, slots,
     },
 };
 
@@ -50,8 +50,10 @@ use crate::{
 pub async fn all(subject: &dyn Subject) -> Outcome {
     let mut outcome = admission(subject).await;
     outcome.extend(mutex(subject).await);
+    outcome.extend(rwlock(subject).await);
     outcome.extend(slots(subject).await);
     outcome.extend(rate(subject).await);
+    outcome.extend(several(subject).await);
     outcome.extend(server(subject).await);
     outcome
 }
@@ -70,6 +72,13 @@ pub async fn mutex(subject: &dyn Subject) -> Outcome {
     case::run(mutex::cases::CASES, subject).await
 }
 
+/// The cases of one kind: a lock that many read or one writes.
+///
+/// Protocol §4.
+pub async fn rwlock(subject: &dyn Subject) -> Outcome {
+    case::run(rwlock::cases::CASES, subject).await
+}
+
 /// The cases of one kind: the slots of a semaphore.
 ///
 /// Protocol §6.
@@ -82,6 +91,13 @@ pub async fn slots(subject: &dyn Subject) -> Outcome {
 /// Protocol §7.
 pub async fn rate(subject: &dyn Subject) -> Outcome {
     case::run(rate::cases::CASES, subject).await
+}
+
+/// The cases of one kind: several locks at once.
+///
+/// Protocol §8.
+pub async fn several(subject: &dyn Subject) -> Outcome {
+    case::run(several::cases::CASES, subject).await
 }
 
 /// The cases of one kind: connections and scripts.

@@ -12,10 +12,12 @@ use super::{
 };
 use crate::{
     node::{
-        Answer, Command, Fault, Reply,
+        Answer, Command, Fault, Push, Reply, Says,
         admission::{self, Admit, Handshake, cases::random as admissions},
         mutex::{self, cases as mutexes},
         rate::cases as limits,
+        rwlock::cases as rwlocks,
+        several::cases as sets,
         slots::{self, cases as semaphores},
     },
     owner::Entry,
@@ -42,6 +44,26 @@ pub async fn slots_alike(
     steps: usize,
 ) -> Vec<Power> {
     ask_both(one, two, (seed, steps), Chance::ask_of_slots).await
+}
+
+/// The same, of read-write locks alone.
+pub async fn rwlocks_alike(
+    one: &dyn Subject,
+    two: &dyn Subject,
+    seed: u64,
+    steps: usize,
+) -> Vec<Power> {
+    ask_both(one, two, (seed, steps), Chance::ask_of_rwlocks).await
+}
+
+/// The same, of several locks at once and of each alone.
+pub async fn several_alike(
+    one: &dyn Subject,
+    two: &dyn Subject,
+    seed: u64,
+    steps: usize,
+) -> Vec<Power> {
+    ask_both(one, two, (seed, steps), Chance::ask_of_several).await
 }
 
 /// The same, of rate limits alone.
@@ -80,6 +102,7 @@ async fn ask_both(
             assert!(same(a, b), "{}, {place}: {a:?}, {b:?}", told());
         }
         let heard = [a.trial.pushes().await, b.trial.pushes().await];
+        let heard = heard.map(unnamed);
         assert_eq!(heard[0], heard[1], "after {}", told());
         if usable.contains(&Power::Keys) {
             let stand = [a.trial.stands().await, b.trial.stands().await];
@@ -143,9 +166,12 @@ impl Ask {
             Self::Change(Change::Flush) => &[Power::Flush],
             Self::Change(Change::Full(_)) => &[Power::Full],
             Self::Change(Change::Put(..)) => &[Power::Keys],
-            Self::Change(Change::Age(_) | Change::Counter(..) | Change::SlotCounter(..)) => {
-                &[Power::Counters]
-            }
+            Self::Change(
+                Change::Age(_)
+                | Change::Counter(..)
+                | Change::RwlockCounter(..)
+                | Change::SlotCounter(..),
+            ) => &[Power::Counters],
             Self::Change(Change::Replica(_)) => &[Power::Replica],
             _ => &[],
         }
@@ -177,7 +203,11 @@ impl Ask {
                 vec![trial.ask(admission::Command::Admit(admit)).await]
             }
             Self::Change(change) => {
-                if matches!(change, Change::Put(..) | Change::Age(_)) && trial.can(Power::Full) {
+                let is_written = matches!(
+                    change,
+                    Change::Put(..) | Change::Age(_) | Change::Counter(..)
+                );
+                if is_written && trial.can(Power::Full) {
                     trial.change(Change::Full(false)).await;
                 }
                 match change {
@@ -257,6 +287,17 @@ impl Chance {
         Ask::Change(change)
     }
 
+    fn ask_of_rwlocks(&mut self) -> Ask {
+        match self.up_to(100) {
+            0..95 => Ask::Commands(vec![self.command(rwlocks::random)]),
+            95 => Ask::Change(Change::Full(true)),
+            96..98 => Ask::Change(Change::Full(false)),
+            98 => Ask::Nap(rwlocks::random_and_short(self).into()),
+            _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(rwlocks::random)]),
+            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
+        }
+    }
+
     fn ask_of_limits(&mut self) -> Ask {
         match self.up_to(100) {
             0..97 => Ask::Commands(vec![self.command(limits::random)]),
@@ -276,6 +317,24 @@ impl Chance {
         }
     }
 
+    fn ask_of_several(&mut self) -> Ask {
+        match self.up_to(100) {
+            0..45 => Ask::Commands(vec![self.command(sets::random)]),
+            45..88 => Ask::Commands(vec![self.command(mutexes::random)]),
+            88..92 => Ask::Nap(mutexes::random_and_short(self).into()),
+            92..94 => Ask::Nap(sets::random_and_short(self).into()),
+            94 => Ask::Change(Change::Full(true)),
+            95..98 => Ask::Change(Change::Full(false)),
+            98 => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
+            // It counts again after two weeks.
+            _ if self.up_to(8) == 0 => {
+                let name = mutexes::name(self.one(&["a", "b"]));
+                Ask::Change(Change::Counter(name, mutexes::MAX_TOKEN))
+            }
+            _ => Ask::Commands(vec![self.command(sets::random)]),
+        }
+    }
+
     /// Many at once: they are cut by whatever travels alone or has another guard; or whole batches.
     fn many(&mut self) -> Ask {
         let most = self.one(&[3, 10, 128]);
@@ -283,8 +342,9 @@ impl Chance {
         let whole = self.up_to(2) == 0;
         let mut all = Vec::new();
         while all.len() < count {
-            let (command, guard) = match self.up_to(3) {
-                0 => self.command(semaphores::random),
+            let (command, guard) = match self.up_to(6) {
+                0..2 => self.command(semaphores::random),
+                2 => self.command(sets::random),
                 _ => self.command(mutexes::random),
             };
             if !whole || command.rider().is_some() && guard == self.guard {
@@ -315,11 +375,22 @@ fn same(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),
+        (Ok(Reply::Rwlock(a)), Ok(Reply::Rwlock(b))) => rwlocks::alike(a, b),
         (Ok(Reply::Slots(a)), Ok(Reply::Slots(b))) => semaphores::alike(a, b),
+        (Ok(Reply::Several(a)), Ok(Reply::Several(b))) => sets::alike(a, b),
         (Ok(Reply::Rate(a)), Ok(Reply::Rate(b))) => limits::alike(a, b),
         (Ok(Reply::Admission(a)), Ok(Reply::Admission(b))) => admissions::alike(a, b),
         (a, b) => a == b,
     }
+}
+
+/// Who waits for a read-write lock is told by whoever of its process asked last: which hangs on a ms.
+fn unnamed(mut heard: Vec<Push>) -> Vec<Push> {
+    let nobody = mutexes::entry(0);
+    for push in heard.iter_mut().filter(|push| push.says == Says::Freed) {
+        push.entry = nobody.clone();
+    }
+    heard
 }
 
 /// The same but for a slow machine.

@@ -87,6 +87,8 @@ pub enum Change {
     Age(Duration),
     /// The current counter of this lock is now this.
     Counter(Name, u64),
+    /// The current counter of this read-write lock is now this.
+    RwlockCounter(Name, u64),
     /// The current counter of this slot is now this.
     SlotCounter(Pool, u32, u64),
 }

@@ -58,7 +58,7 @@ impl World {
                     self.stats.handed_over += 1;
                     self.checks.stood(s, push.entry.as_str(), token);
                 }
-                Says::Called | Says::Free { .. } => self.stats.called += 1,
+                Says::Called | Says::Free { .. } | Says::Freed => self.stats.called += 1,
                 Says::Next { .. } => {}
             }
             for id in self.servers[s].open.clone() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
-    claim::{self, Ask, Claim, Place as Registration},
+    claim::{self, Ask, Claim, Lock, Place as Registration},
     clock::Tick,
     engine::{
         grant::Grant,
@@ -54,7 +54,7 @@ impl InLine {
     }
 
     fn claim(&self) -> Claim {
-        Claim::Mutex(self.waiter.wish.name().clone())
+        Claim::Lock(Lock::Mutex(self.waiter.wish.name().clone()))
     }
 
     /// As the nodes are told of us.
@@ -149,14 +149,15 @@ impl InLine {
             raising: Vec::new(),
             lacking: Vec::new(),
             entry: self.entry,
+            waited: None,
         }
     }
 
     pub(super) fn take_back(&self, net: &mut Net) {
         let asked: Vec<usize> = self.place.asked().collect();
         let granted = self.place.held().map(|(node, _)| node);
-        let (wish, seen) = (&self.waiter.wish, self.counter);
-        let kept = (seen, wish.node_ttl().max(self.place.terms.life));
+        let ttl = self.waiter.wish.node_ttl().max(self.place.terms.life);
+        let kept = (net.undo(self.counter, None), ttl);
         roll_back(
             net,
             &self.claim(),

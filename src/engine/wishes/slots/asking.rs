@@ -326,6 +326,7 @@ impl Asking {
             raising: Vec::new(),
             lacking: won.others,
             entry: self.entry,
+            waited: None,
             wish: self.waiter.wish,
         }
     }
@@ -339,7 +340,7 @@ impl Asking {
         let asked: Vec<usize> = self.seat.asked().collect();
         let held: Vec<usize> = self.seat.held().map(|(node, _)| node).collect();
         let claim = Claim::Slot(self.slot.pool.clone(), 0);
-        let kept = (self.counter, self.stands_for());
+        let kept = (net.undo(self.counter, None), self.stands_for());
         roll_back(
             net,
             &claim,

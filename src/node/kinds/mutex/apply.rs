@@ -154,20 +154,15 @@ impl Memory {
         let counted = &counted(name);
         let counter = mint.counters.read(counted, at);
         let token = larger(counter.saturating_add(1), mint.floor, at.rules);
-        let holder = self.live(name, at.time);
+        let held = self.refusal(name, mint.counters, at);
         if token <= MAX_TOKEN {
             // SET is refused before the server looks whether the key is there.
             at.may_write()?;
-        } else if holder.is_none() {
+        } else if held.is_none() {
             return exhausted();
         }
-        if let Some(lock) = holder {
-            return Ok(Reply::Held {
-                remaining: Some(lock.left(at.time)),
-                counter,
-                holder: Some(lock.entry.text()),
-                ticket: lock.came.ticket,
-            });
+        if let Some(held) = held {
+            return Ok(held);
         }
         self.hold(name, entry, Came::PLAIN, ttl, at.time);
         mint.counters.begin(at);
@@ -175,7 +170,23 @@ impl Memory {
         Ok(Reply::Granted(token))
     }
 
-    fn extend(
+    /// Who holds it, to another who would take it.
+    pub(in crate::node::kinds) fn refusal(
+        &self,
+        name: &Name,
+        counters: &Counters,
+        at: Moment,
+    ) -> Option<Reply> {
+        let lock = self.live(name, at.time)?;
+        Some(Reply::Held {
+            remaining: Some(lock.left(at.time)),
+            counter: counters.read(&counted(name), at),
+            holder: Some(lock.entry.text()),
+            ticket: lock.came.ticket,
+        })
+    }
+
+    pub(in crate::node::kinds) fn extend(
         &mut self,
         name: &Name,
         entry: &Entry,
@@ -203,8 +214,7 @@ impl Memory {
         bring: impl FnOnce() -> Result<bool, Fault>,
         at: Moment,
     ) -> Result<Reply, Fault> {
-        let evicted = self.evicted.get(name);
-        let evicted = evicted.is_some_and(|until| at.time / 1000 <= *until);
+        let evicted = self.is_evicted(name, at);
         let ours = self.is_held_by(name, entry, 0, at.time);
         let (left, came) = match self.live(name, at.time) {
             _ if evicted => return Ok(Reply::Repaired(false)),
@@ -235,6 +245,21 @@ impl Memory {
         mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Reply, Fault> {
+        let held = self.free(name, entry, at)?;
+        self.leave(name, entry, mint, at)?;
+        match at.admitted {
+            true => Ok(Reply::Released(held)),
+            false => Ok(Reply::ReleasedUnadmitted),
+        }
+    }
+
+    /// Deletes it, if it is ours. Whether it was.
+    pub(in crate::node::kinds) fn free(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        at: Moment,
+    ) -> Result<bool, Fault> {
         if !at.rules.hold(Rule::DeleteFirst) {
             at.may_write()?;
         }
@@ -243,11 +268,7 @@ impl Memory {
             at.may_delete()?;
             self.locks.remove(name);
         }
-        self.leave(name, entry, mint, at)?;
-        match at.admitted {
-            true => Ok(Reply::Released(held)),
-            false => Ok(Reply::ReleasedUnadmitted),
-        }
+        Ok(held)
     }
 
     fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Reply {
@@ -286,10 +307,37 @@ impl Memory {
         self.locks.get(name).filter(|lock| lock.lives(time))
     }
 
+    /// By anybody.
+    pub(in crate::node::kinds) fn is_held(&self, name: &Name, at: Moment) -> bool {
+        self.live(name, at.time).is_some()
+    }
+
+    pub(in crate::node::kinds) fn is_evicted(&self, name: &Name, at: Moment) -> bool {
+        let evicted = self.evicted.get(name);
+        evicted.is_some_and(|until| at.ms() <= *until)
+    }
+
     /// `seq`: by this request through the line; 0: in any way.
-    fn is_held_by(&self, name: &Name, entry: &Entry, seq: u64, time: u64) -> bool {
+    pub(in crate::node::kinds) fn is_held_by(
+        &self,
+        name: &Name,
+        entry: &Entry,
+        seq: u64,
+        time: u64,
+    ) -> bool {
         let lock = self.live(name, time);
         lock.is_some_and(|lock| lock.entry == *entry && (seq == 0 || lock.came.seq == seq))
+    }
+
+    /// Not through the line.
+    pub(in crate::node::kinds) fn put(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        ttl: Duration,
+        at: Moment,
+    ) {
+        self.hold(name, entry, Came::PLAIN, ttl, at.time);
     }
 
     fn hold(&mut self, name: &Name, entry: &Entry, came: Came, ttl: Duration, time: u64) {
@@ -302,7 +350,7 @@ impl Memory {
     }
 
     /// Never shortens. By which request the holder came to it.
-    fn prolong(&mut self, name: &Name, ttl: Duration, time: u64) -> u64 {
+    pub(in crate::node::kinds) fn prolong(&mut self, name: &Name, ttl: Duration, time: u64) -> u64 {
         let until = (time / 1000).saturating_add(ms(ttl));
         self.locks.get_mut(name).map_or(0, |lock| {
             lock.until = lock.until.max(until);

@@ -26,13 +26,14 @@ use crate::{
 pub(crate) use any::{alike, random, random_and_short};
 use counters::*;
 use line::*;
+pub(crate) use line::{P, granted, holder, join, line, millis, next, owners, place, push, stand};
 use locks::*;
 use repairs::*;
 use served::*;
 
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
 /// The greatest token.
-const MAX_TOKEN: u64 = (1 << 53) - 1;
+pub(crate) const MAX_TOKEN: u64 = (1 << 53) - 1;
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) const CASES: &[Case] = &[
@@ -258,7 +259,7 @@ fn release_for(n: &str, owner: u128, floor: u64) -> Command {
 }
 
 /// A channel to which nobody listens.
-const NOBODY: &str = "quorate:wake:nobody";
+pub(crate) const NOBODY: &str = "quorate:wake:nobody";
 
 fn join_for(n: &str, place: Place, ttl: Duration, floor: u64) -> Command {
     Command::Join {

@@ -9,4 +9,5 @@ mod lines;
 mod wire;
 
 pub use self::command::{Ahead, Command, Place, Reply};
+pub(super) use self::wire::our_holder;
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

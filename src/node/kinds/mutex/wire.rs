@@ -281,7 +281,7 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
 }
 
 /// Entry and ticket of what stands in a lock. Anything but what clients and the line write there names nobody.
-fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
+pub(in crate::node::kinds) fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
     let text = bytes(frame).and_then(|bytes| str::from_utf8(bytes).ok());
     match text.and_then(holder) {
         Some((entry, ticket)) => (Some(entry.into()), ticket),

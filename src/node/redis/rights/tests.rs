@@ -59,11 +59,14 @@ fn a_try_names_the_keys_of_its_prefix() {
     let eval = TRIED.iter().find(|right| right.name == "EVAL").unwrap();
     let words = eval.words(&keys);
     let words: Vec<_> = words.into_iter().map(String::from_utf8_lossy).collect();
-    let text = "EVAL return 20 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1 \
+    let text = "EVAL return 27 jobs:@mutex: jobs:boot jobs:open jobs:time jobs:c0 jobs:c1 \
                 jobs:@mutex-evicted: jobs:waiting jobs:@mutex-line: jobs:@mutex-waiters: \
                 jobs:@semaphore: jobs:@semaphore-ends: jobs:@semaphore-line: \
                 jobs:@many: jobs:@many-ends: jobs:@many-line: \
-                jobs:@units: jobs:@units-ends: jobs:@units-line: jobs:@rate:";
+                jobs:@units: jobs:@units-ends: jobs:@units-line: jobs:@rate: \
+                jobs:@rwlock: jobs:@rwlock-window: jobs:@rwlock-readers: \
+                jobs:@rwlock-writers: jobs:@rwlock-refused: jobs:@rwlock-wakes: \
+                jobs:@rwlock-evicted:";
     assert_eq!(words.join(" "), text);
     let words_of = |name: &str| {
         let right = TRIED.iter().find(|right| right.name == name).unwrap();

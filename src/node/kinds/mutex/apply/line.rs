@@ -119,7 +119,7 @@ impl Memory {
     }
 
     /// What RELEASE does for the line of a name, if there is one.
-    pub(super) fn leave(
+    pub(in crate::node::kinds) fn leave(
         &mut self,
         name: &Name,
         entry: &Entry,
@@ -138,7 +138,12 @@ impl Memory {
     }
 
     /// ACQUIRE of a name that has a line, which it never overtakes. None: it is as any other.
-    pub(super) fn behind(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Reply> {
+    pub(in crate::node::kinds) fn behind(
+        &mut self,
+        name: &Name,
+        mint: &mut Mint<'_>,
+        at: Moment,
+    ) -> Option<Reply> {
         if !self.has_line(name, at) {
             return None;
         }

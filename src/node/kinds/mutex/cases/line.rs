@@ -9,14 +9,14 @@ use super::*;
 use crate::node::{Push, Says, mutex::Ahead};
 
 /// p of whoever sets a lock free here. No counter is ahead of it.
-pub(super) const P: u64 = 1_760_000_000_000_000;
+pub(crate) const P: u64 = 1_760_000_000_000_000;
 
-pub(super) fn millis(n: u64) -> Duration {
+pub(crate) fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
 /// Fresh, alive, and heard.
-pub(super) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
+pub(crate) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
     Place {
         entry: entry(owner),
         seq,
@@ -29,7 +29,7 @@ pub(super) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
     }
 }
 
-pub(super) fn join(n: &str, place: &Place) -> Command {
+pub(crate) fn join(n: &str, place: &Place) -> Command {
     join_for(n, place.clone(), secs(15), P)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn free(n: &str, owner: u128) -> Command {
 }
 
 /// They stand in line in this order, behind the holder 1, who is plain.
-pub(super) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
+pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
     let granted = say(trial, acquire(n, 1, secs(15), 0)).await;
     assert!(matches!(granted, Reply::Granted(_)), "{granted:?}");
     for (at, place) in places.iter().enumerate() {
@@ -60,23 +60,23 @@ pub(super) fn taken(counter: u64, seq: u64) -> Reply {
     Reply::Taken { counter, seq }
 }
 
-pub(super) fn push(owner: u128, says: Says) -> Push {
+pub(crate) fn push(owner: u128, says: Says) -> Push {
     let entry = entry(owner);
     Push { entry, says }
 }
 
-pub(super) fn granted(owner: u128, seq: u64, token: u64) -> Push {
+pub(crate) fn granted(owner: u128, seq: u64, token: u64) -> Push {
     let term = secs(10);
     push(owner, Says::Granted { seq, token, term })
 }
 
-pub(super) fn next(owner: u128, after: u64) -> Push {
+pub(crate) fn next(owner: u128, after: u64) -> Push {
     let after = secs(after);
     push(owner, Says::Next { after })
 }
 
 /// Owners in line, by the order of their places.
-pub(super) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
+pub(crate) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
     match say(trial, inspect(n)).await {
         Reply::Inspected { line, waiting, .. } => {
             assert_eq!(line.len() as u64, waiting);
@@ -86,7 +86,7 @@ pub(super) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
     }
 }
 
-pub(super) fn owners(owners: &[u128]) -> Vec<String> {
+pub(crate) fn owners(owners: &[u128]) -> Vec<String> {
     let texts = owners.iter().map(|owner| entry(*owner));
     texts.map(|entry| entry.as_str().to_owned()).collect()
 }
@@ -104,7 +104,7 @@ pub(super) async fn refused(trial: &mut Trial<'_>, n: &str) -> (Option<Arc<str>>
     }
 }
 
-pub(super) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
+pub(crate) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
     match say(trial, inspect(n)).await {
         Reply::Inspected { holder, .. } => holder.map(|(entry, _)| entry),
         other => panic!("{other:?}"),

@@ -1,0 +1,357 @@
+//! What an in-process node does with the commands about a read-write lock: the executable meaning of the Lua in this folder.
+
+mod lock;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use self::lock::Lock;
+use super::{Command, Inspected, Reply, Side, Wait};
+use crate::{
+    name::Name,
+    node::{
+        fault::Fault,
+        kinds::{
+            counters::{Counted, Counters, Mint},
+            moment::Moment,
+        },
+        wire::ms,
+    },
+    owner::Entry,
+};
+
+/// An inspection names so many readers, and so many who wait.
+const SHOWN: usize = 100;
+/// An eviction names so many.
+const NAMED: usize = 16;
+
+/// All read-write locks of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    locks: BTreeMap<Name, Lock>,
+    /// Names that were evicted, and the last ms of TIME in which none of their leases is repaired.
+    evicted: BTreeMap<Name, u64>,
+}
+
+impl Memory {
+    /// Obeys one command.
+    pub(crate) fn apply(
+        &mut self,
+        command: &Command,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let answer = self.obey(command, counters, at);
+        if self.lock(command.of()).is_over(at.ms()) {
+            self.locks.remove(command.of());
+        }
+        answer
+    }
+
+    fn obey(
+        &mut self,
+        command: &Command,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        match command {
+            Command::Read {
+                name,
+                entry,
+                ttl,
+                floor,
+                max_ttl,
+                wait,
+            } => {
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.read(name, (entry, *ttl), mint, wait.as_ref(), at)
+            }
+            Command::Write {
+                name,
+                entry,
+                ttl,
+                floor,
+                max_ttl,
+                wait,
+            } => {
+                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                self.write(name, (entry, *ttl), mint, wait.as_ref(), at)
+            }
+            Command::Raise {
+                name,
+                entry,
+                token,
+                max_ttl,
+            } => {
+                let lock = self.lock(name);
+                if !lock.is_written_by(entry, at.ms()) && !lock.is_read_by(entry, at.ms()) {
+                    return Ok(Reply::Lost);
+                }
+                let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
+                Ok(Reply::Raised(raised))
+            }
+            Command::Extend {
+                name,
+                entry,
+                side,
+                ttl,
+                window,
+            } => self.extend(name, (entry, *side), *ttl, *window, at),
+            Command::Repair {
+                name,
+                entry,
+                side,
+                ttl,
+                token,
+                max_ttl,
+            } => {
+                let bring = || counters.bring_to(&counted(name), *token, *max_ttl, at);
+                self.repair(name, (entry, *side), *ttl, bring, at)
+            }
+            Command::Release {
+                name,
+                entry,
+                wait,
+                window,
+            } => self.release(name, entry, wait.as_ref(), *window, at),
+            Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
+            Command::Evict { name, max_ttl } => self.evict(name, *max_ttl, at),
+        }
+    }
+
+    /// For tests: who has which lock at `time`, and as what.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn holders(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry, Side)> {
+        let now = time / 1000;
+        self.locks.iter().flat_map(move |(name, lock)| {
+            let writer = lock
+                .writer(now)
+                .map(|(entry, _)| (name, entry, Side::Writer));
+            let readers = lock
+                .readers(now)
+                .map(move |entry| (name, entry, Side::Reader));
+            writer.into_iter().chain(readers)
+        })
+    }
+
+    /// For tests: who waits to write at `time`.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
+        let now = time / 1000;
+        let locks = self.locks.iter();
+        locks.flat_map(move |(name, lock)| lock.waiters(now).map(move |entry| (name, entry)))
+    }
+
+    fn read(
+        &mut self,
+        name: &Name,
+        (entry, ttl): (&Entry, Duration),
+        mint: &mut Mint<'_>,
+        wait: Option<&Wait>,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let (now, counted) = (at.ms(), &counted(name));
+        let counter = mint.counters.read(counted, at);
+        let lock = self.lock(name);
+        if !lock.is_read_by(entry, now)
+            && let Some((left, against)) = lock.against_a_reader(now)
+        {
+            if let Some(wait) = wait
+                && at.may_write().is_ok()
+            {
+                lock.refuse(now, ms(wait.life));
+                lock.will_tell(now, wait);
+            }
+            return Ok(held(left, counter, against));
+        }
+        let counter = match counter {
+            0 => mint.token(counted, at)?,
+            counter => counter,
+        };
+        at.may_write()?;
+        self.lock(name).let_read(entry, now.saturating_add(ms(ttl)));
+        Ok(Reply::Granted(counter))
+    }
+
+    fn write(
+        &mut self,
+        name: &Name,
+        (entry, ttl): (&Entry, Duration),
+        mint: &mut Mint<'_>,
+        wait: Option<&Wait>,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let (now, counted) = (at.ms(), &counted(name));
+        let counter = mint.counters.read(counted, at);
+        let lock = self.lock(name);
+        if let Some(wait) = wait {
+            at.may_write()?;
+            lock.intends(&wait.entry, now.saturating_add(ms(wait.life)));
+        }
+        if lock.is_written_by(entry, now) {
+            return Ok(Reply::Granted(counter));
+        }
+        if let Some((left, against)) = lock.against_a_writer(now) {
+            if let Some(wait) = wait {
+                lock.will_tell(now, wait);
+            }
+            return Ok(held(left, counter, against));
+        }
+        let token = mint.token(counted, at)?;
+        self.lock(name)
+            .let_write(entry, now.saturating_add(ms(ttl)));
+        Ok(Reply::Granted(token))
+    }
+
+    fn extend(
+        &mut self,
+        name: &Name,
+        (entry, side): (&Entry, Side),
+        ttl: Duration,
+        window: Duration,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let (now, lock) = (at.ms(), self.lock(name));
+        let (writes, until) = (lock.is_written_by(entry, now), now.saturating_add(ms(ttl)));
+        match side {
+            Side::Writer if writes => {
+                at.may_delete()?; // PEXPIRE too is allowed to a full server
+                lock.let_write(entry, until);
+            }
+            Side::Reader if writes => {
+                at.may_delete()?;
+                lock.step_down(until);
+                lock.let_in(now, ms(window));
+                lock.tell(now, at.air);
+            }
+            Side::Reader if lock.is_read_by(entry, now) => {
+                at.may_delete()?;
+                lock.let_read(entry, until);
+            }
+            Side::Reader | Side::Writer => return Ok(Reply::Lost),
+        }
+        Ok(Reply::Extended)
+    }
+
+    /// `bring`: brings the counter up to the token; whether it was less.
+    fn repair(
+        &mut self,
+        name: &Name,
+        (entry, side): (&Entry, Side),
+        ttl: Duration,
+        bring: impl FnOnce() -> Result<bool, Fault>,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let now = at.ms();
+        let evicted = self.evicted.get(name).is_some_and(|until| now <= *until);
+        let lock = self.lock(name);
+        let ours = lock.is_written_by(entry, now);
+        let others = lock.writer(now).is_some() && !ours;
+        let read = side == Side::Writer && lock.readers(now).next().is_some();
+        if evicted || others || read {
+            return Ok(Reply::Repaired(false));
+        }
+        bring()?;
+        match ours {
+            // PEXPIRE, or DEL, and with it all that comes behind.
+            true => at.may_delete()?,
+            false => at.may_write()?,
+        }
+        let until = now.saturating_add(ms(ttl));
+        match side {
+            Side::Writer => lock.let_write(entry, until),
+            Side::Reader if ours => {
+                lock.step_down(until);
+                lock.tell(now, at.air);
+            }
+            Side::Reader => lock.let_read(entry, until),
+        }
+        Ok(Reply::Repaired(true))
+    }
+
+    fn release(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        wait: Option<&Entry>,
+        window: Duration,
+        at: Moment,
+    ) -> Result<Reply, Fault> {
+        let (now, lock) = (at.ms(), self.lock(name));
+        let (mut freed, mut tells) = (false, false);
+        if lock.is_written_by(entry, now) {
+            at.may_delete()?;
+            (freed, tells) = (true, true);
+            lock.leave(entry);
+            if at.admitted {
+                lock.let_in(now, ms(window));
+            }
+        } else if lock.is_read_by(entry, now) {
+            at.may_delete()?;
+            lock.leave(entry);
+            (freed, tells) = (true, lock.readers(now).next().is_none());
+        }
+        if let Some(wait) = wait.filter(|wait| lock.waiters(now).any(|other| other == *wait)) {
+            at.may_delete()?;
+            lock.intends_no_more(wait);
+            tells |= lock.waiters(now).next().is_none() && lock.writer(now).is_none();
+        }
+        if tells && at.admitted {
+            lock.tell(now, at.air);
+        }
+        Ok(match at.admitted {
+            true => Reply::Released(freed),
+            false => Reply::ReleasedUnadmitted,
+        })
+    }
+
+    fn inspect(&mut self, name: &Name, counters: &Counters, at: Moment) -> Reply {
+        let (now, lock) = (at.ms(), self.lock(name));
+        let left = |until: u64| Duration::from_millis(until.saturating_sub(now));
+        let told = |(until, entry): (u64, &Entry)| (entry.as_str().to_owned(), left(until));
+        let (readers, waiters) = (lock.readers_by_end(now), lock.waiters_by_end(now));
+        Reply::Inspected(Inspected {
+            writer: lock
+                .writer(now)
+                .map(|(entry, until)| (entry.as_str().to_owned(), Some(left(until)))),
+            reading: readers.len() as u64,
+            readers: readers.into_iter().take(SHOWN).map(told).collect(),
+            waiting: waiters.len() as u64,
+            waiters: waiters.into_iter().take(SHOWN).map(told).collect(),
+            counter: counters.read(&counted(name), at),
+        })
+    }
+
+    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Reply, Fault> {
+        at.may_delete()?;
+        let now = at.ms();
+        let lock = self.lock(name);
+        let readers = lock.readers_by_end(now).into_iter();
+        let readers = readers.map(|(_, entry)| entry.text());
+        let writer = lock.writer(now).map(|(entry, _)| entry.text());
+        let mut holders: Vec<_> = writer.into_iter().chain(readers).collect();
+        let held = !holders.is_empty();
+        holders.truncate(NAMED);
+        lock.tell(now, at.air);
+        self.locks.remove(name);
+        self.evicted.retain(|_, until| now <= *until);
+        let until = now.saturating_add(ms(max_ttl * 2));
+        self.evicted.insert(name.clone(), until);
+        Ok(Reply::Evicted { held, holders })
+    }
+
+    fn lock(&mut self, name: &Name) -> &mut Lock {
+        self.locks.entry(name.clone()).or_default()
+    }
+}
+
+fn held(left: u64, counter: u64, against: Option<Entry>) -> Reply {
+    Reply::Held {
+        remaining: Some(Duration::from_millis(left)),
+        counter,
+        holder: against.map(|entry| entry.text()),
+    }
+}
+
+fn counted(name: &Name) -> Counted {
+    Counted::Rwlock(name.clone())
+}

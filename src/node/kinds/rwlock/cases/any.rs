@@ -1,0 +1,119 @@
+//! Commands at random, and what is alike in the answers to them.
+
+use super::*;
+use crate::testing::conformance::random::{Chance, SOON, near};
+
+/// Any command, of few locks and owners.
+pub(crate) fn random(chance: &mut Chance) -> Command {
+    let n = chance.one(&["a", "b:c"]);
+    let owner = u128::from(chance.up_to(6));
+    let ttl = secs(chance.one(&[11, 14, 17, 20]));
+    let side = chance.one(&[Side::Reader, Side::Reader, Side::Writer]);
+    match chance.up_to(100) {
+        0..26 => read(n, owner, ttl, chance.floor(), random_wait(chance)),
+        26..42 => write(n, owner, ttl, chance.floor(), random_wait(chance)),
+        42..47 => Command::Raise {
+            name: name(n),
+            entry: entry(owner),
+            token: chance.floor() + chance.up_to(3),
+            max_ttl: MAX_TTL,
+        },
+        47..58 => extend(n, owner, side, ttl, random_window(chance)),
+        58..65 => repair(n, owner, side, ttl, random_token(chance)),
+        65..92 => Command::Release {
+            name: name(n),
+            entry: entry(owner),
+            wait: (chance.up_to(3) == 0).then(|| entry(chance.up_to(4).into())),
+            window: random_window(chance),
+        },
+        92..98 => Command::Inspect { name: name(n) },
+        // Nothing is put back there any more, so the other is left alone.
+        _ => evict("b:c"),
+    }
+}
+
+/// One that is over before the next step: what is held, or the life of one who waits.
+pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
+    let n = chance.one(&["a", "b:c"]);
+    let owner = u128::from(chance.up_to(6));
+    let floor = chance.floor();
+    let short = Some(Wait {
+        life: SOON,
+        ..wait(chance.up_to(4).into())
+    });
+    match chance.up_to(4) {
+        0 => read(n, owner, SOON, floor, None),
+        1 => write(n, owner, SOON, floor, None),
+        2 => read(n, owner, secs(10), floor, short),
+        _ => write(n, owner, secs(10), floor, short),
+    }
+}
+
+fn random_token(chance: &mut Chance) -> u64 {
+    match chance.up_to(10) {
+        0 => MAX_TOKEN,
+        _ => chance.floor() + chance.up_to(3),
+    }
+}
+
+/// It lasts for as long as the test takes, or is none.
+fn random_window(chance: &mut Chance) -> Duration {
+    secs(chance.one(&[0, 20]))
+}
+
+fn random_wait(chance: &mut Chance) -> Option<Wait> {
+    let channel = chance.one(&[CHANNEL, CHANNEL, NOBODY, ""]);
+    let waits = Wait {
+        channel: channel.into(),
+        ..wait(chance.up_to(4).into())
+    };
+    (chance.up_to(3) > 0).then_some(waits)
+}
+
+/// The same but for the clock. Who is named of several may differ: which of them stays for longest hangs on a ms.
+pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+    untimed(a) == untimed(b) && {
+        let (a, b) = (times(a), times(b));
+        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| near(*a, *b))
+    }
+}
+
+/// Without what the clock says.
+fn untimed(reply: &Reply) -> Reply {
+    let mut reply = reply.clone();
+    match &mut reply {
+        Reply::Held {
+            remaining, holder, ..
+        } => {
+            *remaining = None;
+            *holder = None;
+        }
+        Reply::Inspected(inspected) => {
+            if let Some((_, left)) = &mut inspected.writer {
+                *left = None;
+            }
+            for some in [&mut inspected.readers, &mut inspected.waiters] {
+                some.iter_mut().for_each(|(_, left)| *left = Duration::ZERO);
+                some.sort();
+            }
+        }
+        Reply::Evicted { holders, .. } => holders.sort(),
+        _ => {}
+    }
+    reply
+}
+
+/// What the clock says.
+fn times(reply: &Reply) -> Vec<Option<Duration>> {
+    match reply {
+        Reply::Held { remaining, .. } => vec![*remaining],
+        Reply::Inspected(inspected) => {
+            let writer = inspected.writer.iter().map(|(_, left)| *left);
+            let others = inspected.readers.iter().chain(&inspected.waiters);
+            let mut all: Vec<_> = writer.chain(others.map(|(_, left)| Some(*left))).collect();
+            all.sort();
+            all
+        }
+        _ => Vec::new(),
+    }
+}

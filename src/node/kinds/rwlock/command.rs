@@ -1,0 +1,255 @@
+//! What may be asked of a node about a read-write lock, and what it may answer.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    FencingToken,
+    name::Name,
+    node::{fault::Fault, kinds::Guarded},
+    owner::Entry,
+};
+
+/// What may be asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Takes a share of the lock, if no writer has it or waits for it.
+    Read {
+        /// The lock.
+        name: Name,
+        /// The new holder.
+        entry: Entry,
+        /// For how long, lock-delay included.
+        ttl: Duration,
+        /// p: where the counter is begun, if there is none.
+        floor: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+        /// Who waits, if it is refused; none: nobody.
+        wait: Option<Wait>,
+    },
+    /// Takes the lock alone, if nobody has it, and it is not kept for readers. Who waits keeps new readers out, granted or
+    /// not.
+    Write {
+        /// The lock.
+        name: Name,
+        /// The new holder.
+        entry: Entry,
+        /// For how long, lock-delay included.
+        ttl: Duration,
+        /// p: where the counter should at least be, in µs of the wall clock.
+        floor: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+        /// Who waits; none: nobody.
+        wait: Option<Wait>,
+    },
+    /// Raises the counter to the token, if the entry has the lock or a share of it.
+    Raise {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// The token.
+        token: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+    },
+    /// Prolongs what the entry has; never shortens, never re-creates. As a reader's it makes a share of a lock that the
+    /// entry has alone.
+    Extend {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// As what.
+        side: Side,
+        /// From now, lock-delay included.
+        ttl: Duration,
+        /// For how long it is kept for readers, where it makes a share of the lock and some were refused.
+        window: Duration,
+    },
+    /// Puts back what the entry had, where nobody stands against it; brings the counter up to the token.
+    Repair {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// As what.
+        side: Side,
+        /// From now, lock-delay included.
+        ttl: Duration,
+        /// The holder's.
+        token: u64,
+        /// The fleet's: no counter goes beyond TIME and this.
+        max_ttl: Duration,
+    },
+    /// Frees whatever the entry has of the lock. A node that may not vote obeys it too, and says so.
+    Release {
+        /// The lock.
+        name: Name,
+        /// The holder.
+        entry: Entry,
+        /// Who waits no more; none: it does, or nobody did.
+        wait: Option<Entry>,
+        /// For how long it is kept for readers, where a writer frees it and some were refused.
+        window: Duration,
+    },
+    /// Reads who holds, and who waits.
+    Inspect {
+        /// The lock.
+        name: Name,
+    },
+    /// Frees the lock, no matter who holds it, and forgets who waits. For a while nobody's is put back.
+    Evict {
+        /// The lock.
+        name: Name,
+        /// The fleet's: no lease is longer.
+        max_ttl: Duration,
+    },
+}
+
+/// As what somebody holds a read-write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Beside other readers.
+    Reader,
+    /// Alone.
+    Writer,
+}
+
+/// One who waits, as a node is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waits. It lives for one wait, over all attempts.
+    pub entry: Entry,
+    /// Who has not asked again for so long waits no more.
+    pub life: Duration,
+    /// Where it hears that the lock was freed; empty: nowhere.
+    pub channel: Arc<str>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To a READ or a WRITE: it is ours; the counter is now this.
+    Granted(u64),
+    /// Somebody else has it, or waits for it before us.
+    Held {
+        /// Until it may be otherwise; none: without an end.
+        remaining: Option<Duration>,
+        /// The counter.
+        counter: u64,
+        /// One who holds it, or waits for it before us; none where what stands there is nobody's.
+        holder: Option<Arc<str>>,
+    },
+    /// Raised; the counter is now this.
+    Raised(u64),
+    /// Extended.
+    Extended,
+    /// It is not ours: to a raise or an extension.
+    Lost,
+    /// To a repair: whether it stands there now. If not, somebody is against it, or it was evicted.
+    Repaired(bool),
+    /// To a release: whether anything of it was ours.
+    Released(bool),
+    /// To a release: it stands there no more, but this memory is not admitted: what it says of the lock is no vote.
+    ReleasedUnadmitted,
+    /// To an inspection.
+    Inspected(Inspected),
+    /// To an eviction: the entries of those who held it, as far as they are told; none: nobody did.
+    Evicted {
+        /// Whether anybody held it.
+        held: bool,
+        /// The entries of those who did, as far as they are told.
+        holders: Vec<Arc<str>>,
+    },
+}
+
+/// Who has a read-write lock, and who waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// The writer's entry, and its remaining time; none: without an end.
+    pub writer: Option<(String, Option<Duration>)>,
+    /// The readers, the longest first, as far as they are told: entry, and remaining time.
+    pub readers: Vec<(String, Duration)>,
+    /// How many read.
+    pub reading: u64,
+    /// The writers that wait, as far as they are told: entry, and for how much longer without another request.
+    pub waiters: Vec<(String, Duration)>,
+    /// How many writers wait.
+    pub waiting: u64,
+    /// The newest token that was given out here; 0 if none.
+    pub counter: u64,
+}
+
+impl Command {
+    /// The lock.
+    pub(crate) fn of(&self) -> &Name {
+        match self {
+            Self::Read { name, .. }
+            | Self::Write { name, .. }
+            | Self::Raise { name, .. }
+            | Self::Extend { name, .. }
+            | Self::Repair { name, .. }
+            | Self::Release { name, .. }
+            | Self::Inspect { name }
+            | Self::Evict { name, .. } => name,
+        }
+    }
+
+    pub(crate) fn guarded(&self) -> Guarded {
+        match self {
+            Self::Release { .. } => Guarded::Answer,
+            _ => Guarded::Deed,
+        }
+    }
+
+    pub(crate) fn takes(&self) -> Option<&Entry> {
+        match self {
+            Self::Read { entry, .. } | Self::Write { entry, .. } | Self::Repair { entry, .. } => {
+                Some(entry)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn frees(&self) -> Option<&Entry> {
+        match self {
+            Self::Release { entry, .. } => Some(entry),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn extends(&self) -> bool {
+        matches!(self, Self::Extend { .. } | Self::Repair { .. })
+    }
+}
+
+impl Reply {
+    pub(crate) fn credible(self) -> Result<Self, Fault> {
+        let damaged = |counter: u64| counter > FencingToken::MAX;
+        match self {
+            Self::Granted(counter) | Self::Raised(counter) if damaged(counter) => {
+                Err(Fault::Error(format!(
+                    "its counter for this name is damaged: {counter} is not below 2^53"
+                )))
+            }
+            Self::Held {
+                remaining,
+                counter,
+                holder,
+            } if damaged(counter) => Ok(Self::Held {
+                remaining,
+                counter: 0,
+                holder,
+            }),
+            Self::Inspected(inspected) if damaged(inspected.counter) => {
+                Ok(Self::Inspected(Inspected {
+                    counter: 0,
+                    ..inspected
+                }))
+            }
+            reply => Ok(reply),
+        }
+    }
+}

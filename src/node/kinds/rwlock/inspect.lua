@@ -1,0 +1,30 @@
+-- INSPECT: who has it, for how long, the newest token, and who waits to write.
+-- KEYS     lock, open, readers, writers, c0, c1
+-- ARGV     counter field, guard
+-- RETURNS  {text in the lock or nil, PTTL, counter, {how many read, entry, ms, …}, {how many wait to write, entry, ms, …}}: the
+--          first 100 of each, those who stay for longest first
+local seen = redis.call('MGET', KEYS[2], KEYS[1])
+if seen[1] ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua.
+local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+
+local function all(key)
+  local them = redis.call('ZRANGE', key, '+inf', ms, 'BYSCORE', 'REV', 'WITHSCORES')
+  local answer = { #them / 2 }
+  for i = 1, math.min(#them, 200), 2 do
+    answer[#answer + 1] = them[i]
+    answer[#answer + 1] = them[i + 1] - ms
+  end
+  return answer
+end
+
+local function obey()
+  look_at_clock()
+  local c, why = counter(KEYS[5], KEYS[6], ARGV[1])
+  if not c then
+    return why
+  end
+  return { seen[2], redis.call('PTTL', KEYS[1]), c, all(KEYS[3]), all(KEYS[4]) }
+end

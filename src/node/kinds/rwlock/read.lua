@@ -1,0 +1,46 @@
+-- READ (protocol §4): takes a share of the lock, if no writer has it or waits for it.
+-- KEYS     lock, open, window, readers, writers, refused, wakes, c0, c1
+-- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
+-- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
+local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
+if seen[1] ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua.
+local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+
+local function obey()
+  look_at_clock()
+  local c, begun = counter(KEYS[8], KEYS[9], ARGV[2])
+  if not c then
+    return begun
+  end
+  local entry, ttl, left, against = ARGV[3], ARGV[4]
+  if not till(KEYS[4], entry) then
+    left, against = redis.call('PTTL', KEYS[1]), seen[2]
+    if left == -2 then
+      left, against = nil, nil
+      if not seen[3] then
+        against, left = first(KEYS[5])
+        left = left and left - ms
+      end
+    end
+  end
+  if left then
+    if ARGV[6] ~= '' then
+      redis.pcall('SET', KEYS[6], '', 'PX', ARGV[7])
+      wants_to_hear(KEYS[7], ARGV[6], ARGV[8], ARGV[7])
+    end
+    return { left, c, against and string.sub(against, 1, 160) }
+  end
+  -- No epoch is 0.
+  if c == 0 then
+    local why
+    c, why = mint(KEYS[8], KEYS[9], ARGV[2], ARGV[5], c, begun)
+    if not c then
+      return why
+    end
+  end
+  put(KEYS[4], entry, ttl)
+  return c
+end

@@ -1,0 +1,37 @@
+-- RELEASE (protocol §4): frees whatever the entry has of the lock.
+-- KEYS     lock, open, readers, writers, refused, window, wakes
+-- ARGV     entry, who waits no more or nothing, window ms, guard
+-- RETURNS  1; 0, where nothing was ours; -1, done or not, where this memory may not vote
+-- The guard decides the answer, never the deed, and whether anybody is told. What is written first is a removal, so that all
+-- works at maxmemory.
+local admitted = redis.call('GET', KEYS[2]) == ARGV[#ARGV]
+-- What stands below, in known.lua.
+local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+
+-- In a key of another type nobody is.
+local function is_in(key, entry)
+  return type(redis.pcall('ZRANK', key, entry)) == 'number' and till(key, entry)
+end
+
+local function obey()
+  look_at_clock()
+  local entry, freed, tells = ARGV[1], 0, false
+  if redis.pcall('GET', KEYS[1]) == entry then
+    freed = redis.call('DEL', KEYS[1])
+    tells = true
+    if admitted then
+      let_in(KEYS[5], KEYS[6], ARGV[3])
+    end
+  elseif is_in(KEYS[3], entry) then
+    freed = redis.call('ZREM', KEYS[3], entry)
+    tells = not first(KEYS[3])
+  end
+  if ARGV[2] ~= '' and is_in(KEYS[4], ARGV[2]) then
+    redis.call('ZREM', KEYS[4], ARGV[2])
+    tells = tells or (not first(KEYS[4]) and redis.call('PTTL', KEYS[1]) == -2)
+  end
+  if tells and admitted then
+    wake(KEYS[7])
+  end
+  return admitted and freed or -1
+end

@@ -1,0 +1,46 @@
+-- WRITE (protocol §4): takes the lock alone, if nobody has it, and it is not kept for readers. Who waits keeps new readers out,
+-- granted or not.
+-- KEYS     lock, open, window, readers, writers, wakes, c0, c1
+-- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
+-- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
+local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
+if seen[1] ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- What stands below, in known.lua.
+local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+
+local function obey()
+  look_at_clock()
+  local c, begun = counter(KEYS[7], KEYS[8], ARGV[2])
+  if not c then
+    return begun
+  end
+  if ARGV[6] ~= '' then
+    put(KEYS[5], ARGV[6], ARGV[7])
+  end
+  if seen[2] == ARGV[3] then
+    return c
+  end
+  local left, against = redis.call('PTTL', KEYS[1]), seen[2]
+  if left == -2 then
+    against, left = last(KEYS[4])
+    left = left and left - ms
+  end
+  -- Readers that were kept out come first.
+  if not left and seen[3] then
+    left = redis.call('PTTL', KEYS[3])
+  end
+  if left then
+    if ARGV[6] ~= '' then
+      wants_to_hear(KEYS[6], ARGV[6], ARGV[8], ARGV[7])
+    end
+    return { left, c, against and string.sub(against, 1, 160) }
+  end
+  local token, why = mint(KEYS[7], KEYS[8], ARGV[2], ARGV[5], c, begun)
+  if not token then
+    return why
+  end
+  redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+  return token
+end

@@ -1,0 +1,174 @@
+//! What an in-process node does with the commands about several locks: the executable meaning of the Lua in this
+//! folder. The locks are those of [`mutex`].
+
+use super::{Command, Reply};
+use crate::{
+    name::Name,
+    node::{
+        fault::Fault,
+        kinds::{
+            counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
+            moment::Moment,
+            mutex,
+        },
+    },
+    owner::Entry,
+};
+
+/// Obeys one command.
+pub(crate) fn apply(
+    command: &Command,
+    locks: &mut mutex::Memory,
+    counters: &mut Counters,
+    at: Moment,
+) -> Result<Reply, Fault> {
+    match command {
+        Command::Acquire {
+            names,
+            entry,
+            ttl,
+            floor,
+            max_ttl,
+        } => {
+            let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            if let Some(held) = refusal(locks, names, mint, at) {
+                return Ok(held);
+            }
+            let token = next_token(names, mint, at)?;
+            // SET is the first write.
+            at.may_write()?;
+            mint.counters.begin(at);
+            for name in names.iter() {
+                locks.put(name, entry, *ttl, at);
+                mint.counters.write(&counted(name), token, at);
+            }
+            Ok(Reply::Granted(token))
+        }
+        Command::Raise {
+            names,
+            entry,
+            token,
+            max_ttl,
+        } => {
+            if !all_ours(locks, names, entry, at) {
+                return Ok(Reply::Lost);
+            }
+            let mut least = u64::MAX;
+            for name in names.iter() {
+                least = least.min(counters.raise(&counted(name), *token, *max_ttl, at)?);
+            }
+            Ok(Reply::Raised(least))
+        }
+        Command::Extend { names, entry, ttl } => {
+            if !all_ours(locks, names, entry, at) {
+                return Ok(Reply::Lost);
+            }
+            for name in names.iter() {
+                locks.extend(name, entry, *ttl, at)?;
+            }
+            Ok(Reply::Extended)
+        }
+        Command::Repair {
+            names,
+            entry,
+            ttl,
+            token,
+            max_ttl,
+        } => {
+            let mine = |locks: &mutex::Memory, name| locks.is_held_by(name, entry, 0, at.time);
+            for name in names.iter() {
+                if locks.is_evicted(name, at) || locks.is_held(name, at) && !mine(locks, name) {
+                    return Ok(Reply::Repaired(false));
+                }
+            }
+            for name in names.iter() {
+                counters.bring_to(&counted(name), *token, *max_ttl, at)?;
+            }
+            // PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
+            let (ours, missing): (Vec<&Name>, Vec<&Name>) =
+                names.iter().partition(|name| mine(locks, name));
+            for name in missing {
+                at.may_write()?;
+                locks.put(name, entry, *ttl, at);
+            }
+            for name in ours {
+                at.may_delete()?;
+                locks.prolong(name, *ttl, at.time);
+            }
+            Ok(Reply::Repaired(true))
+        }
+        Command::Release {
+            names,
+            entry,
+            floor,
+            max_ttl,
+        } => {
+            let mut freed = false;
+            for name in names.iter() {
+                freed |= locks.free(name, entry, at)?;
+            }
+            let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            for name in names.iter() {
+                locks.leave(name, entry, mint, at)?;
+            }
+            Ok(match at.admitted {
+                true => Reply::Released(freed),
+                false => Reply::ReleasedUnadmitted,
+            })
+        }
+    }
+}
+
+/// Who has one of them, or waits for it: who has it for longest, of several the first. A line is served where its lock
+/// is free.
+fn refusal(
+    locks: &mut mutex::Memory,
+    names: &[Name],
+    mint: &mut Mint<'_>,
+    at: Moment,
+) -> Option<Reply> {
+    let mut longest = None;
+    for (place, name) in names.iter().enumerate() {
+        let behind = locks.behind(name, mint, at);
+        let held = behind.or_else(|| locks.refusal(name, mint.counters, at));
+        if let Some(mutex::Reply::Held {
+            remaining, holder, ..
+        }) = held
+            && longest
+                .as_ref()
+                .is_none_or(|(_, most, _)| remaining > *most)
+        {
+            longest = Some((place, remaining, holder));
+        }
+    }
+    let (which, remaining, holder) = longest?;
+    Some(Reply::Held {
+        which,
+        remaining,
+        counter: greatest(names, mint.counters, at),
+        holder,
+    })
+}
+
+/// The greatest of what an ACQUIRE of each would be granted.
+fn next_token(names: &[Name], mint: &Mint<'_>, at: Moment) -> Result<u64, Fault> {
+    let counter = greatest(names, mint.counters, at);
+    match larger(counter.saturating_add(1), mint.floor, at.rules) {
+        token if token > MAX_TOKEN => exhausted(),
+        token => Ok(token),
+    }
+}
+
+fn greatest(names: &[Name], counters: &Counters, at: Moment) -> u64 {
+    let all = names.iter().map(|name| counters.read(&counted(name), at));
+    all.fold(0, |a, b| larger(a, b, at.rules))
+}
+
+fn all_ours(locks: &mutex::Memory, names: &[Name], entry: &Entry, at: Moment) -> bool {
+    let mut names = names.iter();
+    names.all(|name| locks.is_held_by(name, entry, 0, at.time))
+}
+
+fn counted(name: &Name) -> Counted {
+    Counted::Mutex(name.clone())
+}

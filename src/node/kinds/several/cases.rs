@@ -1,0 +1,211 @@
+//! What every kind of node has to do with several locks at once (protocol §8).
+
+// As in a test, a mistake ends it.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod any;
+mod keeping;
+mod lines;
+mod taking;
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Command, Reply};
+use crate::{
+    name::Name,
+    node::{
+        self,
+        mutex::{
+            self,
+            cases::{self as one, MAX_TTL, entry, name, secs},
+        },
+    },
+    testing::conformance::{
+        Change,
+        case::{Case, case},
+        trial::Trial,
+    },
+};
+pub(crate) use any::{alike, random, random_and_short};
+use keeping::*;
+use lines::*;
+use taking::*;
+
+pub(crate) const CASES: &[Case] = &[
+    case!("§8: all are granted, with one token, or none.", all_or_none),
+    case!(
+        "§8 HELD names the one that is held for longest, ties the first, and the greatest counter.",
+        the_one_held_for_longest_is_named
+    ),
+    case!(
+        "§8: the token is newer than the last of each name.",
+        one_token_is_newer_than_each_names_last
+    ),
+    case!("§8: p is capped, never ignored.", the_floor_is_capped),
+    case!("§8: a set of one, and one of 64.", a_set_is_of_any_size),
+    case!(
+        "§8: one counter at 2^53 - 1 lets nothing be taken; a holder is still named.",
+        an_exhausted_counter_spoils_all,
+        Counters
+    ),
+    case!(
+        "§8, §3 `RotateByAge`: a grant rotates the counters once, and finds the previous ones.",
+        counters_rotate_once,
+        Counters
+    ),
+    case!(
+        "§8: a server that is full takes nothing, and frees and extends.",
+        a_full_server_takes_nothing,
+        Full
+    ),
+    case!(
+        "§8: a replica does nothing.",
+        a_replica_does_nothing,
+        Replica
+    ),
+    case!(
+        "§8 RAISE: all ours, else nothing; only upward, capped; the least counter is answered.",
+        a_raise_needs_all_of_them
+    ),
+    case!(
+        "§8 EXTEND: all ours, else nothing; never shortens, never re-creates.",
+        an_extension_needs_all_of_them
+    ),
+    case!(
+        "§8 REPAIR: puts back what is missing, where nobody else has one.",
+        a_repair_puts_back_what_is_missing
+    ),
+    case!(
+        "§8 REPAIR: one that was evicted, or a token too far ahead, leaves nothing behind.",
+        a_repair_that_is_refused_writes_nothing
+    ),
+    case!(
+        "§8 RELEASE: frees those that are ours, and no others.",
+        a_release_frees_what_is_ours
+    ),
+    case!(
+        "§8: without the guard a RELEASE frees, and serves nobody; nothing else is done.",
+        a_memory_that_may_not_vote_frees
+    ),
+    case!(
+        "§8: an ACQUIRE does not overtake a line; who is alive there is served, and nothing is taken.",
+        a_line_is_not_overtaken
+    ),
+    case!(
+        "§8: who is dead in a line does not keep the set.",
+        the_dead_keep_no_set
+    ),
+    case!(
+        "§8: a head that was called keeps its lock from the set.",
+        who_was_called_is_waited_for
+    ),
+    case!(
+        "§8 RELEASE: each lock goes to the head of its own line.",
+        a_release_serves_every_line
+    ),
+    case!(
+        "§8: a full server hands over what a set releases.",
+        a_full_server_hands_over_from_a_set,
+        Full
+    ),
+];
+
+fn names(of: &[&str]) -> Arc<[Name]> {
+    of.iter().map(|n| name(n)).collect()
+}
+
+pub(crate) fn acquire(of: &[&str], owner: u128, ttl: Duration, floor: u64) -> Command {
+    Command::Acquire {
+        names: names(of),
+        entry: entry(owner),
+        ttl,
+        floor,
+        max_ttl: MAX_TTL,
+    }
+}
+
+pub(crate) fn raise(of: &[&str], owner: u128, token: u64) -> Command {
+    Command::Raise {
+        names: names(of),
+        entry: entry(owner),
+        token,
+        max_ttl: MAX_TTL,
+    }
+}
+
+pub(crate) fn extend(of: &[&str], owner: u128, ttl: Duration) -> Command {
+    Command::Extend {
+        names: names(of),
+        entry: entry(owner),
+        ttl,
+    }
+}
+
+pub(crate) fn repair(of: &[&str], owner: u128, ttl: Duration, token: u64) -> Command {
+    Command::Repair {
+        names: names(of),
+        entry: entry(owner),
+        ttl,
+        token,
+        max_ttl: MAX_TTL,
+    }
+}
+
+/// `floor`: for who gets one of them next.
+pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Command {
+    Command::Release {
+        names: names(of),
+        entry: entry(owner),
+        floor,
+        max_ttl: MAX_TTL,
+    }
+}
+
+/// It must answer.
+async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
+    match trial.say(command).await {
+        node::Reply::Several(reply) => reply,
+        other => panic!("{}: {other:?}", trial.name()),
+    }
+}
+
+/// Which, whose, and the greatest counter; the remaining time is about this.
+fn held(reply: Reply, left: Duration) -> (usize, Option<Arc<str>>, u64) {
+    match reply {
+        Reply::Held {
+            which,
+            remaining: Some(remaining),
+            counter,
+            holder,
+        } => {
+            assert!(one::about(remaining, left), "{remaining:?}");
+            (which, holder, counter)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn by(owner: u128) -> Option<Arc<str>> {
+    Some(entry(owner).text())
+}
+
+/// The counters of these.
+async fn counters<const N: usize>(trial: &mut Trial<'_>, of: [&str; N]) -> [u64; N] {
+    let mut all = [0; N];
+    for (counter, n) in all.iter_mut().zip(of) {
+        *counter = one::counter(trial, n).await;
+    }
+    all
+}
+
+/// For how much longer these are held, about, in seconds.
+async fn are_held(trial: &mut Trial<'_>, of: &[(&str, Option<u64>)]) {
+    for (n, wanted) in of {
+        let left = one::remaining(trial, n).await;
+        let is_so = match (left, wanted) {
+            (Some(left), Some(wanted)) => one::about(left, secs(*wanted)),
+            (left, wanted) => left.is_none() && wanted.is_none(),
+        };
+        assert!(is_so, "{}: {n}: {left:?}, not {wanted:?}", trial.name());
+    }
+}

@@ -1,0 +1,132 @@
+//! Lines at some of the locks.
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::node::{
+    Says,
+    mutex::{
+        Place,
+        cases::{NOBODY, P, granted, join, line, millis, next, owners, place, push, stand},
+    },
+};
+
+/// Frees it where its line does not hear of it.
+async fn free_unserved(trial: &mut Trial<'_>, n: &str) {
+    one::say(trial, one::evict(n)).await;
+}
+
+pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
+    stand(trial, "b", &[place(2, 3, 50), place(3, 1, 60)]).await;
+    // It is held, and nothing is served.
+    let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
+    assert_eq!(held(refused, secs(15)), (1, by(1), 1));
+    assert_eq!(trial.pushes().await, []);
+    free_unserved(trial, "b").await;
+    let refused = say(trial, acquire(&["a", "b", "c"], 9, secs(10), P)).await;
+    assert_eq!(held(refused, secs(13)), (1, by(2), P));
+    assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
+    are_held(trial, &[("a", None), ("b", Some(13)), ("c", None)]).await;
+    assert_eq!(counters(trial, ["a", "b", "c"]).await, [0, P, 0]);
+    // Two lines at once, and one that is held for longer than both.
+    for n in ["d", "e"] {
+        stand(trial, n, &[place(4, 1, 50)]).await;
+        free_unserved(trial, n).await;
+    }
+    one::say(trial, one::acquire("f", 6, secs(19), 0)).await;
+    let refused = say(trial, acquire(&["a", "d", "e", "f"], 9, secs(10), P + 5)).await;
+    assert_eq!(held(refused, secs(19)), (3, by(6), P + 5));
+    let handed = [granted(4, 1, P + 5), granted(4, 1, P + 5)];
+    assert_eq!(trial.pushes().await, handed);
+}
+
+pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
+    let dead = Place {
+        life: millis(10),
+        ..place(2, 1, 50)
+    };
+    let deaf = Place {
+        channel: NOBODY.into(),
+        ..place(3, 1, 60)
+    };
+    stand(trial, "b", &[dead, deaf]).await;
+    free_unserved(trial, "b").await;
+    sleep(millis(20)).await;
+    // A token was made for who does not hear.
+    let taken = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
+    assert_eq!(taken, Reply::Granted(P + 1));
+    assert_eq!(trial.pushes().await, []);
+    assert_eq!(line(trial, "b").await, owners(&[]));
+    assert_eq!(counters(trial, ["a", "b"]).await, [P + 1, P + 1]);
+    are_held(trial, &[("a", Some(10)), ("b", Some(10))]).await;
+}
+
+pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
+    let stale = Place {
+        term: millis(10),
+        ..place(2, 1, 50)
+    };
+    stand(trial, "b", std::slice::from_ref(&stale)).await;
+    free_unserved(trial, "b").await;
+    sleep(millis(20)).await;
+    for pushes in [vec![push(2, Says::Called)], vec![]] {
+        let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
+        assert_eq!(held(refused, secs(7)), (1, by(2), 1));
+        assert_eq!(trial.pushes().await, pushes);
+    }
+    are_held(trial, &[("a", None), ("b", None)]).await;
+    let came = one::say(trial, join("b", &Place { seq: 2, ..stale })).await;
+    let (counter, seq) = (P, 2);
+    assert_eq!(came, mutex::Reply::Taken { counter, seq });
+}
+
+pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
+    let all = ["a", "b", "c", "d"];
+    say(trial, acquire(&all, 1, secs(15), 5)).await;
+    for (n, place) in [
+        ("a", place(2, 1, 50)),
+        ("c", place(3, 4, 60)),
+        ("c", place(4, 1, 70)),
+    ] {
+        one::say(trial, join(n, &place)).await;
+    }
+    // A line at one that is free, and at one that is another's.
+    stand(trial, "e", &[place(5, 1, 50)]).await;
+    stand(trial, "f", &[place(6, 1, 50)]).await;
+    free_unserved(trial, "e").await;
+    let freed = say(trial, release(&["a", "b", "c", "d", "e", "f"], 1, P)).await;
+    assert_eq!(freed, Reply::Released(true));
+    let pushes = [
+        granted(2, 1, P),
+        granted(3, 4, P),
+        next(4, 10),
+        granted(5, 1, P),
+        granted(6, 1, P),
+    ];
+    assert_eq!(trial.pushes().await, pushes);
+    are_held(trial, &[("b", None), ("d", None)]).await;
+    for (n, owner) in [("a", 2), ("c", 3), ("e", 5), ("f", 6)] {
+        let holder = one::holder(trial, n).await;
+        assert_eq!(holder, Some(entry(owner).as_str().to_owned()), "{n}");
+    }
+    assert_eq!(counters(trial, all).await, [P, 5, P, 5]);
+    // It leaves what is another's.
+    let freed = say(trial, release(&all, 1, P)).await;
+    assert_eq!(freed, Reply::Released(false));
+    assert_eq!(trial.pushes().await, []);
+    are_held(trial, &[("a", Some(13)), ("c", Some(13))]).await;
+}
+
+pub(super) async fn a_full_server_hands_over_from_a_set(trial: &mut Trial<'_>) {
+    say(trial, acquire(&["a", "b"], 1, secs(15), 5)).await;
+    one::say(trial, join("b", &place(2, 1, 50))).await;
+    stand(trial, "c", &[place(3, 1, 50)]).await;
+    free_unserved(trial, "c").await;
+    trial.change(Change::Full(true)).await;
+    // Nothing can be minted for who waits: it is nobody's.
+    let refused = say(trial, acquire(&["c", "d"], 9, secs(10), P)).await;
+    assert_eq!(held(refused, secs(0)), (0, None, 1));
+    let freed = say(trial, release(&["a", "b"], 1, P)).await;
+    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
+}

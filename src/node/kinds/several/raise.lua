@@ -1,0 +1,41 @@
+-- RAISE of several locks (protocol §8): brings every counter up to the token, if all the locks are ours. Capped as
+-- that of one.
+-- KEYS     open, locks, c0, c1
+-- ARGV     max_ttl ms, entry, token, guard
+-- RETURNS  the least of the counters; -1, where not all of the locks are ours
+local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
+if seen[1] ~= ARGV[#ARGV] then
+  return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+local n, c0, c1, from = #KEYS - 3, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
+local entry, fields = ARGV[2], {}
+for i = 1, n do
+  local text = seen[i + 1]
+  -- One that came through the line is "entry seq ticket".
+  if text ~= entry and string.sub(text or '', 1, #entry + 1) ~= entry .. ' ' then
+    return -1
+  end
+  fields[i] = string.sub(KEYS[i + 1], from)
+end
+local time = redis.call('TIME')
+local cap = (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000
+local token = math.min(tonumber(ARGV[3]), cap)
+local written, least = string.format('%.0f', token), nil
+local read, raised = redis.call('HMGET', c0, unpack(fields)), {}
+for i = 1, n do
+  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  local c = tonumber(read[i] or redis.call('HGET', c1, fields[i]) or 0)
+  if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
+    return redis.error_reply('CORRUPT the counter is not a number')
+  end
+  if c < token then
+    raised[#raised + 1] = fields[i]
+    raised[#raised + 1] = written
+    c = token
+  end
+  least = least and least < c and least or c
+end
+if #raised > 0 then
+  redis.call('HSET', c0, unpack(raised))
+end
+return least

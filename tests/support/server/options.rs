@@ -1,0 +1,179 @@
+//! What a server is started with, and the configuration file that says so.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::super::{port::Port, tls::Certificates};
+use super::Server;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Redis,
+    Valkey,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 2] = [Kind::Redis, Kind::Valkey];
+
+    pub(super) fn binary(self) -> PathBuf {
+        let (name, variable) = match self {
+            Kind::Redis => ("redis-server", "QUORATE_TEST_REDIS"),
+            Kind::Valkey => ("valkey-server", "QUORATE_TEST_VALKEY"),
+        };
+        let binary = match std::env::var_os(variable) {
+            Some(path) => PathBuf::from(path),
+            None => Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("target/servers")
+                .join(name),
+        };
+        assert!(
+            binary.exists(),
+            "no {} there: run tests/install-servers.sh (make test does)",
+            binary.display()
+        );
+        binary
+    }
+}
+
+/// What a server is started with. The default is what quorate wants of a master: no persistence, no
+/// eviction.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    pub(super) kind: Kind,
+    pub(super) password: Option<String>,
+    pub(super) tls: Option<Certificates>,
+    cluster: bool,
+    pub(super) appendonly: bool,
+    save: String,
+    maxmemory_policy: String,
+    lines: Vec<String>,
+}
+
+impl ServerOptions {
+    pub fn new(kind: Kind) -> ServerOptions {
+        ServerOptions {
+            kind,
+            password: None,
+            tls: None,
+            cluster: false,
+            appendonly: false,
+            save: String::new(),
+            maxmemory_policy: "noeviction".into(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The default user's password. Letters and digits only: it goes into URLs as it is.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// One more user, as in `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be said several
+    /// times.
+    pub fn acl(self, user: &str) -> Self {
+        self.config(&format!("user {user}"))
+    }
+
+    pub fn maxmemory_policy(mut self, policy: &str) -> Self {
+        self.maxmemory_policy = policy.into();
+        self
+    }
+
+    /// TLS on the port, nothing else there. (The harness itself goes through the unix socket.)
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        assert!(
+            self.kind == Kind::Redis,
+            "the valkey-server that tests/install-servers.sh brings is built without TLS"
+        );
+        self.tls = Some(certificates.clone());
+        self
+    }
+
+    pub fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self
+    }
+
+    /// When to write dump.rdb, as in the configuration file: `"60 1"`.
+    pub fn save(mut self, rule: &str) -> Self {
+        self.save = rule.into();
+        self
+    }
+
+    /// Every write is on disk before it is answered: `kill9` and `start_again` lose nothing.
+    pub fn appendonly(mut self) -> Self {
+        self.appendonly = true;
+        self
+    }
+
+    /// Any line of the configuration file: `"maxmemory 2mb"`. May be said several times.
+    pub fn config(mut self, line: &str) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Starts it, and returns when it answers.
+    pub fn start(self) -> Server {
+        for _ in 0..10 {
+            let server = Server {
+                options: self.clone(),
+                port: Port::claim(),
+                cluster_port: self.cluster.then(Port::claim),
+                dir: tempfile::Builder::new()
+                    .prefix("quorate-test-")
+                    .tempdir()
+                    .expect("a temporary directory"),
+                process: Mutex::new(None),
+            };
+            self.write_for(&server);
+            match server.launch() {
+                Ok(()) => return server,
+                // Someone who knows nothing of our claims was faster: not this server's fault, try
+                // another port.
+                Err(why) if why.contains("Address already in use") => continue,
+                Err(why) => panic!("{why}"),
+            }
+        }
+        panic!("ten ports in a row were taken by others");
+    }
+
+    /// Writes the configuration file of this server.
+    fn write_for(&self, server: &Server) {
+        let port = server.port();
+        let mut config = String::new();
+        let mut line = |text: std::fmt::Arguments| writeln!(config, "{text}").expect("a String");
+        line(format_args!("bind 127.0.0.1"));
+        line(format_args!("dir \"{}\"", server.dir().display()));
+        line(format_args!("unixsocket \"{}\"", server.socket().display()));
+        line(format_args!("save \"{}\"", self.save));
+        line(format_args!("maxmemory-policy {}", self.maxmemory_policy));
+        // Else a master waits 5 s for more replicas before it serves the first.
+        line(format_args!("repl-diskless-sync-delay 0"));
+        match &self.tls {
+            None => line(format_args!("port {port}")),
+            Some(files) => {
+                line(format_args!("port 0\ntls-port {port}\ntls-auth-clients no"));
+                line(format_args!("tls-ca-cert-file \"{}\"", files.ca.display()));
+                line(format_args!("tls-cert-file \"{}\"", files.cert.display()));
+                line(format_args!("tls-key-file \"{}\"", files.key.display()));
+            }
+        }
+        if self.appendonly {
+            line(format_args!("appendonly yes\nappendfsync always"));
+        }
+        if let Some(cluster_port) = &server.cluster_port {
+            let bus = cluster_port.number();
+            line(format_args!("cluster-enabled yes\ncluster-port {bus}"));
+        }
+        if let Some(password) = &self.password {
+            line(format_args!("requirepass {password}"));
+        }
+        for extra in &self.lines {
+            line(format_args!("{extra}"));
+        }
+        fs::write(server.dir().join("server.conf"), config).expect("our own directory");
+    }
+}

@@ -1,0 +1,207 @@
+//! Processes that work at the same time on one file, and their work: this very test program, started again.
+//!
+//! A test takes this in beside `support`: `#[path = "support/workers.rs"] mod workers;`.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Fleet;
+
+/// Far more than a lease and a quarantine last.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// What ended workers leave behind is gone after this.
+pub const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+const WORK: &str = "QUORATE_TEST_WORK";
+const URLS: &str = "QUORATE_TEST_URLS";
+const DIR: &str = "QUORATE_TEST_DIR";
+const STORE: &str = "QUORATE_TEST_STORE";
+
+/// What a worker is told.
+pub struct Job {
+    pub work: String,
+    pub urls: Vec<String>,
+    pub dir: PathBuf,
+    pub store: String,
+}
+
+impl Job {
+    /// None: this process is no worker.
+    pub fn of_this_process() -> Option<Self> {
+        let var = |name| std::env::var(name).unwrap_or_default();
+        Some(Self {
+            work: std::env::var(WORK).ok()?,
+            urls: var(URLS).split(',').map(str::to_owned).collect(),
+            dir: PathBuf::from(var(DIR)),
+            store: var(STORE),
+        })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.dir.join("stop").exists()
+    }
+}
+
+pub fn millis(from: u64, to: u64) -> Duration {
+    Duration::from_millis(rand::random_range(from..to))
+}
+
+/// Appends a line by one write.
+pub fn write_line(log: &Path, line: &str) {
+    let mut log = File::options().append(true).create(true).open(log).unwrap();
+    log.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// A line of the file: the number, and with which token it was written.
+pub struct Entry {
+    pub number: u64,
+    pub token: u64,
+    line: String,
+}
+
+pub fn written(log: &Path) -> Vec<Entry> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines = text.lines().map(|line| {
+        let mut words = line.split(' ').map(|word| word.parse().unwrap());
+        Entry {
+            number: words.next().unwrap(),
+            token: words.next().unwrap(),
+            line: line.into(),
+        }
+    });
+    lines.collect()
+}
+
+/// Processes at work; dropping it kills them.
+pub struct Workers {
+    pub dir: tempfile::TempDir,
+    urls: String,
+    test: String,
+    store: String,
+    pub children: Vec<Child>,
+}
+
+impl Workers {
+    /// `test`: the one that calls [`Job::of_this_process`].
+    pub fn start(
+        (n, work): (usize, &str),
+        test: impl Into<String>,
+        urls: &[String],
+        store: &str,
+    ) -> Self {
+        let mut workers = Self {
+            dir: tempfile::tempdir().unwrap(),
+            urls: urls.join(","),
+            test: test.into(),
+            store: store.to_owned(),
+            children: Vec::new(),
+        };
+        for _ in 0..n {
+            workers.hire(work);
+        }
+        workers
+    }
+
+    /// It ends with this thread, however that ends.
+    pub fn hire(&mut self, work: &str) {
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", &self.test, "--nocapture"])
+            .env(WORK, work)
+            .env(URLS, &self.urls)
+            .env(DIR, self.dir.path())
+            .env(STORE, &self.store)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("setpriv (Debian: util-linux)");
+        self.children.push(child);
+    }
+
+    /// Kills the oldest, and hires another for this.
+    pub fn replace(&mut self, work: &str) {
+        let mut child = self.children.remove(0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.hire(work);
+    }
+
+    pub fn log(&self) -> Vec<Entry> {
+        written(&self.dir.path().join("log"))
+    }
+
+    /// The counter moves on: it is no test if nobody gets the lock.
+    pub fn progress(&self, after: &str) {
+        let so_far = self.log().len();
+        let deadline = Instant::now() + PATIENCE;
+        while self.log().len() < so_far + 4 {
+            assert!(Instant::now() < deadline, "no progress after: {after}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// All end of themselves, their work is looked at, and nothing is left behind.
+    pub fn finish(self, fleet: &Fleet) {
+        self.end();
+        assert_eq!(fleet.leftover_locks_after(GONE_WITHIN, "quorate"), [""; 0]);
+    }
+
+    /// All end of themselves, and their work is looked at.
+    pub fn end(mut self) {
+        self.stop();
+        check(&self.log());
+    }
+
+    /// All end of themselves.
+    pub fn stop(&mut self) {
+        File::create(self.dir.path().join("stop")).unwrap();
+        for mut child in self.children.drain(..) {
+            let status = child.wait().unwrap();
+            assert!(status.success(), "a worker failed: {status}");
+        }
+    }
+}
+
+/// No update was lost, and the tokens grow.
+pub fn check(log: &[Entry]) {
+    println!("{} updates", log.len());
+    let mut token = 0;
+    for (i, entry) in log.iter().enumerate() {
+        let text = || {
+            log[i.saturating_sub(3)..]
+                .iter()
+                .take(7)
+                .map(|e| &*e.line)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            entry.number,
+            i as u64 + 1,
+            "an update was lost: {:#?}",
+            text()
+        );
+        assert!(entry.token > token, "a token from the past: {:#?}", text());
+        token = entry.token;
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
