@@ -5,7 +5,7 @@ use std::{io, path::Path};
 use quorate::{FencingToken, Holder, NodeInspection, Quorum};
 
 use super::{
-    history::{Event, Recorder, clock, record_of},
+    history::{Event, Locks, Recorder, clock, record_of},
     store::Store,
 };
 use crate::{
@@ -22,7 +22,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
         label: "look".into(),
         clock: clock(),
         ttl_ms: 0,
-        limit: names.semaphore,
+        locks: Locks::default(),
     };
     recorder.write(process).map_err(&failed)?;
     let silent = survey::ask(args, async |quorum| {
@@ -89,6 +89,8 @@ fn left_there(name: &str, node: &NodeInspection) -> Vec<Event> {
         node: node.node.to_string(),
         name: name.to_owned(),
         slot,
+        side: None,
+        waits: false,
         label: holder.label.clone(),
         remaining_ms: holder.remaining.map(crate::output::milliseconds),
         token: token.map(|token| token.as_u64()),

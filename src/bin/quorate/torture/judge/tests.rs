@@ -19,7 +19,7 @@ impl Told {
             label: label.into(),
             clock: "this boot".into(),
             ttl_ms: 2_000,
-            limit: None,
+            locks: Locks::default(),
         };
         let files = labels.iter().map(|label| {
             (
@@ -45,10 +45,7 @@ impl Told {
         self.say(
             label,
             at - 5,
-            Event::Invoked {
-                op,
-                name: "a".into(),
-            },
+            invoked(op, "a"),
         );
         self.say(
             label,
@@ -85,6 +82,7 @@ impl Told {
                 op,
                 fenced: read(wrote.0),
                 plain: read(wrote.1),
+                also: Vec::new(),
             },
         );
         self.say(
@@ -94,6 +92,7 @@ impl Told {
                 op,
                 fenced: wrote.0,
                 plain: wrote.1,
+                also: Vec::new(),
                 valid_until,
             },
         );
@@ -123,6 +122,15 @@ impl Told {
             parse(&format!("{label}.jsonl"), &lines.collect::<String>()).unwrap()
         });
         parts.collect()
+    }
+}
+
+fn invoked(op: u64, name: &str) -> Event {
+    Event::Invoked {
+        op,
+        name: name.into(),
+        also: Vec::new(),
+        side: None,
     }
 }
 
@@ -205,6 +213,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
             op: 2,
             fenced: Access::Value(3),
             plain: Access::Value(3),
+            also: Vec::new(),
         },
     );
     told.section("p", 3, (2_100, 2_200), 104, both(4));
@@ -218,6 +227,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
         op: 2,
         fenced: Access::REFUSED,
         plain: Access::Value(4),
+        also: Vec::new(),
         valid_until: 1_970 * MS,
     };
     told.say("p", 2_250, Event::Stopping);
@@ -263,6 +273,7 @@ fn who_was_told_of_the_loss_holds_no_more() {
             op: 1,
             fenced: none,
             plain: none,
+            also: Vec::new(),
             valid_until: 1_910 * MS,
         },
     );
@@ -278,10 +289,7 @@ fn a_killed_holder_held_while_it_lived() {
     told.say(
         "p",
         65,
-        Event::Invoked {
-            op: 2,
-            name: "a".into(),
-        },
+        invoked(2, "a"),
     );
     finds(
         &told,
@@ -332,10 +340,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     told.say(
         "p",
         5,
-        Event::Invoked {
-            op: 1,
-            name: "a".into(),
-        },
+        invoked(1, "a"),
     );
     told.section(
         "q",
@@ -362,10 +367,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     told.say(
         "p",
         80,
-        Event::Invoked {
-            op: 1,
-            name: "a".into(),
-        },
+        invoked(1, "a"),
     );
     told.say(
         "p",
@@ -427,6 +429,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
             op: 1,
             fenced: Access::Value(1),
             plain: Access::Value(1),
+            also: Vec::new(),
         },
     );
     told.section("p", 2, (2_000, 2_010), 102, both(2));
@@ -436,6 +439,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
         op: 1,
         fenced: Access::REFUSED,
         plain: Access::Value(2),
+        also: Vec::new(),
         valid_until: 1_930 * MS,
     };
     told.say("q", 2_040, refused);
@@ -502,6 +506,8 @@ fn a_lock_left_on_a_node() {
         node: "node4:6379".into(),
         name: "a".into(),
         slot: None,
+        side: None,
+        waits: false,
         label: label.into(),
         remaining_ms: Some(1_234),
         token,
@@ -582,10 +588,7 @@ fn a_wait_longer_than_promised() {
     told.say(
         "p",
         60,
-        Event::Invoked {
-            op: 3,
-            name: "a".into(),
-        },
+        invoked(3, "a"),
     );
     told.say("p", 100, Event::Failed { op: 3, why });
     told.say("look", 100, scenario(39));
@@ -600,10 +603,7 @@ fn a_wait_longer_than_promised() {
     told.say(
         "p",
         76,
-        Event::Invoked {
-            op: 4,
-            name: "a".into(),
-        },
+        invoked(4, "a"),
     );
     let summary = with(&mut told, scenario(15));
     assert!(summary.held(), "{:#?}", summary.findings);
@@ -625,10 +625,7 @@ fn a_name_that_nobody_ever_got_or_gets_any_more() {
         told.say(
             "p",
             from,
-            Event::Invoked {
-                op,
-                name: name.into(),
-            },
+            invoked(op, name),
         );
         told.say(
             "p",
@@ -763,8 +760,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
         told.say("p", at, Event::Alive).say("q", at, Event::Alive);
     }
     let asks = |told: &mut Told, label, at| {
-        let name = "a".into();
-        told.say(label, at, Event::Invoked { op: 9, name });
+        told.say(label, at, invoked(9, "a"));
     };
     asks(&mut told, "p", 100);
     asks(&mut told, "q", 900);
@@ -783,6 +779,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
             op: 9,
             fenced: none,
             plain: none,
+            also: Vec::new(),
             valid_until: (at + 1_900) * MS,
         };
         told.say(label, at + 50, event);
