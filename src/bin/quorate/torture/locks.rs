@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Lease, Mutex, Quorum, Renewal, RwLock};
+use quorate::{Error, Lease, Quorum, Renewal};
 
 use super::history::{Locks, Side};
-use crate::{args::Load, wanted::Wanted};
+use crate::{
+    args::{Asked, Load},
+    wanted::Wanted,
+};
 
 /// Several are at most this many.
 const MOST: usize = 3;
@@ -19,39 +22,23 @@ pub(super) fn locks(load: &Load) -> Locks {
     }
 }
 
-/// What one task wishes for, again and again.
+/// What one task wishes for, again and again: by the same handles, which learn.
 pub(super) struct Wishes {
     own: u64,
-    name: String,
-    kind: Kind,
-}
-
-enum Kind {
-    One(Wanted),
-    Rwlock {
-        lock: RwLock,
-        readers: u32,
-    },
-    Several {
-        alone: Wanted,
-        quorum: Quorum,
-        count: u64,
-        ttl: Duration,
-        wait: Duration,
-    },
+    locks: Locks,
+    count: u64,
+    /// The mutex or the semaphore of its name; of a read-write lock, to write.
+    alone: Wanted,
+    /// To read.
+    beside: Wanted,
+    several: Box<dyn Fn(Vec<String>) -> Wanted + Send + Sync>,
 }
 
 /// What one section takes.
-pub(super) struct Wish<'w> {
+pub(super) struct Wish {
     pub(super) names: Vec<String>,
     pub(super) side: Option<Side>,
-    lock: Lock<'w>,
-}
-
-enum Lock<'w> {
-    One(&'w Wanted),
-    Rwlock(&'w RwLock, Side),
-    Several(Mutex),
+    wanted: Wanted,
 }
 
 impl Wishes {
@@ -63,74 +50,47 @@ impl Wishes {
         ttl: Duration,
         wait: Duration,
     ) -> Self {
-        let name = super::name(own);
-        let one = |limit| {
-            Wanted::new(
-                quorum,
-                (&name, limit),
-                ttl,
-                Some(wait),
-                Renewal::auto(),
-            )
-        };
-        let kind = match (load.names.rwlock, load.names.several) {
-            (true, _) => Kind::Rwlock {
-                lock: quorum.rwlock(&*name).ttl(ttl).wait_timeout(wait),
-                readers: load.readers,
-            },
-            (_, true) => Kind::Several {
-                alone: one(None),
-                quorum: quorum.clone(),
-                count: u64::from(load.names.count),
-                ttl,
-                wait,
-            },
-            _ => Kind::One(one(load.names.semaphore)),
-        };
-        Self { own, name, kind }
+        let (locks, name) = (locks(load), super::name(own));
+        let quorum = quorum.clone();
+        let wanted = move |asked| Wanted::of(&quorum, &asked, ttl, Some(wait), Renewal::auto());
+        Self {
+            own,
+            locks,
+            count: u64::from(load.names.count),
+            alone: wanted(match (locks.limit, locks.readers) {
+                (Some(limit), _) => Asked::Slot {
+                    name: name.clone(),
+                    limit,
+                },
+                (None, Some(_)) => Asked::Write(name.clone()),
+                (None, None) => Asked::Mutex(name.clone()),
+            }),
+            beside: wanted(Asked::Read(name)),
+            several: Box::new(move |names| wanted(Asked::Several(names))),
+        }
     }
 
-    /// The next one. Of several names: its own and up to two others, or its own alone, each as often.
-    pub(super) fn next(&self) -> Wish<'_> {
-        let mine = || vec![self.name.clone()];
-        let alone = |lock| Wish {
-            names: mine(),
-            side: None,
-            lock,
+    /// The next one. Of several names: its own and up to two others.
+    pub(super) fn next(&self) -> Wish {
+        let below = |most: usize| rand::random_range(0..most);
+        let mut names = vec![super::name(self.own)];
+        if self.locks.several {
+            let others = others(self.own, self.count, below(MOST), below);
+            names.extend(others.into_iter().map(super::name));
+        }
+        let reads = |readers| match rand::random_range(0..100) < readers {
+            true => Side::Reader,
+            false => Side::Writer,
         };
-        match &self.kind {
-            Kind::One(wanted) => alone(Lock::One(wanted)),
-            Kind::Rwlock { lock, readers } => {
-                let side = match rand::random_range(0..100) < *readers {
-                    true => Side::Reader,
-                    false => Side::Writer,
-                };
-                Wish {
-                    names: mine(),
-                    side: Some(side),
-                    lock: Lock::Rwlock(lock, side),
-                }
-            }
-            Kind::Several {
-                alone: wanted,
-                quorum,
-                count,
-                ttl,
-                wait,
-            } => {
-                let below = |most: usize| rand::random_range(0..most);
-                let others = others(self.own, *count, below(MOST), below);
-                if others.is_empty() {
-                    return alone(Lock::One(wanted));
-                }
-                let names = [mine(), others.into_iter().map(super::name).collect()].concat();
-                let lock = quorum.mutex_all(names.clone());
-                Wish {
-                    names,
-                    side: None,
-                    lock: Lock::Several(lock.ttl(*ttl).wait_timeout(*wait)),
-                }
-            }
+        let side = self.locks.readers.map(reads);
+        Wish {
+            wanted: match (side, names.len()) {
+                (Some(Side::Reader), _) => self.beside.clone(),
+                (_, 1) => self.alone.clone(),
+                _ => (self.several)(names.clone()),
+            },
+            names,
+            side,
         }
     }
 }
@@ -147,25 +107,15 @@ fn others(own: u64, count: u64, more: usize, below: impl Fn(usize) -> usize) -> 
     taken
 }
 
-impl Wish<'_> {
+impl Wish {
     /// Waits for it.
     pub(super) async fn take(&self) -> Result<Lease, Error> {
-        match &self.lock {
-            Lock::One(wanted) => wanted.take().await,
-            Lock::Rwlock(lock, Side::Reader) => lock.read().await,
-            Lock::Rwlock(lock, Side::Writer) => lock.write().await,
-            Lock::Several(all) => all.lock().await,
-        }
+        self.wanted.take().await
     }
 
     /// None if others have it.
     pub(super) async fn try_take(&self) -> Result<Option<Lease>, Error> {
-        match &self.lock {
-            Lock::One(wanted) => wanted.try_take().await,
-            Lock::Rwlock(lock, Side::Reader) => lock.try_read().await,
-            Lock::Rwlock(lock, Side::Writer) => lock.try_write().await,
-            Lock::Several(all) => all.try_lock().await,
-        }
+        self.wanted.try_take().await
     }
 }
 
@@ -177,9 +127,10 @@ mod tests {
     fn others_are_others_and_each_is_there_once() {
         for below in [|_: usize| 0, |most: usize| most - 1] {
             for (count, more, taken) in [(8, 2, 2), (8, 0, 0), (2, 2, 1), (1, 2, 0)] {
-                let others = others(1.min(count - 1), count, more, below);
+                let own = 1.min(count - 1);
+                let others = others(own, count, more, below);
                 assert_eq!(others.len(), taken, "{count} {more}");
-                assert!(!others.contains(&1.min(count - 1)), "{others:?}");
+                assert!(!others.contains(&own), "{others:?}");
                 assert!(others.first() != others.get(1) || taken < 2, "{others:?}");
             }
         }

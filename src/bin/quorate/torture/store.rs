@@ -95,9 +95,9 @@ impl Store {
         let mark = format!("{fenced}:fence");
         let mut get = cmd("MGET");
         get.arg(&[mark, fenced, plain]);
-        type Read = (Option<u64>, Option<u64>, Option<u64>);
-        match get.query_async::<Read>(&mut connection).await {
-            Ok((mark, fenced, plain)) => Accesses {
+        let read = get.query_async::<[Option<u64>; 3]>(&mut connection).await;
+        match read {
+            Ok([mark, fenced, plain]) => Accesses {
                 fenced: match mark.is_some_and(|mark| mark > token.as_u64()) {
                     true => Access::REFUSED,
                     false => Access::Value(fenced.unwrap_or(0)),

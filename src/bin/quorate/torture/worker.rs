@@ -245,7 +245,7 @@ async fn work(
 async fn section(
     shared: &Shared,
     op: u64,
-    wish: &Wish<'_>,
+    wish: &Wish,
     lease: Lease,
     mut store: Option<&mut Store>,
 ) -> io::Result<()> {

@@ -37,17 +37,19 @@ fn two(history: &History, record: &str, grants: &[(&Op, Grant)], findings: &mut 
         };
         let against = [alone, reader.filter(|_| !op.reads())];
         let at_once = against.into_iter().flatten();
-        findings.extend(at_once.filter(|(_, end)| from < *end).map(|(other, end)| {
-            Finding {
-                kind: Kind::Exclusion,
-                text: format!(
-                    "two held {what} at once, for {}: {} and {}",
-                    ms(end.min(until).saturating_sub(from)),
-                    history.tell(other),
-                    history.tell(op)
-                ),
-            }
-        }));
+        findings.extend(
+            at_once
+                .filter(|(_, end)| from < *end)
+                .map(|(other, end)| Finding {
+                    kind: Kind::Exclusion,
+                    text: format!(
+                        "two held {what} at once, for {}: {} and {}",
+                        ms(end.min(until).saturating_sub(from)),
+                        history.tell(other),
+                        history.tell(op)
+                    ),
+                }),
+        );
         let before = match op.reads() {
             true => &mut reader,
             false => &mut alone,

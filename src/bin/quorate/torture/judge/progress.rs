@@ -56,7 +56,9 @@ pub(super) fn check(history: &History) -> Progress {
     }
     let of_several = history.ops.iter().filter(|op| op.names.len() > 1);
     let of_several = of_several.flat_map(|op| {
-        let its = all.iter().filter(|(name, ..)| op.names.iter().any(|its| its == name));
+        let its = all
+            .iter()
+            .filter(|(name, ..)| op.names.iter().any(|its| its == name));
         let its: Vec<&[Taken]> = its.map(|(_, taken, _)| taken.as_slice()).collect();
         let free = wish(history, op).map(|wish| free(&its, wish));
         let gap = |(from, until)| Gap {
@@ -66,7 +68,10 @@ pub(super) fn check(history: &History) -> Progress {
         };
         free.into_iter().flatten().map(gap).collect::<Vec<_>>()
     });
-    longest = longest.into_iter().chain(of_several).max_by_key(Gap::length);
+    longest = longest
+        .into_iter()
+        .chain(of_several)
+        .max_by_key(Gap::length);
     if let (Some(gap), Some(promised)) = (&longest, history.scenario.gap_ms)
         && gap.length() > promised.saturating_mul(1_000_000)
     {
@@ -94,12 +99,7 @@ impl Gap {
 }
 
 /// A name that nobody ever got; or nobody any more, where no scenario says what may happen.
-fn never(
-    history: &History,
-    name: &str,
-    grants: &[(&Op, Grant)],
-    gaps: &[Gap],
-) -> Option<Finding> {
+fn never(history: &History, name: &str, grants: &[(&Op, Grant)], gaps: &[Gap]) -> Option<Finding> {
     let Some((op, last)) = grants.last() else {
         return Some(finding(format!("nobody was ever granted {name:?}")));
     };

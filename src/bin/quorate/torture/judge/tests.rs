@@ -1,10 +1,12 @@
 //! Histories with one thing planted in each: the judge refuses every one, by its kind, and names the
 //! operations. The sound one beside them is not refused.
 
+mod rwlocks;
+mod several;
 mod slots;
 
 use super::*;
-use crate::torture::history::{Access, Event, Line, parse};
+use crate::torture::history::{Access, Accesses, Event, Line, Side, parse};
 
 const MS: u64 = 1_000_000;
 
@@ -42,11 +44,7 @@ impl Told {
     }
 
     fn granted(&mut self, label: &str, op: u64, at: u64, token: u64) -> &mut Self {
-        self.say(
-            label,
-            at - 5,
-            invoked(op, "a"),
-        );
+        self.say(label, at - 5, invoked(op, "a"));
         self.say(
             label,
             at,
@@ -154,6 +152,14 @@ fn finds(told: &Told, kind: Kind, names: &[&str]) {
             finding.text
         );
     }
+}
+
+/// This is found among other things.
+#[track_caller]
+fn finds_some(told: &Told, kind: Kind, text: &str) {
+    let found = told.judge().findings;
+    let is_it = |it: &Finding| it.kind == kind && it.text.contains(text);
+    assert!(found.iter().any(is_it), "no {text:?} in {found:#?}");
 }
 
 /// Two clients in turn, and the store at the end.
@@ -286,11 +292,7 @@ fn a_killed_holder_held_while_it_lived() {
     told.granted("p", 1, 10, 100);
     told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
     assert!(told.judge().held(), "nothing was heard of p after 10");
-    told.say(
-        "p",
-        65,
-        invoked(2, "a"),
-    );
+    told.say("p", 65, invoked(2, "a"));
     finds(
         &told,
         Kind::Exclusion,
@@ -337,11 +339,7 @@ fn a_token_given_twice() {
 fn a_grant_recorded_late_says_nothing_of_the_order() {
     let mut told = Told::by(&["p", "q"]);
     // p was granted at some time between 5 and 9,000, and its lease was over when it looked.
-    told.say(
-        "p",
-        5,
-        invoked(1, "a"),
-    );
+    told.say("p", 5, invoked(1, "a"));
     told.section(
         "q",
         1,
@@ -364,11 +362,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     // But if it was wished for after q had been granted, the order is certain.
     let mut told = Told::by(&["p", "q"]);
     told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
-    told.say(
-        "p",
-        80,
-        invoked(1, "a"),
-    );
+    told.say("p", 80, invoked(1, "a"));
     told.say(
         "p",
         9_000,
@@ -585,11 +579,7 @@ fn a_wait_longer_than_promised() {
     let mut told = sound();
     // From the last section to the end of a wish that came to nothing.
     let why = "held".to_owned();
-    told.say(
-        "p",
-        60,
-        invoked(3, "a"),
-    );
+    told.say("p", 60, invoked(3, "a"));
     told.say("p", 100, Event::Failed { op: 3, why });
     told.say("look", 100, scenario(39));
     finds(
@@ -600,11 +590,7 @@ fn a_wait_longer_than_promised() {
     assert!(with(&mut told, scenario(40)).held());
     // A process that was told to end wishes for nothing, whatever it wrote down meanwhile.
     told.say("p", 75, Event::Stopping);
-    told.say(
-        "p",
-        76,
-        invoked(4, "a"),
-    );
+    told.say("p", 76, invoked(4, "a"));
     let summary = with(&mut told, scenario(15));
     assert!(summary.held(), "{:#?}", summary.findings);
     assert!(!with(&mut told, scenario(14)).held());
@@ -622,11 +608,7 @@ fn a_wait_longer_than_promised() {
 #[test]
 fn a_name_that_nobody_ever_got_or_gets_any_more() {
     let wish = |told: &mut Told, op, name: &str, (from, until)| {
-        told.say(
-            "p",
-            from,
-            invoked(op, name),
-        );
+        told.say("p", from, invoked(op, name));
         told.say(
             "p",
             until,

@@ -97,7 +97,8 @@ fn growing(history: &History, mut spans: Vec<Span<'_>>, findings: &mut Vec<Findi
             ),
         };
         findings.extend(back.map(|before| finding(before, "went back")));
-        findings.extend(stays.map(|before| finding(before, "of a writer is not beyond a reader's:")));
+        findings
+            .extend(stays.map(|before| finding(before, "of a writer is not beyond a reader's:")));
     }
 }
 

@@ -45,7 +45,12 @@ struct Section<'h> {
 
 pub(super) fn check(history: &History) -> Updates {
     let sections: Vec<Section<'_>> = history.ops.iter().flat_map(sections).collect();
-    let refused = |op: &&Op| op.read.iter().chain(&op.wrote).any(|it| it.fenced == Access::REFUSED);
+    let refused = |op: &&Op| {
+        op.read
+            .iter()
+            .chain(&op.wrote)
+            .any(|it| it.fenced == Access::REFUSED)
+    };
     let of_a_store = |section: &Section<'_>| {
         let read = section.read;
         read.is_some_and(|read| read.plain != Access::NO_STORE)
@@ -214,11 +219,7 @@ fn count(
 }
 
 /// A refused holder has been overtaken by a newer token, so its lease was over.
-fn refused_while_valid(
-    history: &History,
-    sections: &[Section<'_>],
-    findings: &mut Vec<Finding>,
-) {
+fn refused_while_valid(history: &History, sections: &[Section<'_>], findings: &mut Vec<Finding>) {
     for section in sections.iter().filter(|section| section.is_refused()) {
         let Some(end) = section.in_time() else {
             continue;
