@@ -421,15 +421,19 @@ fn several_names_at_once_hold_under_load_too() {
     assert!(all.contains("\"several\":true}"));
 }
 
-/// All masters die at once and come back empty, with the quarantine switched off. What is found.
+/// All masters die at once and come back empty, again and again, with the quarantine switched off. What is found.
 fn without_the_quarantine(kind: &[&str]) -> Vec<String> {
     let field = Field::new(3);
-    let words = ["--names", "2", "--duration", "8s", "--section", "800ms"];
+    let words = ["--names", "8", "--duration", "9s", "--section", "800ms"];
     let more = ["--without-rule", "quarantine", "--json"];
     let load = field.torture(&[kind, &words, &more].concat());
     field.under_way();
-    for server in field.fleet.iter() {
-        server.restart_empty();
+    // Where few hold a lock at that moment, or not for long any more, one time may show nothing.
+    for _ in 0..4 {
+        for server in field.fleet.iter() {
+            server.restart_empty();
+        }
+        sleep(ms(1_500));
     }
     let judgement = json(&load.done(), 1);
     assert!(kinds(&judgement).contains(&"exclusion"), "{judgement:#}");
