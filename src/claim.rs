@@ -28,7 +28,10 @@ pub(crate) use self::{
         Family, Inspected, Mode, Pool, Seated, give_back, leave, look, looked, resize, take,
         too_many,
     },
-    question::{Seen, evict, evicted, inspect, seen},
+    question::{
+        Evicted, Seen, SeenRwlock, evict, evict_rwlock, evicted, inspect, inspect_rwlock, seen,
+        seen_rwlock,
+    },
     vote::vote_of,
     wants::{Queue, Slot, Wants},
 };

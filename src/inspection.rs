@@ -2,6 +2,7 @@
 //! answers.
 
 mod line;
+mod rwlock;
 mod slots;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -14,12 +15,15 @@ use crate::{
 };
 
 pub use line::Waiter;
+pub use rwlock::{NodeRwlock, Reader, WaitingWriter};
 pub use slots::{NodeSlots, Slot};
 
-/// Who holds a name and who waits for it, as every node sees it: the mutex of that name, and the semaphore of that name.
+/// Who holds a name and who waits for it, as every node sees it: the mutex, the semaphore and the read-write lock of that
+/// name. Who holds several names at once holds the mutex of each of them.
 ///
 /// `Display` is what an operator reads: who holds it, a row for each node, and a row for each of the first 20 who wait.
-/// Of a semaphore there is also a row for each slot that is taken. What nobody uses by that name is left out.
+/// Of a semaphore there is also a row for each slot that is taken, and of a read-write lock one for each of the first 20
+/// who read. What nobody uses by that name is left out.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -42,18 +46,23 @@ pub struct Inspection {
 impl Inspection {
     /// The holder of the mutex: who holds the name on a majority of nodes.
     pub fn holder(&self) -> Option<&Holder> {
-        let mut votes: BTreeMap<&str, (usize, &Holder)> = BTreeMap::new();
-        for holder in self.nodes.iter().filter_map(|node| node.holder.as_ref()) {
-            votes.entry(&holder.entry).or_insert((0, holder)).0 += 1;
-        }
-        let most = votes.into_values().max_by_key(|(votes, _)| *votes);
-        most.filter(|(votes, _)| *votes >= majority(self.nodes.len()))
-            .map(|(_, holder)| holder)
+        self.of_a_majority(self.nodes.iter().filter_map(|node| node.holder.as_ref()))
     }
 
     /// The newest token that any node has given out for the mutex of this name.
     pub fn newest_token(&self) -> Option<FencingToken> {
         self.nodes.iter().filter_map(|node| node.token).max()
+    }
+
+    /// Whom a majority of nodes names, each of them one.
+    fn of_a_majority<'h>(&self, named: impl Iterator<Item = &'h Holder>) -> Option<&'h Holder> {
+        let mut votes: BTreeMap<&str, (usize, &Holder)> = BTreeMap::new();
+        for holder in named {
+            votes.entry(&holder.entry).or_insert((0, holder)).0 += 1;
+        }
+        let most = votes.into_values().max_by_key(|(votes, _)| *votes);
+        most.filter(|(votes, _)| *votes >= majority(self.nodes.len()))
+            .map(|(_, holder)| holder)
     }
 
     /// How many nodes answered.
@@ -71,16 +80,21 @@ impl Inspection {
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has_mutex = self.held(|_| true) > 0 || self.waiting() > 0;
-        match (has_mutex, self.has_semaphore()) {
-            (_, false) => self.print_mutex(f),
-            (false, true) => self.print_semaphore(f),
-            (true, true) => {
-                self.print_mutex(f)?;
-                f.write_str("\n\n")?;
-                self.print_semaphore(f)
-            }
+        let uses_mutex = self.held(|_| true) > 0 || self.waiting() > 0;
+        let (semaphore, rwlock) = (self.has_semaphore(), self.uses_rwlock());
+        let mutex = uses_mutex || !(semaphore || rwlock);
+        if mutex {
+            self.print_mutex(f)?;
         }
+        if rwlock {
+            f.write_str(if mutex { "\n\n" } else { "" })?;
+            self.print_rwlock(f)?;
+        }
+        if semaphore {
+            f.write_str(if mutex || rwlock { "\n\n" } else { "" })?;
+            self.print_semaphore(f)?;
+        }
+        Ok(())
     }
 }
 
@@ -131,6 +145,8 @@ pub struct NodeInspection {
     pub waiting: u64,
     /// The semaphore there; none where nobody has used one by that name for long.
     pub semaphore: Option<NodeSlots>,
+    /// The read-write lock there; none where nobody has used one by that name for long.
+    pub rwlock: Option<NodeRwlock>,
     /// Why the node did not answer.
     pub silence: Option<Silence>,
 }
@@ -140,14 +156,10 @@ impl NodeInspection {
     fn row(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let holder = self.holder.as_ref();
-        let remaining = holder.map(|holder| {
-            let remaining = holder.remaining.map(seconds);
-            remaining.unwrap_or_else(|| "no end".to_owned())
-        });
         vec![
             self.node.to_string(),
             or_dash(holder.map(|holder| holder.label.clone())),
-            or_dash(remaining),
+            or_dash(holder.map(Holder::time_left)),
             or_dash(self.token.map(|token| token.to_string())),
             or_dash(self.length()),
             self.state(),
@@ -160,7 +172,7 @@ impl NodeInspection {
     }
 }
 
-/// A holder of a mutex or of a slot, as a node knows it. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
+/// A holder of a mutex, of a slot or of a read-write lock, as a node knows it. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -177,6 +189,12 @@ impl Holder {
     /// None if this library did not write what stands in the lock's key.
     pub fn owner(&self) -> Option<String> {
         owner_of(&self.entry).map(|owner| owner.to_string())
+    }
+
+    /// `8.2 s`, or that it has no end.
+    fn time_left(&self) -> String {
+        let left = self.remaining.map(seconds);
+        left.unwrap_or_else(|| "no end".to_owned())
     }
 }
 
@@ -206,6 +224,7 @@ mod tests {
             line: Vec::new(),
             waiting: 0,
             semaphore: None,
+            rwlock: None,
             silence: None,
         }
     }

@@ -88,7 +88,9 @@ pub mod tower;
 pub use builder::Builder;
 pub use engine::NodeChanges;
 pub use error::{Error, LimitConflict, LossReason, Lost};
-pub use inspection::{Holder, Inspection, NodeInspection, NodeSlots, Slot, Waiter};
+pub use inspection::{
+    Holder, Inspection, NodeInspection, NodeRwlock, NodeSlots, Reader, Slot, Waiter, WaitingWriter,
+};
 pub use lease::{Lease, LeaseWatch, Renewal};
 pub use mutex::Mutex;
 pub use node::memory::server::MemoryNode;

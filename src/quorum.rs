@@ -79,8 +79,9 @@ impl Quorum {
     }
 
     /// What every node that votes says about a name: who holds it, for how long, the newest token, and who waits in
-    /// line; or why it does not vote. It tells of the mutex of that name, and of the semaphore of that name: its limit,
-    /// who has which slot, and who waits for one.
+    /// line; or why it does not vote. It tells of the mutex of that name; of the semaphore of that name: its limit, who has
+    /// which slot, and who waits for one; and of the read-write lock of that name: who reads, who writes, who waits to. Who
+    /// holds several names at once ([`mutex_all`](Self::mutex_all)) holds the mutex of each.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -95,7 +96,10 @@ impl Quorum {
     /// let permit = quorum.semaphore("thumbnails", 4).acquire().await?;
     /// let seen = quorum.inspect("thumbnails").await?;
     /// assert_eq!((seen.taken_slots(), seen.limit()), (1, Some(4)));
-    /// # drop(permit); Ok(()) }
+    /// let reader = quorum.rwlock("routes").read().await?;
+    /// let seen = quorum.inspect("routes").await?;
+    /// assert_eq!((seen.reading(), seen.writer()), (1, None));
+    /// # drop((permit, reader)); Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -121,12 +125,14 @@ impl Quorum {
         }
     }
 
-    /// Frees the mutex of a name on every voting node, and lets it go on to whoever is first in line. Returns whether it
-    /// was held. Of a semaphore nothing is freed: a slot is left to its ttl.
+    /// Frees the mutex and the read-write lock of a name on every voting node. The mutex goes on to whoever is first in
+    /// line; who waits for the read-write lock is told, and asks. Returns whether one of them was held. Of a semaphore
+    /// nothing is freed: a slot is left to its ttl.
     ///
-    /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two
-    /// may believe that they hold the lock, and only the token tells them apart. For 2 `max_ttl` no lease of the
-    /// name is put back on a node that lost it.
+    /// Each holder, a reader too, learns of it at its next renewal, without renewal only when its validity ends. Until
+    /// then two may believe that they hold the lock, and only the token tells them apart (readers' tokens do not). A lease
+    /// of several names is lost as a whole when one of them is evicted. For 2 `max_ttl` no lease of the name is put back on
+    /// a node that lost it.
     ///
     /// # Errors
     /// - `NoQuorum` when fewer than a majority confirmed it.

@@ -86,7 +86,7 @@ impl Quorum {
         self.root.wait(self.quorum.inspect(name))?
     }
 
-    /// Frees the mutex of a name everywhere; whether it was held. As [`quorate::Quorum::evict`](crate::Quorum::evict).
+    /// Frees the mutex and the read-write lock of a name everywhere; whether one was held. As [`quorate::Quorum::evict`](crate::Quorum::evict).
     ///
     /// # Errors
     /// As there.

@@ -224,7 +224,7 @@ impl Core {
                 let answer = answer.map(vote_of);
                 self.holdings.release_heard(net, round, node, answer);
             }
-            Some(Request::Question | Request::QuestionOfSlots) => {
+            Some(Request::Question | Request::QuestionOfSlots | Request::QuestionOfRwlock) => {
                 self.questions.heard(net, tag, node, answer);
             }
             Some(Request::Bootstrap) => self.bootstrap.heard(round, node, answer),
@@ -309,7 +309,7 @@ impl Core {
             }
             Some(Request::Extend) => self.holdings.extension_due(net, round),
             Some(Request::Release) => self.holdings.release_due(net, round),
-            Some(Request::Question | Request::QuestionOfSlots) => {
+            Some(Request::Question | Request::QuestionOfSlots | Request::QuestionOfRwlock) => {
                 self.questions.round_due(net, tag);
             }
             Some(Request::Look | Request::Resize) => self.pools.round_due(net, round),

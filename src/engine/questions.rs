@@ -10,9 +10,9 @@ use super::{
     timers::Key,
 };
 use crate::{
-    Error, Inspection, Silence, Vote,
-    ballot::answers::{Answers, Evidence, Heard},
-    claim::{self, Claim, Family, Inspected, Lock, Pool, Seen},
+    Error, Inspection, Silence,
+    ballot::answers::{Answers, Heard},
+    claim::{self, Claim, Evicted, Family, Inspected, Lock, Pool, Seen, SeenRwlock, Side},
     name::Name,
     node::{
         Operation, Reply,
@@ -24,7 +24,11 @@ use crate::{
 };
 
 /// What belongs to one question.
-const REQUESTS: [Request; 2] = [Request::Question, Request::QuestionOfSlots];
+const REQUESTS: [Request; 3] = [
+    Request::Question,
+    Request::QuestionOfSlots,
+    Request::QuestionOfRwlock,
+];
 
 /// Questions under way. Each waits for every node: an operator wants to know what each one says.
 #[derive(Default)]
@@ -36,19 +40,17 @@ struct Question {
 }
 
 enum Asks {
-    /// The mutex, and the slots of the semaphore.
-    WhoHolds(Answers<Seen>, Answers<Inspected>, Responder<Inspection>),
-    ToFree(Answers<Evicted>, Responder<bool>),
-}
-
-/// Whether anybody held it, and who.
-#[derive(PartialEq)]
-struct Evicted(bool, Option<Entry>);
-
-impl Evidence for Evicted {
-    fn vote(&self) -> Vote {
-        Vote::Confirmed
-    }
+    WhoHolds {
+        mutex: Answers<Seen>,
+        slots: Answers<Inspected>,
+        rwlock: Answers<SeenRwlock>,
+        reply: Responder<Inspection>,
+    },
+    ToFree {
+        mutex: Answers<Evicted>,
+        rwlock: Answers<Evicted>,
+        reply: Responder<bool>,
+    },
 }
 
 impl Questions {
@@ -60,16 +62,36 @@ impl Questions {
         let operations = [
             (Request::Question, claim::inspect(name.clone())),
             (Request::QuestionOfSlots, claim::look(&pool)),
+            (
+                Request::QuestionOfRwlock,
+                claim::inspect_rwlock(name.clone()),
+            ),
         ];
-        let none = (Answers::new(net.total()), Answers::new(net.total()));
-        let asks = Asks::WhoHolds(none.0, none.1, reply);
+        let asks = Asks::WhoHolds {
+            mutex: Answers::new(net.total()),
+            slots: Answers::new(net.total()),
+            rwlock: Answers::new(net.total()),
+            reply,
+        };
         self.ask(net, Question { name, asks }, &operations);
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
-        let operation = claim::evict(name.clone(), net.fleet().max_ttl());
-        let asks = Asks::ToFree(Answers::new(net.total()), reply);
-        // Behind it, the release of nobody's lock: where the name is free now it goes to who waits.
+        let max_ttl = net.fleet().max_ttl();
+        let operations = [
+            (Request::Question, claim::evict(name.clone(), max_ttl)),
+            (
+                Request::QuestionOfRwlock,
+                claim::evict_rwlock(name.clone(), max_ttl),
+            ),
+        ];
+        let asks = Asks::ToFree {
+            mutex: Answers::new(net.total()),
+            rwlock: Answers::new(net.total()),
+            reply,
+        };
+        // Behind it, the release of nobody's mutex: where the name is free now it goes to who waits. (Who waits for the
+        // read-write lock is told by the eviction itself.)
         let nobody = net.chance.owner().ok();
         let nobody = nobody.map(|owner| Entry::new(owner, &net.settings.label));
         self.ask(
@@ -78,10 +100,10 @@ impl Questions {
                 name: name.clone(),
                 asks,
             },
-            &[(Request::Question, operation)],
+            &operations,
         );
         if let Some(nobody) = nobody {
-            release(net, name, &nobody);
+            release(net, Lock::Mutex(name), &nobody);
         }
     }
 
@@ -94,7 +116,7 @@ impl Questions {
     ) {
         if let Some(question) = self.0.get_mut(&tag.round) {
             question.asks.heard(tag, node, answer);
-            question.free_elsewhere(net, node);
+            question.free_elsewhere(net, tag, node);
             self.look(net, tag.round);
         }
     }
@@ -155,52 +177,73 @@ impl Questions {
 impl Question {
     fn is_answered(&self) -> bool {
         match &self.asks {
-            Asks::WhoHolds(mutex, slots, _) => mutex.waiting() + slots.waiting() == 0,
-            Asks::ToFree(answers, _) => answers.waiting() == 0,
+            Asks::WhoHolds {
+                mutex,
+                slots,
+                rwlock,
+                ..
+            } => mutex.waiting() + slots.waiting() + rwlock.waiting() == 0,
+            Asks::ToFree { mutex, rwlock, .. } => mutex.waiting() + rwlock.waiting() == 0,
         }
     }
 
-    /// Whom an EVICT found on one node may stand in line on another, and be handed the lock there again: with a third that no
-    /// EVICT reached it would have a majority.
-    fn free_elsewhere(&self, net: &mut Net, node: usize) {
-        let Asks::ToFree(answers, _) = &self.asks else {
+    /// Whom an EVICT found on one node may stand in line on another, and be handed the mutex there again: with a third that no
+    /// EVICT reached it would have a majority. One who is about to get a read-write lock may be granted it on another a
+    /// moment later.
+    fn free_elsewhere(&self, net: &mut Net, tag: Tag, node: usize) {
+        let Asks::ToFree { mutex, rwlock, .. } = &self.asks else {
             return;
         };
-        let holder = |heard: &Heard<Evicted>| match heard {
-            Heard::Said(Evicted(_, holder)) => holder.clone(),
-            _ => None,
+        let name = self.name.clone();
+        let (answers, lock) = match is_of(tag, Request::QuestionOfRwlock) {
+            // A release frees whatever the entry has.
+            true => (rwlock, Lock::Rwlock(name, Side::Writer)),
+            false => (mutex, Lock::Mutex(name)),
         };
-        let Some(found) = answers.get(node).and_then(holder) else {
-            return;
+        let holders = |heard: &Heard<Evicted>| match heard {
+            Heard::Said(evicted) => evicted.holders.clone(),
+            _ => Vec::new(),
         };
-        let known = answers
-            .iter()
-            .filter_map(holder)
-            .filter(|other| *other == found);
-        if known.count() > 1 || !net.holds(Rule::EvictionLasts) {
-            return;
+        for found in answers.get(node).map(holders).unwrap_or_default() {
+            let known = answers.iter().map(holders);
+            let known = known.filter(|others| others.contains(&found)).count();
+            if known == 1 && net.holds(Rule::EvictionLasts) {
+                release(net, lock.clone(), &found);
+            }
         }
-        release(net, self.name.clone(), &found);
     }
 
     /// Every node has answered, or will not.
     fn end(self, net: &Net) {
         let name = self.name.as_str();
         match self.asks {
-            Asks::WhoHolds(mutex, slots, reply) => {
-                let heard = mutex.iter().zip(slots.iter());
+            Asks::WhoHolds {
+                mutex,
+                slots,
+                rwlock,
+                reply,
+            } => {
+                let heard = mutex.iter().zip(slots.iter()).zip(rwlock.iter());
                 let nodes = net.settings.nodes.iter().zip(heard);
-                let nodes =
-                    nodes.map(|(node, (mutex, slots))| told::inspection(node, mutex, slots));
+                let nodes = nodes.map(|(node, ((mutex, slots), rwlock))| {
+                    told::inspection(node, mutex, slots, rwlock)
+                });
                 let _ = reply.send(Ok(Inspection {
                     name: name.to_owned(),
                     nodes: nodes.collect(),
                 }));
             }
-            Asks::ToFree(answers, reply) => {
-                let answered = answers.count(|_| true);
-                let _ = reply.send(match answered >= net.needed {
-                    true => Ok(answers.count(|Evicted(held, _)| *held) > 0),
+            Asks::ToFree {
+                mutex,
+                rwlock,
+                reply,
+            } => {
+                let mut answers = Answers::new(net.total());
+                for (node, (mutex, rwlock)) in mutex.iter().zip(rwlock.iter()).enumerate() {
+                    answers.set(node, told::eviction(mutex, rwlock));
+                }
+                let _ = reply.send(match answers.count(|_| true) >= net.needed {
+                    true => Ok(answers.count(|evicted| evicted.held) > 0),
                     false => {
                         let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
                         let report = answers.report(name, net.needed, nodes, Some(again));
@@ -214,40 +257,56 @@ impl Question {
 
 impl Asks {
     fn heard(&mut self, tag: Tag, node: usize, answer: Result<Reply, Silence>) {
-        // No other reply fits the command.
         match self {
-            Self::WhoHolds(_, slots, _) if is_of_slots(tag) => {
-                let seen = answer.and_then(|reply| claim::looked(reply).ok_or(Silence::TimedOut));
-                slots.set(node, seen);
+            Self::WhoHolds { slots, .. } if is_of(tag, Request::QuestionOfSlots) => {
+                slots.set(node, read(answer, claim::looked));
             }
-            Self::WhoHolds(mutex, ..) => {
-                let seen = answer.and_then(|reply| claim::seen(reply).ok_or(Silence::TimedOut));
-                mutex.set(node, seen);
+            Self::WhoHolds { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+                rwlock.set(node, read(answer, claim::seen_rwlock));
             }
-            Self::ToFree(answers, _) => {
-                let evicted =
-                    answer.and_then(|reply| claim::evicted(&reply).ok_or(Silence::TimedOut));
-                answers.set(node, evicted.map(|(held, holder)| Evicted(held, holder)));
+            Self::WhoHolds { mutex, .. } => mutex.set(node, read(answer, claim::seen)),
+            Self::ToFree { mutex, rwlock, .. } => {
+                let evicted = read(answer, claim::evicted);
+                match is_of(tag, Request::QuestionOfRwlock) {
+                    true => rwlock.set(node, evicted),
+                    false => mutex.set(node, evicted),
+                }
             }
         }
     }
 
     fn outstanding(&self, tag: Tag) -> Vec<usize> {
         match self {
-            Self::WhoHolds(_, slots, _) if is_of_slots(tag) => slots.outstanding().collect(),
-            Self::WhoHolds(mutex, ..) => mutex.outstanding().collect(),
-            Self::ToFree(answers, _) => answers.outstanding().collect(),
+            Self::WhoHolds { slots, .. } if is_of(tag, Request::QuestionOfSlots) => {
+                slots.outstanding().collect()
+            }
+            Self::WhoHolds { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+                rwlock.outstanding().collect()
+            }
+            Self::WhoHolds { mutex, .. } => mutex.outstanding().collect(),
+            Self::ToFree { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+                rwlock.outstanding().collect()
+            }
+            Self::ToFree { mutex, .. } => mutex.outstanding().collect(),
         }
     }
 }
 
-fn is_of_slots(tag: Tag) -> bool {
-    Request::from(tag) == Some(Request::QuestionOfSlots)
+fn is_of(tag: Tag, request: Request) -> bool {
+    Request::from(tag) == Some(request)
+}
+
+fn read<T>(
+    answer: Result<Reply, Silence>,
+    read: impl FnOnce(Reply) -> Option<T>,
+) -> Result<T, Silence> {
+    // No other reply fits the command.
+    answer.and_then(|reply| read(reply).ok_or(Silence::TimedOut))
 }
 
 /// On all nodes, as far as they answer soon.
-fn release(net: &mut Net, name: Name, entry: &Entry) {
-    let operation = Claim::Lock(Lock::Mutex(name)).release(entry, net.undo(0, None));
+fn release(net: &mut Net, lock: Lock, entry: &Entry) {
+    let operation = Claim::Lock(lock).release(entry, net.undo(0, None));
     let until = net.now.plus(net.settings.node_timeout);
     round::release(net, None, &operation, 0..net.total(), until);
 }

@@ -41,6 +41,8 @@ pub(super) enum Request {
     Question,
     /// The same, of the semaphore of that name.
     QuestionOfSlots,
+    /// The same, of the read-write lock of that name.
+    QuestionOfRwlock,
     /// Who holds what of a semaphore.
     Look,
     /// Another limit for a semaphore.
@@ -56,7 +58,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -68,6 +70,7 @@ impl Request {
         Self::Release,
         Self::Question,
         Self::QuestionOfSlots,
+        Self::QuestionOfRwlock,
         Self::Look,
         Self::Resize,
         Self::Spend,

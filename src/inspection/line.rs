@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// At most this many are printed; the others are counted.
-const PRINTED: usize = 20;
+pub(super) const PRINTED: usize = 20;
 
 /// One who waits in line for a name. `Display`: `web-4:12, for 1.2 s`.
 #[non_exhaustive]
@@ -177,6 +177,7 @@ mod tests {
             waiting: length(line.len()) + more,
             line,
             semaphore: None,
+            rwlock: None,
             silence: None,
         }
     }

@@ -8,13 +8,7 @@ use std::{
 };
 
 use super::{Holder, Inspection, NodeInspection, Waiter, line};
-use crate::{
-    FencingToken,
-    ballot::majority::majority,
-    columns::{seconds, table},
-    limit::Limit,
-    taken::Taken,
-};
+use crate::{FencingToken, ballot::majority::majority, columns::table, limit::Limit, taken::Taken};
 
 /// What one node knows of the semaphore of a name.
 #[non_exhaustive]
@@ -223,12 +217,11 @@ impl NodeInspection {
 
 impl Slot {
     fn row(&self, total: usize) -> Vec<String> {
-        let remaining = self.holder.remaining.map(seconds);
         let on = format!("{} of {total} nodes", self.nodes.len());
         vec![
             self.number.to_string(),
             self.holder.label.clone(),
-            remaining.unwrap_or_else(|| "no end".to_owned()),
+            self.holder.time_left(),
             self.token
                 .map_or_else(|| "-".to_owned(), |token| token.to_string()),
             match self.is_held {

@@ -4,9 +4,10 @@ mod consul;
 mod fleet;
 mod help;
 mod limit;
+mod lock;
 mod torture;
 
-use std::{ffi::OsString, time::Duration};
+use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use quorate::cli::duration;
@@ -14,6 +15,7 @@ use quorate::cli::duration;
 pub(crate) use self::consul::InConsul;
 pub(crate) use self::fleet::Fleet;
 pub(crate) use self::limit::{Limit, Rate};
+pub(crate) use self::lock::{Asked, Lock, Run, Semaphore};
 pub(crate) use self::torture::{Judge, Load, Look, Names, Torture, TortureStep};
 
 use crate::failure::{Failure, USAGE};
@@ -42,7 +44,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command while holding a lock
+    /// Run a command while holding a lock: a mutex, several at once, or a read-write lock
     #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER)]
     Lock(Lock),
     /// Run a command while holding one of the slots of a semaphore
@@ -51,7 +53,7 @@ pub(crate) enum Command {
     /// Wait until a rate limit has room, then run a command
     #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
     Limit(Limit),
-    /// Show who holds a lock or a semaphore's slots and who waits for it, on every node
+    /// Show who holds a lock, reads under it or has a semaphore's slots, and who waits for it, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
     /// Free a lock everywhere, no matter who holds it
@@ -75,59 +77,8 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Lock {
-    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly
-    pub(crate) name: String,
-
-    /// How long a grant lasts unless renewed: others wait this long when this machine dies; in Consul up to
-    /// twice as long, and 10s is the least there [default: 10s, or --max-ttl if that is less]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) ttl: Option<Duration>,
-
-    /// How long to wait in line for it [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
-    pub(crate) wait: Option<Duration>,
-
-    /// Try once, and end with 75 if it cannot be had now
-    #[arg(long)]
-    pub(crate) no_wait: bool,
-
-    /// End the command when it has run for this long: for commands that may hang. It is told to end a
-    /// twentieth of the ttl earlier [default: no bound]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub(crate) max_hold: Option<Duration>,
-
-    /// Hold on until all of the command's process group has ended, not only the command itself: what it
-    /// left in the background runs under the lock or slot too, and is ended if that is lost
-    #[arg(long)]
-    pub(crate) whole_group: bool,
-
-    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. --node and the
-    /// other settings of servers are put there too
-    #[arg(long)]
-    pub(crate) keep_env: bool,
-
-    /// What to run, after `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
-
-    #[command(flatten)]
-    pub(crate) consul: InConsul,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Semaphore {
-    /// How many slots it has: at most so many commands run at once. The same in all programs that use it
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: u32,
-
-    #[command(flatten)]
-    pub(crate) lock: Lock,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// The lock's or the semaphore's name
+    /// The name of a lock or of a semaphore
     pub(crate) name: String,
 }
 
@@ -177,8 +128,8 @@ impl Args {
     /// Takes from the environment what was not given on the command line.
     fn fill(&mut self) -> Result<(), Failure> {
         match &self.command {
-            Command::Lock(lock) | Command::Semaphore(Semaphore { lock, .. })
-                if lock.consul.is_asked() =>
+            Command::Lock(Lock { run, .. }) | Command::Semaphore(Semaphore { run, .. })
+                if run.consul.is_asked() =>
             {
                 self.fleet.fill_beside_consul()
             }
@@ -189,7 +140,7 @@ impl Args {
 
 /// Reads the command line; an exit status if there is nothing more to do.
 pub(crate) fn parse() -> Result<Args, u8> {
-    let mut args = Args::try_parse().map_err(|error| not_read(&error))?;
+    let mut args = Args::try_parse().map_err(not_read)?;
     match args.fill() {
         Ok(()) => Ok(args),
         Err(failure) => {
@@ -199,7 +150,7 @@ pub(crate) fn parse() -> Result<Args, u8> {
     }
 }
 
-fn not_read(error: &clap::Error) -> u8 {
+fn not_read(mut error: clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let _ = error.print();
@@ -210,8 +161,11 @@ fn not_read(error: &clap::Error) -> u8 {
             USAGE
         }
         _ => {
+            if !std::env::args_os().any(|word| word == "--") {
+                lock::say_where_the_command_stands(&mut error);
+            }
             let mut text = error.render().to_string();
-            if consul::is_elsewhere(error) {
+            if consul::is_elsewhere(&error) {
                 text = consul::ELSEWHERE.to_owned();
             }
             let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text);

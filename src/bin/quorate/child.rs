@@ -19,7 +19,7 @@ use quorate::{
 use tokio::time;
 
 use crate::{
-    args::{Args, Fleet, Lock},
+    args::{Args, Fleet, Run},
     exec::EXEC,
     failure::{Failure, SOFTWARE},
     job::{self, ourselves},
@@ -69,12 +69,12 @@ pub(crate) enum Rest {
 
 impl Child {
     /// Has to be called on the main thread: the command dies with the thread that started it.
-    pub(crate) fn start(args: &Args, lock: &Lock, lease: &Lease) -> Result<Self, Failure> {
+    pub(crate) fn start(args: &Args, run: &Run, lease: &Lease) -> Result<Self, Failure> {
         // Opened before the command can change the terminal's modes.
         let terminal = Terminal::open();
         let mut exec = Command::new(ourselves());
-        let on_masters = !lock.consul.is_asked();
-        name_servers(&mut exec, &args.fleet, lock.keep_env, on_masters);
+        let on_masters = !run.consul.is_asked();
+        name_servers(&mut exec, &args.fleet, run.keep_env, on_masters);
         match lease.slot() {
             Some(slot) => exec.env(SLOT, slot.to_string()),
             // This process may itself run under a semaphore.
@@ -85,8 +85,8 @@ impl Child {
             .arg(EXEC)
             .arg(getpid().to_string())
             .arg(if args.json { "json" } else { "text" })
-            .args(&lock.command)
-            .env("QUORATE_NAME", &lock.name)
+            .args(&run.command)
+            .env("QUORATE_NAME", lease.name())
             .env("QUORATE_TOKEN", lease.token().to_string())
             .process_group(0)
             .spawn()

@@ -1,13 +1,17 @@
-//! `quorate evict`: frees a lock everywhere, even if it is held. Who is first in line gets it.
+//! `quorate evict`: frees the mutex and the read-write lock of a name everywhere, even if they are held. Who is first in line
+//! gets the mutex.
 
-use quorate::{Inspection, Quorum};
-use serde_json::json;
+use quorate::{Holder, Inspection, Quorum};
+use serde_json::{Value, json};
 
 use crate::{
     args::{self, Args},
     failure::Failure,
     output, survey,
 };
+
+/// So many readers are named to people.
+const NAMED: usize = 3;
 
 pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Result<u8, Failure> {
     quorum.mutex(&evict.name).validate()?;
@@ -22,11 +26,16 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
     }
     let evicted = quorum.evict(&evict.name).await?;
     if args.json {
+        let readers = readers(&seen).map(|reader| survey::holder_json(Some(&reader)));
+        let readers: Vec<Value> = readers.collect();
         let object = json!({
             "name": evict.name,
             "evicted": evicted,
             "holder": survey::holder_json(holder),
             "waiting": seen.waiting(),
+            "writer": survey::holder_json(seen.writer()),
+            "reading": seen.reading(),
+            "readers": readers,
         });
         output::say(&object.to_string());
     } else {
@@ -36,17 +45,24 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
 }
 
 fn refusal(seen: &Inspection) -> String {
-    let whose = seen.holder().map_or_else(
-        || "nobody's by majority".to_owned(),
-        |holder| format!("held by {}", holder.label),
-    );
+    let whose = match whose(seen) {
+        whose if whose.is_empty() => "nobody's by majority".to_owned(),
+        whose => whose.join(" and "),
+    };
     let goes_to = match seen.waiting() {
         0 => "",
         _ => " and go to the first in line",
     };
+    let learn = match holders(seen) {
+        0 | 1 => {
+            "its holder would learn of it when it next renews, and until then two may believe that they hold it"
+        }
+        _ => {
+            "its holders would learn of it when they next renew, and until then others may believe too that they hold it"
+        }
+    };
     format!(
-        "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, its \
-         holder would learn of it when it next renews, and until then two may believe that they hold it{}",
+        "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, {learn}{}",
         seen.name,
         slots_stay(seen)
     )
@@ -58,17 +74,56 @@ fn told(evicted: bool, seen: &Inspection) -> String {
         0 => "is free now",
         _ => "goes to the first in line now",
     };
-    let text = match (evicted, seen.holder()) {
+    let whose = whose(seen).join(" and ");
+    let text = match (evicted, holders(seen)) {
         (false, _) => format!("{name:?} was free already"),
-        (true, None) => {
+        (true, 0) => {
             format!("{name:?} {free}; what was left on some nodes made no majority")
         }
-        (true, Some(holder)) => format!(
-            "{name:?} {free}; it was held by {}, who learns of it when it next renews and may write until then",
-            holder.label
+        (true, 1) => {
+            let does = if seen.reading() == 0 { "write" } else { "read" };
+            format!(
+                "{name:?} {free}; it was {whose}, who learns of it when it next renews and may {does} until then"
+            )
+        }
+        (true, _) => format!(
+            "{name:?} {free}; it was {whose}, who learn of it when they next renew and may go on until then"
         ),
     };
     text + slots_stay(seen)
+}
+
+/// How many hold what would be freed.
+fn holders(seen: &Inspection) -> u64 {
+    let alone = [seen.holder(), seen.writer()].into_iter().flatten();
+    seen.reading().saturating_add(alone.map(|_| 1).sum())
+}
+
+/// Who holds what would be freed: `held by web-3:77`, `held for reading by ann, bob, eve and 2 more`.
+fn whose(seen: &Inspection) -> Vec<String> {
+    let mut whose = Vec::new();
+    if let Some(holder) = seen.holder() {
+        whose.push(format!("held by {}", holder.label));
+    }
+    if let Some(writer) = seen.writer() {
+        whose.push(format!("held for writing by {}", writer.label));
+    }
+    let readers: Vec<String> = readers(seen).take(NAMED).map(|it| it.label).collect();
+    if !readers.is_empty() {
+        let named = u64::try_from(readers.len()).unwrap_or(u64::MAX);
+        let more = match seen.reading().saturating_sub(named) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        whose.push(format!("held for reading by {}{more}", readers.join(", ")));
+    }
+    whose
+}
+
+fn readers(seen: &Inspection) -> impl Iterator<Item = Holder> {
+    let readers = seen.readers().into_iter();
+    let held = readers.filter(|reader| reader.is_held);
+    held.map(|reader| reader.holder)
 }
 
 /// Only locks are freed, and a semaphore may have the name too.

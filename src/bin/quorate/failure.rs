@@ -90,9 +90,9 @@ impl Failure {
         }
     }
 
-    pub(crate) fn held(name: &str, holder: Option<&Holder>, advice: &str) -> Self {
-        let by = holder.map_or_else(|| "somebody else".to_owned(), ToString::to_string);
-        Self::new(HELD, "held", format!("{name:?} is held by {by}; {advice}"))
+    /// A lock could not be had. `why`: `is held by ..`.
+    pub(crate) fn held(name: &str, holder: Option<&Holder>, why: &str) -> Self {
+        Self::new(HELD, "held", format!("{name:?} {why}"))
             .with("name", name.into())
             .with("holder", survey::holder_json(holder))
     }
@@ -133,7 +133,8 @@ impl Failure {
         Self::from(error).saying(text)
     }
 
-    fn with(mut self, key: &str, value: Value) -> Self {
+    /// What programs are told beside.
+    pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         self.details.insert(key.to_owned(), value);
         self
     }

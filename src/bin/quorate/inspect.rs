@@ -1,6 +1,8 @@
-//! `quorate inspect`: who holds a lock or the slots of a semaphore and who waits for it, on every node.
+//! `quorate inspect`: who holds a lock, reads or writes, or has the slots of a semaphore, and who waits for it, on every node.
 
-use quorate::{Inspection, NodeSlots, Quorum, Slot, Waiter};
+use std::sync::Arc;
+
+use quorate::{Inspection, NodeRwlock, NodeSlots, Quorum, Reader, Slot, Waiter, WaitingWriter};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,6 +53,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
             "token": node.token.map(|token| token.as_u64()),
             "waiting": node.silence.is_none().then_some(node.waiting),
             "semaphore": node.semaphore.as_ref().map(node_slots_json),
+            "rwlock": node.rwlock.as_ref().map(node_rwlock_json),
         })
     });
     let nodes: Vec<Value> = nodes.collect();
@@ -66,6 +69,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
         "answered": answered,
         "nodes": nodes,
         "semaphore": semaphore_json(seen),
+        "rwlock": rwlock_json(seen),
     })
 }
 
@@ -85,14 +89,62 @@ fn semaphore_json(seen: &Inspection) -> Value {
     })
 }
 
+/// Null if no node knows anything of one.
+fn rwlock_json(seen: &Inspection) -> Value {
+    if seen.nodes.iter().all(|node| node.rwlock.is_none()) {
+        return Value::Null;
+    }
+    let readers: Vec<Value> = seen.readers().iter().map(reader_json).collect();
+    let writers = seen.waiting_writers();
+    let writers: Vec<Value> = writers.iter().map(waiting_writer_json).collect();
+    json!({
+        "writer": survey::holder_json(seen.writer()),
+        "reading": seen.reading(),
+        "readers": readers,
+        "waiting": seen.waiting_to_write(),
+        "waiting_writers": writers,
+        "newest_token": seen.newest_rwlock_token().map(|token| token.as_u64()),
+    })
+}
+
+fn reader_json(reader: &Reader) -> Value {
+    json!({
+        "held": reader.is_held,
+        "holder": survey::holder_json(Some(&reader.holder)),
+        "nodes": names(&reader.nodes),
+    })
+}
+
+fn waiting_writer_json(writer: &WaitingWriter) -> Value {
+    json!({
+        "label": writer.label,
+        "owner": writer.owner(),
+        "entry": writer.entry,
+        "remaining_ms": output::milliseconds(writer.remaining),
+        "nodes": names(&writer.nodes),
+    })
+}
+
+fn node_rwlock_json(known: &NodeRwlock) -> Value {
+    json!({
+        "writer": survey::holder_json(known.writer.as_ref()),
+        "reading": known.reading,
+        "waiting": known.waiting,
+        "token": known.token.map(|token| token.as_u64()),
+    })
+}
+
+fn names(nodes: &[Arc<str>]) -> Vec<&str> {
+    nodes.iter().map(|node| &**node).collect()
+}
+
 fn slot_json(slot: &Slot) -> Value {
-    let nodes: Vec<&str> = slot.nodes.iter().map(|node| &**node).collect();
     json!({
         "slot": slot.number,
         "held": slot.is_held,
         "holder": survey::holder_json(Some(&slot.holder)),
         "token": slot.token.map(|token| token.as_u64()),
-        "nodes": nodes,
+        "nodes": names(&slot.nodes),
     })
 }
 
@@ -101,12 +153,11 @@ fn node_slots_json(known: &NodeSlots) -> Value {
 }
 
 fn waiter_json(waiter: &Waiter) -> Value {
-    let nodes: Vec<&str> = waiter.nodes.iter().map(|node| &**node).collect();
     json!({
         "label": waiter.label,
         "owner": waiter.owner(),
         "entry": waiter.entry,
         "waited_ms": output::milliseconds(waiter.waited),
-        "nodes": nodes,
+        "nodes": names(&waiter.nodes),
     })
 }

@@ -1,4 +1,4 @@
-//! `quorate lock` and `quorate semaphore`: takes the lock or a slot, runs the command, frees it.
+//! `quorate lock` and `quorate semaphore`: takes what is asked for, runs the command, frees it.
 
 mod backend;
 mod hold;
@@ -13,7 +13,7 @@ pub(crate) use self::words::Under;
 
 use self::{backend::Backend, hold::hold};
 use crate::{
-    args::{Args, Lock},
+    args::{Args, Asked, Run},
     child::Child,
     failure::Failure,
     output,
@@ -21,18 +21,17 @@ use crate::{
     wanted::Wanted,
 };
 
-/// `limit`: how many may run at once, where it is a semaphore.
-pub(crate) async fn run(args: &Args, lock: &Lock, limit: Option<u32>) -> Result<u8, Failure> {
+pub(crate) async fn run(args: &Args, run: &Run, asked: &Asked) -> Result<u8, Failure> {
     // All settings are checked before any server is waited for. Reading them may take long (a FIFO), so
     // signals still end this process by themselves.
-    let backend = Backend::open(args, lock)?;
-    let renewal = lock.max_hold.map(|most| Renewal::auto().max_hold(most));
-    let wanted = backend.wanted(lock, limit, ttl(args, lock), renewal.unwrap_or_default());
+    let backend = Backend::open(args, run)?;
+    let renewal = run.max_hold.map(|most| Renewal::auto().max_hold(most));
+    let wanted = backend.wanted(run, asked, ttl(args, run), renewal.unwrap_or_default());
     wanted.validate()?;
-    check_max_hold(args, lock)?;
+    check_max_hold(args, run)?;
     let mut signals = Signals::of_job()?;
     output::write_aside();
-    let result = locked(args, lock, &backend, &wanted, &mut signals).await;
+    let result = locked(args, run, asked, (&backend, &wanted), &mut signals).await;
     // A second signal ends this at once. If no majority answered, or Consul did not, it is not waited for again: what
     // is left behind ends with its ttl.
     let last_words = args.fleet.node_timeout() / 4;
@@ -46,10 +45,10 @@ pub(crate) async fn run(args: &Args, lock: &Lock, limit: Option<u32>) -> Result<
 }
 
 /// The command is told to end a twentieth of the ttl earlier, so `--max-hold` has to be longer than that.
-fn check_max_hold(args: &Args, lock: &Lock) -> Result<(), Failure> {
-    let ttl = ttl(args, lock);
+fn check_max_hold(args: &Args, run: &Run) -> Result<(), Failure> {
+    let ttl = ttl(args, run);
     let shortest = hold::notice(ttl) * 2;
-    match lock.max_hold {
+    match run.max_hold {
         Some(longest) if longest < shortest => Err(Failure::usage(format!(
             "--max-hold {longest:?} is too short beside a --ttl of {ttl:?}: the command is told to end a \
              twentieth of the ttl earlier. Give it at least {shortest:?}, or a shorter --ttl"
@@ -58,9 +57,9 @@ fn check_max_hold(args: &Args, lock: &Lock) -> Result<(), Failure> {
     }
 }
 
-fn ttl(args: &Args, lock: &Lock) -> Duration {
+fn ttl(args: &Args, run: &Run) -> Duration {
     let default = args.fleet.max_ttl().min(Duration::from_secs(10));
-    lock.ttl.unwrap_or(default)
+    run.ttl.unwrap_or(default)
 }
 
 fn is_unavailable(result: &Result<u8, Failure>) -> bool {
@@ -69,44 +68,44 @@ fn is_unavailable(result: &Result<u8, Failure>) -> bool {
 
 async fn locked(
     args: &Args,
-    lock: &Lock,
-    backend: &Backend,
-    wanted: &Wanted,
+    run: &Run,
+    asked: &Asked,
+    (backend, wanted): (&Backend, &Wanted),
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let lease = loop {
         let lease = select! {
             biased;
             signal = signals.end() => {
-                let text = format!("ended while waiting for {}; nothing was run", wanted.noun());
+                let text = format!("ended while waiting for {}; nothing was run", asked.noun());
                 return Err(Failure::interrupted(signal as i32, text));
             }
-            lease = acquire(args, lock, backend, wanted) => lease?,
+            lease = acquire(args, run, asked, (backend, wanted)) => lease?,
         };
         // If not, this process was stopped meanwhile.
         if lease.is_valid() {
             break lease;
         }
     };
-    let child = match Child::start(args, lock, &lease) {
+    let child = match Child::start(args, run, &lease) {
         Ok(child) => child,
         Err(failure) => {
             let _ = lease.release().await;
             return Err(failure);
         }
     };
-    let under = wanted.under(&lease);
-    hold(args, lock, (lease, under), ttl(args, lock), child, signals).await
+    let under = Under::of(asked, &lease, run.consul.is_asked());
+    hold(args, run, (lease, under), ttl(args, run), child, signals).await
 }
 
 async fn acquire(
     args: &Args,
-    lock: &Lock,
-    backend: &Backend,
-    wanted: &Wanted,
+    run: &Run,
+    asked: &Asked,
+    (backend, wanted): (&Backend, &Wanted),
 ) -> Result<Lease, Failure> {
     backend.ready(args).await?;
-    let taken = match lock.no_wait {
+    let taken = match run.no_wait {
         true => wanted.take_now().await,
         false => {
             let taking = wanted.take();
@@ -114,23 +113,27 @@ async fn acquire(
             select! {
                 biased;
                 taken = &mut taking => taken,
-                () = say_what_is_waited_for(args, lock, backend, wanted) => taking.await,
+                () = say_what_is_waited_for(args, asked, (backend, wanted)) => taking.await,
             }
         }
     };
     match taken {
         Ok(lease) => Ok(lease),
-        Err(error) => Err(backend.refused(lock, wanted, error).await),
+        Err(error) => Err(backend.refused(run, asked, error).await),
     }
 }
 
 /// One line when it takes long: for those who watch, not for cron's mail.
-async fn say_what_is_waited_for(args: &Args, lock: &Lock, backend: &Backend, wanted: &Wanted) {
+async fn say_what_is_waited_for(
+    args: &Args,
+    asked: &Asked,
+    (backend, wanted): (&Backend, &Wanted),
+) {
     if !output::is_watched(args) {
         return future::pending().await;
     }
     time::sleep(output::WORTH_A_LINE).await;
-    if let Some(what) = backend.waits_for(lock, wanted).await {
+    if let Some(what) = backend.waits_for(asked, wanted).await {
         output::complain(&format!("waiting for {what}"));
     }
 }

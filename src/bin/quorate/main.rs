@@ -6,7 +6,7 @@
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
 //! | `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
-//! | `wanted` | a lock, or a slot of a semaphore; on the masters, or in Consul |
+//! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
 //! | `exec` | this program on its way to become the command |
@@ -116,10 +116,8 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
 /// The exit status.
 async fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
-        Command::Lock(lock) => lock::run(args, lock, None).await,
-        Command::Semaphore(args::Semaphore { limit, lock }) => {
-            lock::run(args, lock, Some(*limit)).await
-        }
+        Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,
+        Command::Semaphore(semaphore) => lock::run(args, &semaphore.run, &semaphore.asked()).await,
         Command::Limit(limit) => limit::run(args, limit).await,
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {

@@ -1,15 +1,20 @@
-//! What is wanted: a lock, or a slot of a semaphore; on the masters, or in Consul.
+//! What is wanted: a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul.
 
 use std::time::Duration;
 
 use quorate::{
-    Error, Lease, Mutex, Quorum, Renewal, Semaphore,
+    Error, Lease, Mutex, Quorum, Renewal, RwLock, Semaphore,
     consul::{self, Consul},
 };
 
+use crate::args::Asked;
+
 /// One of them, with its settings.
 pub(crate) enum Wanted {
+    /// Of one name, or of several.
     Mutex(Mutex),
+    Read(RwLock),
+    Write(RwLock),
     Semaphore(Semaphore),
     ConsulMutex(consul::Mutex),
     ConsulSemaphore(consul::Semaphore),
@@ -28,12 +33,15 @@ macro_rules! set {
 
 /// The same for each of them.
 macro_rules! each {
-    ($self:expr, $mutex:ident => $locks:expr, $semaphore:ident => $acquires:expr) => {
+    ($self:expr, $mutex:ident => $locks:expr, $semaphore:ident => $acquires:expr,
+     $rwlock:ident => $reads:expr, $writes:expr) => {
         match $self {
             Self::Mutex($mutex) => $locks,
             Self::ConsulMutex($mutex) => $locks,
             Self::Semaphore($semaphore) => $acquires,
             Self::ConsulSemaphore($semaphore) => $acquires,
+            Self::Read($rwlock) => $reads,
+            Self::Write($rwlock) => $writes,
         }
     };
 }
@@ -50,6 +58,26 @@ impl Wanted {
         match limit {
             None => Self::Mutex(set!(quorum.mutex(name), ttl, wait, renewal)),
             Some(limit) => Self::Semaphore(set!(quorum.semaphore(name, limit), ttl, wait, renewal)),
+        }
+    }
+
+    /// What was asked for on the command line, on the masters.
+    pub(crate) fn of(
+        quorum: &Quorum,
+        asked: &Asked,
+        ttl: Duration,
+        wait: Option<Duration>,
+        renewal: Renewal,
+    ) -> Self {
+        let rwlock = |name: &str| set!(quorum.rwlock(name), ttl, wait, renewal);
+        match asked {
+            Asked::Mutex(name) => Self::new(quorum, (name, None), ttl, wait, renewal),
+            Asked::Slot { name, limit } => {
+                Self::new(quorum, (name, Some(*limit)), ttl, wait, renewal)
+            }
+            Asked::Several(names) => Self::Mutex(set!(quorum.mutex_all(names), ttl, wait, renewal)),
+            Asked::Read(name) => Self::Read(rwlock(name)),
+            Asked::Write(name) => Self::Write(rwlock(name)),
         }
     }
 
@@ -70,23 +98,28 @@ impl Wanted {
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        each!(self, mutex => mutex.validate(), semaphore => semaphore.validate())
+        each!(self, mutex => mutex.validate(), semaphore => semaphore.validate(),
+            rwlock => rwlock.validate(), rwlock.validate())
     }
 
     /// None if others have it.
     pub(crate) async fn try_take(&self) -> Result<Option<Lease>, Error> {
-        each!(self, mutex => mutex.try_lock().await, semaphore => semaphore.try_acquire().await)
+        each!(self, mutex => mutex.try_lock().await, semaphore => semaphore.try_acquire().await,
+            rwlock => rwlock.try_read().await, rwlock.try_write().await)
     }
 
     /// One attempt too, which says who has it: `Held`.
     pub(crate) async fn take_now(&self) -> Result<Lease, Error> {
         let now = Duration::ZERO;
         each!(self, mutex => mutex.clone().wait_timeout(now).lock().await,
-            semaphore => semaphore.clone().wait_timeout(now).acquire().await)
+            semaphore => semaphore.clone().wait_timeout(now).acquire().await,
+            rwlock => rwlock.clone().wait_timeout(now).read().await,
+            rwlock.clone().wait_timeout(now).write().await)
     }
 
     /// Waits for it.
     pub(crate) async fn take(&self) -> Result<Lease, Error> {
-        each!(self, mutex => mutex.lock().await, semaphore => semaphore.acquire().await)
+        each!(self, mutex => mutex.lock().await, semaphore => semaphore.acquire().await,
+            rwlock => rwlock.read().await, rwlock.write().await)
     }
 }

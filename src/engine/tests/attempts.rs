@@ -106,12 +106,17 @@ proptest! {
             let [version, limit, time, waiting, slot, left, counter] = [1, 2, 9, 0, 1, 5, 7].map(number);
             let bits = OwnedFrame::BlobString { data: b"@".to_vec(), attributes: None };
             let line = array(vec![]);
-            let holders = array(vec![slot, text, left, counter]);
+            let holders = array(vec![slot, text.clone(), left, counter]);
             let slots = array(vec![version, limit, bits, time, waiting, holders, line]);
-            world.answer_last_of([lock, slots]);
+            let one = || array(vec![number(1), text.clone(), number(5)]);
+            let rwlock = array(vec![text.clone(), number(5), number(7), one(), one()]);
+            world.answer_last_of([lock, slots, rwlock]);
             let seen = inspected.try_recv().unwrap().unwrap();
             let slots = seen.slots();
-            for holder in [seen.holder().unwrap(), &slots[0].holder] {
+            let (readers, writers) = (seen.readers(), seen.waiting_writers());
+            told.extend([writers[0].entry.clone(), writers[0].label.clone()]);
+            let mutex = [seen.holder().unwrap(), &slots[0].holder];
+            for holder in mutex.into_iter().chain([seen.writer().unwrap(), &readers[0].holder]) {
                 told.extend([holder.entry.clone(), holder.label.clone()]);
             }
         } else if place < 3 {

@@ -159,7 +159,12 @@ fn requests_wait_while_open_is_being_restored() {
             waiting: 0,
         };
         let nothing = node::slots::Reply::Inspected(node::slots::Inspected::default());
-        let inspected = [Ok(Said::Mutex(inspected)), Ok(Said::Slots(nothing))];
+        let nobody = node::rwlock::Reply::Inspected(node::rwlock::Inspected::default());
+        let inspected = [
+            Ok(Said::Mutex(inspected)),
+            Ok(Said::Slots(nothing)),
+            Ok(Said::Rwlock(nobody)),
+        ];
         world.core.answered(node, inspected);
         world
             .core

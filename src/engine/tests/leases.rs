@@ -211,7 +211,8 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     let released = |world: &mut World| {
         let sent = world.until_sent().into_iter();
         let entries = sent.filter_map(|(node, command)| match command {
-            Command::Mutex(mutex::Command::Release { entry, .. }) => Some((node, entry.text())),
+            Command::Mutex(mutex::Command::Release { entry, .. })
+            | Command::Rwlock(rwlock::Command::Release { entry, .. }) => Some((node, entry.text())),
             _ => None,
         });
         entries.collect::<Vec<_>>()
@@ -225,8 +226,21 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     assert_eq!(released(&mut world), everywhere("a"));
     world.says(1, found(Some(owner("a"))));
     assert_eq!(released(&mut world), [], "it is on its way");
-    assert!(is_open(&mut answer));
     world.says(2, found(None));
+    // The same of who has the read-write lock.
+    let shares = |whose: &[&str]| {
+        Said::Rwlock(rwlock::Reply::Evicted {
+            held: !whose.is_empty(),
+            holders: whose.iter().map(|one| owner(one)).collect(),
+        })
+    };
+    world.core.answered(0, [Ok(shares(&["b", "c"]))]);
+    let of_both = [everywhere("b"), everywhere("c")].concat();
+    assert_eq!(released(&mut world), of_both);
+    world.core.answered(1, [Ok(shares(&["c"]))]);
+    assert_eq!(released(&mut world), [], "it is on its way");
+    assert!(is_open(&mut answer));
+    world.core.answered(2, [Ok(shares(&[]))]);
     assert!(matches!(answer.try_recv(), Ok(Ok(true))));
     assert_eq!(released(&mut world), []);
 }

@@ -35,7 +35,7 @@ use crate::{
     node::{
         Command, DialError, Disconnected, Fault, Reply as Said,
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
-        mutex,
+        mutex, rwlock,
         session::Effect,
     },
     owner::{Chance, Label},

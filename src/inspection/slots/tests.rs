@@ -61,6 +61,7 @@ fn node(
         line: Vec::new(),
         waiting: 0,
         semaphore: Some(semaphore),
+        rwlock: None,
         silence: None,
     }
 }

@@ -17,6 +17,8 @@ Examples:
   quorate bootstrap                               at every start: wait until the servers vote
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
+  quorate lock prices --read -- ./quote.sh        beside others who read; --write: alone
+  quorate lock acc:7 acc:12 -- ./transfer.sh 7 12     both names, or neither
   quorate semaphore thumbs --limit 4 -- ./thumbs  at most four at once, on all machines
   quorate limit supplier --rate 2000/min -- ./call    at most so many a minute, on all machines
   quorate lock jobs/a --consul http://127.0.0.1:8500 -- ./a.sh    in Consul, without any Redis
@@ -54,19 +56,35 @@ Runs a command while holding a lock.
 Waits in line for the lock (who asks first is served first), runs the command, and frees the lock
 when the command ends: the next in line gets it at once. The lock is renewed for as long as the
 command runs, so --ttl is not a limit of its running time: it is how long others wait when this
-machine dies.";
+machine dies.
+
+With several names it takes the locks of all of them at once, or none, in whatever order they are
+named: commands whose names overlap never wait for each other for ever. Each is the lock of that
+name alone too. There is no line for a set: it lets those pass who wait in line for one of its
+names, and may wait for long beside names that are always taken.
+
+With --read or --write it takes the read-write lock of that name: any number of commands read at
+once, or one writes. It is another lock than the one without these. A command that waits to write
+keeps new readers out; otherwise no order is promised.";
 
 pub(super) const LOCK_AFTER: &str = "\
 Examples:
   quorate lock nightly -- ./report.sh --full
   quorate lock nightly --wait 30s -- ./report.sh
   quorate lock deploy --no-wait -- sh -c 'deploy --fence \"$QUORATE_TOKEN\"'
+  quorate lock prices --read -- ./quote.sh
+  quorate lock prices --write --wait 1m -- ./reprice.sh
+  quorate lock acc:7 acc:12 -- sh -c './transfer.sh 7 12 \"$QUORATE_TOKEN\"'
   quorate lock jobs/nightly --consul http://127.0.0.1:8500 -- ./report.sh
 
+What is to be run stands behind `--`: all words before it are names, and options of quorate.
+
 The command finds in its environment:
-  QUORATE_NAME    the name
-  QUORATE_TOKEN   the fencing token: an integer greater than any holder had before. Hand it to
-                  what the lock protects, and let that refuse a smaller one.
+  QUORATE_NAME    the name; of several all of them, sorted, with \", \" between them
+  QUORATE_TOKEN   the fencing token: an integer greater than any holder had before, of several
+                  names greater than those of each. Hand it to what the lock protects, and let
+                  that refuse a smaller one. With --read it is an epoch: it says how new what is
+                  read is, many have the same, and IT MUST NOT BE USED TO WRITE.
 It does not find QUORATE_NODES there, which may hold passwords: --keep-env leaves it in.
 
 Choose --consul if you run Consul already and need few locks a second. The lock is taken there,
@@ -108,7 +126,8 @@ Exit status:
   79       the lock was lost, or --max-hold was over, while the command ran: look at what it did
 
 --json: an error is an object on stderr; `held` and `lost` also have name, and `held` has
-holder: {label, owner, entry, remaining_ms}|null; with --consul held_by: text|null.";
+holder: {label, owner, entry, remaining_ms}|null, of several names also which: the first of them that
+is held; with --consul held_by: text|null.";
 
 pub(super) const SEMAPHORE: &str = "\
 Runs a command while holding one of the slots of a semaphore: at most --limit commands run at once,
@@ -147,7 +166,8 @@ has name and slot): see `quorate lock --help`.";
 
 pub(super) const INSPECT: &str = "\
 Shows who holds a lock and who waits in line for it, on every node. Of a semaphore it shows the limit
-and who has which slot.
+and who has which slot; of a read-write lock who reads, who writes, and who waits to write. Several
+names that are held at once are seen one by one.
 
 Below the nodes stand those who wait, the longest first: for how long, and on how many nodes.
 Twenty are shown, the others are counted. How long somebody has waited is told by the waiter's
@@ -155,26 +175,32 @@ clock when it asked and the node's clock now: if the two differ, it is wrong by 
 while it waited stands there until its turn comes.
 
 A slot is held where a majority of nodes name the same holder. Slots that fewer name are shown too:
-somebody asks for one at this moment, or has left it there.
+somebody asks for one at this moment, or has left it there. The same is true of those who read.
+
+Of those who wait to write it is not known for how long. Who died while it waited is gone after some
+2 s; who writes now and has waited may stand there too.
 
 Exit status: 0 when a majority of nodes answered (whether the lock is held or not), else 69.
 --json: {name, held: true|false|null, holder: {label, owner, entry, remaining_ms}|null, newest_token,
 waiting, line: [{label, owner, entry, waited_ms, nodes: [..]}], needed, answered, nodes: [{node,
-state, reason, holder, token, waiting, semaphore: {limit, taken, waiting}|null}], semaphore: {limit,
-taken, slots: [{slot, held, holder, token, nodes: [..]}], waiting, line: [..]}|null}; held is null when
-too few answered to tell; line and slots have the first 100 of each node, waiting and taken count all.
-semaphore is null if nobody has used one by that name for long.";
+state, reason, holder, token, waiting, semaphore: {limit, taken, waiting}|null, rwlock: {writer,
+reading, waiting, token}|null}], semaphore: {limit, taken, slots: [{slot, held, holder, token, nodes:
+[..]}], waiting, line: [..]}|null, rwlock: {writer, reading, readers: [{held, holder, nodes: [..]}],
+waiting, waiting_writers: [{label, owner, entry, remaining_ms, nodes: [..]}], newest_token}|null}. held
+is null when too few answered to tell; lists have the first 100 of each node, waiting, taken and
+reading count all. semaphore and rwlock are null if nobody has used one by that name for long.";
 
 pub(super) const EVICT: &str = "\
 Frees a lock everywhere, no matter who holds it. If others wait in line, the first of them gets it.
-A slot of a semaphore is not freed: it is left to its ttl.
+The read-write lock of that name is freed too, whoever reads or writes. A slot of a semaphore is not
+freed: it is left to its ttl.
 
 The holder learns of it when it next renews, after a third of its ttl at most; until then two may
-believe that they hold the lock, and only the token tells them apart. Without --yes nothing is
-done but to show who holds and who waits.
+believe that they hold the lock, and only the token tells them apart. Who holds several names at
+once loses all of them with one. Without --yes nothing is done but to show who holds and who waits.
 
---json: {name, evicted: true|false, holder: {label, owner, entry, remaining_ms}|null, waiting};
-holder and waiting tell of the moment before.";
+--json: {name, evicted: true|false, holder: {label, owner, entry, remaining_ms}|null, waiting,
+writer: {..}|null, reading, readers: [{..}]}; all but evicted tell of the moment before.";
 
 pub(super) const NODES: &str = "\
 Shows every server's state: whether it votes, and if not why. And the fleet's word: clients of the

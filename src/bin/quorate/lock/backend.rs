@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Quorum, Renewal, Silence, Vote, consul::Consul};
+use futures::future::join_all;
+use quorate::{Error, Inspection, Quorum, Renewal, Silence, Vote, consul::Consul};
 use tokio::{
     select,
     time::{self, Instant},
 };
 
 use crate::{
-    args::{Args, Lock},
+    args::{Args, Asked, Run},
     failure::Failure,
     output, survey,
     wanted::Wanted,
@@ -26,25 +27,28 @@ pub(super) enum Backend {
 
 impl Backend {
     /// Nobody is asked anything yet.
-    pub(super) fn open(args: &Args, lock: &Lock) -> Result<Self, Failure> {
-        Ok(match lock.consul.connect_lazy(&args.fleet)? {
+    pub(super) fn open(args: &Args, run: &Run) -> Result<Self, Failure> {
+        Ok(match run.consul.connect_lazy(&args.fleet)? {
             Some(consul) => Self::Consul(consul),
             None => Self::Masters(args.fleet.builder()?.connect_lazy()?),
         })
     }
 
-    /// What is asked for, with its settings. `limit`: of a semaphore.
+    /// What is asked for, with its settings.
     pub(super) fn wanted(
         &self,
-        lock: &Lock,
-        limit: Option<u32>,
+        run: &Run,
+        asked: &Asked,
         ttl: Duration,
         renewal: Renewal,
     ) -> Wanted {
-        let name = (lock.name.as_str(), limit);
         match self {
-            Self::Masters(quorum) => Wanted::new(quorum, name, ttl, lock.wait, renewal),
-            Self::Consul(consul) => Wanted::in_consul(consul, name, ttl, lock.wait, renewal),
+            Self::Masters(quorum) => Wanted::of(quorum, asked, ttl, run.wait, renewal),
+            Self::Consul(consul) => {
+                let name = asked.shown();
+                let name = (name.as_str(), asked.limit());
+                Wanted::in_consul(consul, name, ttl, run.wait, renewal)
+            }
         }
     }
 
@@ -57,13 +61,10 @@ impl Backend {
     }
 
     /// It was not given.
-    pub(super) async fn refused(&self, lock: &Lock, wanted: &Wanted, error: Error) -> Failure {
+    pub(super) async fn refused(&self, run: &Run, asked: &Asked, error: Error) -> Failure {
         match (self, &error) {
             // The next question is who has it, so the nodes are asked once more.
-            (Self::Masters(quorum), Error::Held(_)) => {
-                let seen = quorum.inspect(&lock.name).await.ok();
-                wanted.held(lock, seen.as_ref())
-            }
+            (Self::Masters(quorum), Error::Held(_)) => asked.held(run, &seen(quorum, asked).await),
             // The hint about new servers is for servers that look new: the error alone does not know.
             (Self::Masters(quorum), Error::Quarantined(_)) => {
                 let left = error.retry_after().unwrap_or_default();
@@ -72,7 +73,7 @@ impl Backend {
             }
             (Self::Masters(_), _) => error.into(),
             (Self::Consul(_), Error::Held(report)) => {
-                let text = format!("{error}; {}", wanted.advice(lock));
+                let text = format!("{error}; {}", asked.advice(run));
                 Failure::held_in_consul(report, text)
             }
             (Self::Consul(_), _) => Failure::of_consul(error),
@@ -80,8 +81,8 @@ impl Backend {
     }
 
     /// `"a", held by web-1:77`: what a wait is for. None if it is over.
-    pub(super) async fn waits_for(&self, lock: &Lock, wanted: &Wanted) -> Option<String> {
-        let name = &lock.name;
+    pub(super) async fn waits_for(&self, asked: &Asked, wanted: &Wanted) -> Option<String> {
+        let name = asked.shown();
         let quorum = match self {
             Self::Masters(quorum) => quorum,
             // Consul tells who holds to those who do not get it. Should it be free, what has asked longer gets it next.
@@ -96,9 +97,9 @@ impl Backend {
                 };
             }
         };
-        let seen = quorum.inspect(name).await.ok();
+        let seen = seen(quorum, asked).await;
         let health = quorum.health();
-        let what = match seen.as_ref().and_then(|seen| wanted.taken_by(seen)) {
+        let what = match asked.taken_by(&seen) {
             Some(taken) => taken,
             None if health.is_ready() => "which changes hands".to_owned(),
             None => match health.votes_in {
@@ -109,12 +110,7 @@ impl Backend {
                 ),
             },
         };
-        // This command is one of them.
-        let line = match seen.as_ref().map_or(0, |seen| wanted.waiting(seen)) {
-            0 | 1 => String::new(),
-            more => format!("; {more} wait in line"),
-        };
-        Some(format!("{name:?}, {what}{line}"))
+        Some(format!("{name:?}, {what}{}", asked.line(&seen)))
     }
 
     /// What was granted is taken back, and what is held is released.
@@ -128,6 +124,13 @@ impl Backend {
             },
         }
     }
+}
+
+/// What nodes know of each name, as far as that can be asked.
+async fn seen(quorum: &Quorum, asked: &Asked) -> Vec<Inspection> {
+    let names = asked.names().iter().map(|name| quorum.inspect(name));
+    let seen = join_all(names).await.into_iter();
+    seen.filter_map(Result::ok).collect()
 }
 
 /// It may be about to start, or to elect a leader. What it refuses, it would refuse again.

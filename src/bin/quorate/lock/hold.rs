@@ -9,7 +9,7 @@ use tokio::{select, time};
 
 use super::words::Under;
 use crate::{
-    args::{Args, Lock},
+    args::{Args, Run},
     child::{Child, LOOK, Rest},
     failure::Failure,
     output,
@@ -26,13 +26,13 @@ const LOOK_BEHIND: Duration = Duration::from_millis(100);
 /// Holds the lock until the command has ended, or has to end.
 pub(super) async fn hold(
     args: &Args,
-    lock: &Lock,
+    run: &Run,
     (lease, under): (Lease, Under),
     ttl: Duration,
     mut child: Child,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    if lock.whole_group {
+    if run.whole_group {
         child.adopt_orphans();
     }
     let mut told = false;

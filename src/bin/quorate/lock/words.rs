@@ -1,104 +1,251 @@
-//! How what a command runs under is called: a lock, or a slot of a semaphore.
+//! How what is asked for, and what a command runs under, is called: a lock, a side of a read-write lock, a slot of a semaphore.
 
-use std::{fmt, time::Duration};
+use std::{fmt, slice, time::Duration};
 
-use quorate::{Inspection, Lease, LossReason};
+use quorate::{Holder, Inspection, Lease, LossReason};
 
-use crate::{args::Lock, failure::Failure, output, wanted::Wanted};
+use crate::{
+    args::{Asked, Run},
+    failure::Failure,
+    output,
+};
 
-impl Wanted {
-    /// As it is called by those who wait.
-    pub(super) fn noun(&self) -> &'static str {
+impl Asked {
+    /// Its name, or its names.
+    pub(super) fn names(&self) -> &[String] {
         match self {
-            Self::Mutex(_) | Self::ConsulMutex(_) => "the lock",
-            Self::Semaphore(_) | Self::ConsulSemaphore(_) => "a slot",
+            Self::Several(names) => names,
+            Self::Mutex(name) | Self::Read(name) | Self::Write(name) | Self::Slot { name, .. } => {
+                slice::from_ref(name)
+            }
         }
     }
 
-    /// What to do for those who did not get it.
-    pub(super) fn advice(&self, lock: &Lock) -> String {
-        let advice = match lock.wait {
-            Some(_) => "a longer --wait waits for",
-            None => "without --no-wait this waits for",
-        };
-        let it = if self.is_mutex() { "it" } else { "one" };
-        format!("{advice} {it}")
+    /// As its lease is called.
+    pub(super) fn shown(&self) -> String {
+        self.names().join(", ")
     }
 
-    fn is_mutex(&self) -> bool {
-        matches!(self, Self::Mutex(_) | Self::ConsulMutex(_))
-    }
-
-    fn is_in_consul(&self) -> bool {
-        matches!(self, Self::ConsulMutex(_) | Self::ConsulSemaphore(_))
-    }
-
-    /// Who has it on the masters, for those who wait for it; none if nobody has.
-    pub(super) fn taken_by(&self, seen: &Inspection) -> Option<String> {
-        if self.is_mutex() {
-            let holder = seen.holder()?;
-            return Some(format!("held by {}", holder.label));
-        }
-        match (seen.taken_slots(), seen.limit()) {
-            (taken, Some(limit)) if taken >= limit => Some(all_taken(limit)),
+    /// How many slots there are, of a semaphore.
+    pub(super) fn limit(&self) -> Option<u32> {
+        match self {
+            Self::Slot { limit, .. } => Some(*limit),
             _ => None,
         }
     }
 
-    /// How many wait for it there.
-    pub(super) fn waiting(&self, seen: &Inspection) -> u64 {
-        match self.is_mutex() {
-            true => seen.waiting(),
-            false => seen.waiting_for_slots(),
+    /// As it is called by those who wait.
+    pub(super) fn noun(&self) -> &'static str {
+        match self {
+            Self::Mutex(_) | Self::Read(_) | Self::Write(_) => "the lock",
+            Self::Several(_) => "the locks",
+            Self::Slot { .. } => "a slot",
         }
     }
 
-    /// Others have it there: `seen` says who.
-    pub(super) fn held(&self, lock: &Lock, seen: Option<&Inspection>) -> Failure {
-        let advice = self.advice(lock);
-        if self.is_mutex() {
-            let holder = seen.and_then(Inspection::holder);
-            return Failure::held(&lock.name, holder, &advice);
-        }
-        let how = seen.and_then(|seen| self.taken_by(seen));
-        // Otherwise one is free by now, or those who wait come first.
-        let how = how.unwrap_or_else(|| "no slot could be had".to_owned());
-        Failure::full(&lock.name, seen, &format!("{how}; {advice}"))
+    /// What to do for those who did not get it.
+    pub(super) fn advice(&self, run: &Run) -> String {
+        let advice = match run.wait {
+            Some(_) => "a longer --wait waits for",
+            None => "without --no-wait this waits for",
+        };
+        let it = match self {
+            Self::Mutex(_) | Self::Read(_) | Self::Write(_) => "it",
+            Self::Several(_) => "them",
+            Self::Slot { .. } => "one",
+        };
+        format!("{advice} {it}")
     }
 
-    /// What a command runs under that has this lease.
-    pub(super) fn under(&self, lease: &Lease) -> Under {
-        Under {
-            name: lease.name().to_owned(),
-            slot: lease.slot(),
-            is_mutex: self.is_mutex(),
-            is_in_consul: self.is_in_consul(),
+    /// What stands against it on the masters, for those who wait for it; none if nothing is seen of that. `seen`: each name.
+    pub(super) fn taken_by(&self, seen: &[Inspection]) -> Option<String> {
+        match self {
+            Self::Slot { .. } => all_taken(seen.first()?),
+            _ => Some(self.against(seen)?.briefly()),
+        }
+    }
+
+    /// How many wait for it there, where that is worth a word. The command that asks is one of them.
+    pub(super) fn line(&self, seen: &[Inspection]) -> String {
+        let waiting = |count: fn(&Inspection) -> u64| seen.iter().map(count).sum();
+        let (waiting, how) = match self {
+            Self::Mutex(_) => (waiting(Inspection::waiting), "wait in line"),
+            Self::Slot { .. } => (waiting(Inspection::waiting_for_slots), "wait in line"),
+            Self::Write(_) => (waiting(Inspection::waiting_to_write), "wait to write"),
+            Self::Several(_) | Self::Read(_) => (0, ""),
+        };
+        match waiting {
+            0 | 1 => String::new(),
+            more => format!("; {more} {how}"),
+        }
+    }
+
+    /// Others have it there. `seen`: each name.
+    pub(super) fn held(&self, run: &Run, seen: &[Inspection]) -> Failure {
+        let (name, advice) = (self.shown(), self.advice(run));
+        if let Self::Slot { .. } = self {
+            let seen = seen.first();
+            // Otherwise one is free by now, or those who wait come first.
+            let how = seen.and_then(all_taken);
+            let how = how.unwrap_or_else(|| "no slot could be had".to_owned());
+            return Failure::full(&name, seen, &format!("{how}; {advice}"));
+        }
+        let against = self.against(seen);
+        let how = match &against {
+            Some(against) => against.to_string(),
+            // It changes hands.
+            None => "is held by somebody else".to_owned(),
+        };
+        let (holder, which) = against.map_or((None, None), |one| (one.holder, one.which));
+        let failure = Failure::held(&name, holder.as_ref(), &format!("{how}; {advice}"));
+        match which {
+            Some(which) => failure.with("which", which.into()),
+            None => failure,
+        }
+    }
+
+    /// Who has it, or comes before.
+    fn against(&self, seen: &[Inspection]) -> Option<Against> {
+        match self {
+            Self::Several(_) => {
+                let mut held = seen.iter().filter_map(|seen| Some((seen, seen.holder()?)));
+                let (of, holder) = held.next()?;
+                Some(Against {
+                    which: Some(of.name.clone()),
+                    ..Against::holder("held by", holder)
+                })
+            }
+            Self::Mutex(_) => Some(Against::holder("held by", seen.first()?.holder()?)),
+            Self::Read(_) | Self::Write(_) => {
+                let seen = seen.first()?;
+                match seen.writer() {
+                    Some(writer) => Some(Against::holder("held for writing by", writer)),
+                    None if matches!(self, Self::Read(_)) => Against::who_waits(seen),
+                    None => Against::readers(seen),
+                }
+            }
+            Self::Slot { .. } => None,
         }
     }
 }
 
-fn all_taken(limit: u32) -> String {
-    match limit {
-        1 => "its only slot is taken".to_owned(),
-        _ => format!("all {limit} slots are taken"),
+/// Who has what is asked for: `is held by web-3:77, for 8.2 s more unless it is renewed`.
+struct Against {
+    /// Of several names, which one.
+    which: Option<String>,
+    how: &'static str,
+    label: String,
+    /// Who it is, where it holds.
+    holder: Option<Holder>,
+    /// How many more.
+    others: u64,
+}
+
+impl Against {
+    fn holder(how: &'static str, holder: &Holder) -> Self {
+        Self {
+            which: None,
+            how,
+            label: holder.label.clone(),
+            holder: Some(holder.clone()),
+            others: 0,
+        }
+    }
+
+    /// Of those who read, the one who stays for longest.
+    fn readers(seen: &Inspection) -> Option<Self> {
+        let readers = seen.readers();
+        let reader = readers.iter().find(|reader| reader.is_held)?;
+        Some(Self {
+            others: seen.reading().saturating_sub(1),
+            ..Self::holder("held for reading by", &reader.holder)
+        })
+    }
+
+    /// Those who wait to write come first.
+    fn who_waits(seen: &Inspection) -> Option<Self> {
+        let waiting = seen.waiting_writers();
+        let first = waiting.iter().max_by_key(|writer| writer.nodes.len())?;
+        Some(Self {
+            which: None,
+            how: "kept for a writer that waits,",
+            label: first.label.clone(),
+            holder: None,
+            others: seen.waiting_to_write().saturating_sub(1),
+        })
+    }
+
+    /// `held by web-3:77`: what a wait is for.
+    fn briefly(&self) -> String {
+        let which = self.which.as_ref().map(|which| format!("{which:?} is "));
+        let (which, others) = (which.unwrap_or_default(), self.others());
+        format!("{which}{} {}{others}", self.how, self.label)
+    }
+
+    fn others(&self) -> String {
+        match self.others {
+            0 => String::new(),
+            1 => " and one more".to_owned(),
+            more => format!(" and {more} more"),
+        }
     }
 }
 
-/// What a command runs under: `the lock "a"`, `slot 2 of "pool"`, `a slot of "pool"`.
+impl fmt::Display for Against {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.which {
+            Some(which) => write!(f, "cannot be had: {which:?} is ")?,
+            None => f.write_str("is ")?,
+        }
+        write!(f, "{} ", self.how)?;
+        match &self.holder {
+            // Of many the time of one says nothing.
+            Some(holder) if self.others == 0 => holder.fmt(f),
+            _ => write!(f, "{}{}", self.label, self.others()),
+        }
+    }
+}
+
+fn all_taken(seen: &Inspection) -> Option<String> {
+    match seen.limit()? {
+        limit if seen.taken_slots() < limit => None,
+        1 => Some("its only slot is taken".to_owned()),
+        limit => Some(format!("all {limit} slots are taken")),
+    }
+}
+
+/// What a command runs under: `the lock "a"`, `the read lock "a"`, `slot 2 of "pool"`, `a slot of "pool"`.
 pub(crate) struct Under {
     pub(crate) name: String,
     /// Its number, on the masters.
     pub(crate) slot: Option<u32>,
-    is_mutex: bool,
+    /// What sort of lock; none: a slot.
+    lock: Option<&'static str>,
     is_in_consul: bool,
 }
 
 impl Under {
+    /// Under this lease.
+    pub(super) fn of(asked: &Asked, lease: &Lease, is_in_consul: bool) -> Self {
+        Self {
+            name: lease.name().to_owned(),
+            slot: lease.slot(),
+            lock: match asked {
+                Asked::Mutex(_) => Some("the lock"),
+                Asked::Several(_) => Some("the lock on"),
+                Asked::Read(_) => Some("the read lock"),
+                Asked::Write(_) => Some("the write lock"),
+                Asked::Slot { .. } => None,
+            },
+            is_in_consul,
+        }
+    }
+
     /// `"a"`, `slot 2 of "pool"`.
     fn briefly(&self) -> String {
-        match self.is_mutex {
-            true => format!("{:?}", self.name),
-            false => self.to_string(),
+        match self.lock {
+            Some("the lock") => format!("{:?}", self.name),
+            _ => self.to_string(),
         }
     }
 
@@ -133,10 +280,10 @@ impl Under {
 impl fmt::Display for Under {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
-        match self.slot {
-            _ if self.is_mutex => write!(f, "the lock {name:?}"),
-            Some(slot) => write!(f, "slot {slot} of {name:?}"),
-            None => write!(f, "a slot of {name:?}"),
+        match (self.lock, self.slot) {
+            (Some(lock), _) => write!(f, "{lock} {name:?}"),
+            (None, Some(slot)) => write!(f, "slot {slot} of {name:?}"),
+            (None, None) => write!(f, "a slot of {name:?}"),
         }
     }
 }
