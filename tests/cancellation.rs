@@ -709,9 +709,8 @@ async fn connect_dropped_anywhere_leaves_no_task() {
 fn futures_are_send_and_static_and_values_are_shared(
     quorum: &Quorum,
     builder: Builder,
-    mutex: &Mutex,
+    (mutex, rwlock): (&Mutex, &RwLock),
     reentrant: (&ReentrantMutex, &Owner),
-    rwlock: &RwLock,
     lease: Lease,
     watch: LeaseWatch,
     mut changes: NodeChanges,

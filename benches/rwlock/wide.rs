@@ -23,7 +23,7 @@ const SINGLES: usize = 8;
 const WIDTHS: [usize; 3] = [2, 4, 8];
 /// Each holds for so many round trips, and rests as long before the next, on average.
 const HOLD: u32 = 5;
-const RUN: Duration = Duration::from_secs(90);
+const RUN: Duration = Duration::from_secs(150);
 
 pub async fn wide(urls: &[String]) {
     let rtt = round_trip(urls).await;
