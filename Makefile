@@ -57,9 +57,10 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; rate limits; Consul; what the check of a token costs; and what a layer adds to a request
+bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; read-write locks and several names at once; semaphores; rate limits; Consul; what the check of a token costs; and what a layer adds to a request
 	cargo bench --bench speed --all-features
 	cargo bench --bench line --all-features
+	cargo bench --bench rwlock --all-features
 	cargo bench --bench slots --all-features
 	cargo bench --bench rate --all-features
 	cargo bench --bench fence --all-features
