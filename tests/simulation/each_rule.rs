@@ -126,7 +126,7 @@ each_rule! {
     readers_are_let_in_between_writers: ReaderWindow, RwlockCrowd, ["nothing stands still"];
     an_epoch_stands_on_a_majority: EpochStands, RwlockStorm, ["epochs"];
     nothing_is_put_back_beside_others: RepairAlone, RwlockPartial, ["readers or a writer"];
-    nobody_writes_while_one_steps_down: DowngradeInPlace, Rwlock, ["mutual exclusion"];
+    nobody_writes_while_one_steps_down: DowngradeInPlace, RwlockPartial, ["mutual exclusion"];
     a_node_gives_all_or_none: AllOrNone, Several, ["all or none"];
     one_token_is_newer_than_all: TokenOfAll, SeveralStorm, ["counters never go back", "token order"];
 }

@@ -571,7 +571,9 @@ impl World {
         let name = things.first().map_or("", |thing| &thing.name).to_owned();
         let over = !lease.is_valid();
         if self.now < until && !over {
-            self.may_step_down(c, t, &lease, id, &mut things)?;
+            if !must {
+                self.may_step_down(c, t, &lease, id, &mut things)?;
+            }
             if self.dice.percent(30) {
                 let op = self.operation(c, "extend", &name);
                 let bound = self.one_request();

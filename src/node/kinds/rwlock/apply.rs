@@ -142,14 +142,6 @@ impl Memory {
         left.map(|(name, _)| name)
     }
 
-    /// For tests: who waits to write at `time`.
-    #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
-        let now = time / 1000;
-        let locks = self.locks.iter();
-        locks.flat_map(move |(name, lock)| lock.waiters(now).map(move |entry| (name, entry)))
-    }
-
     fn read(
         &mut self,
         name: &Name,

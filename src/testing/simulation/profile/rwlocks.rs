@@ -26,8 +26,8 @@ impl Plan {
         plan.tasks = usize::try_from(dice.range(1, 3)).unwrap_or(2);
         plan.terms.max_ttl = Duration::from_secs(4);
         plan.ttl = (400, 2_500);
-        // Some 10 ms.
-        plan.hold = 15;
+        // Some 10 ms, or 40.
+        plan.hold = [15, 60][dice.index(2)];
         plan.lock_delay = Duration::from_millis(500);
         plan.slow = (0, 0);
         plan.abandons = false;
@@ -40,7 +40,7 @@ impl Plan {
         self.think = 5 * MS;
         self.rwlocks = Some(Rwlocks {
             reads: [20, 50, 80, 95][dice.index(4)],
-            downgrades: [0, 20][dice.index(2)],
+            downgrades: [0, 60][dice.index(2)],
             kept_out: SECOND,
         });
     }
@@ -56,10 +56,12 @@ impl Plan {
         let mut plan = Self::rwlocks(dice);
         let reads = [5, 97][dice.index(2)];
         plan.of_the_two(|rwlocks| (rwlocks.reads, rwlocks.downgrades) = (reads, 0));
-        plan.tasks = 4;
+        plan.clients.truncate(3);
+        plan.tasks = 3;
         plan.patient = true;
         plan.hold = 40;
         plan.think = MS;
+        plan.active = 2 * SECOND;
         plan
     }
 
@@ -107,13 +109,15 @@ impl Plan {
     pub(super) fn rwlock_gone(dice: &mut Dice) -> Self {
         let mut plan = Self::rwlocks(dice).only(&[(3, Fault::Crash), (1, Fault::SetWall)]);
         plan.ttl = (400, 1_500);
+        plan.clients.truncate(3);
+        plan.tasks = 2;
         plan.patient = true;
         plan.gone = 60;
         plan.fault_every = 800 * MS;
-        plan.rounds = Some((390 * MS, 4 * SECOND));
-        plan.active = 9 * SECOND;
+        plan.rounds = Some((390 * MS, 3 * SECOND));
+        plan.active = 5 * SECOND;
         plan.hold = 100;
-        plan.think = 50 * MS;
+        plan.think = 100 * MS;
         // What died was held for its ttl and its lock-delay, and counts as held no more.
         plan.stall = Some(2_500 * MS);
         plan.of_the_two(|rwlocks| rwlocks.kept_out = 3 * SECOND);
