@@ -13,7 +13,7 @@ use quorate::testing::simulation::{Profile, Rules, Stats, run};
 use crate::first_seed;
 
 /// The least number of schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
-const SCHEDULES: u64 = 12_000;
+const SCHEDULES: u64 = 11_000;
 const THREADS: u64 = 2;
 
 #[test]

@@ -22,7 +22,7 @@ impl Plan {
         let servers = [3, 5][dice.index(2)];
         let mut plan = Self::base(dice, servers).only(&[(1, Fault::SetWall)]);
         plan.read_and_write(dice);
-        plan.clients.resize(4, plan.clients[0].clone());
+        plan.clients.resize(3, plan.clients[0].clone());
         plan.tasks = usize::try_from(dice.range(1, 3)).unwrap_or(2);
         plan.terms.max_ttl = Duration::from_secs(4);
         plan.ttl = (400, 2_500);
@@ -56,12 +56,11 @@ impl Plan {
         let mut plan = Self::rwlocks(dice);
         let reads = [5, 97][dice.index(2)];
         plan.of_the_two(|rwlocks| (rwlocks.reads, rwlocks.downgrades) = (reads, 0));
-        plan.clients.truncate(3);
-        plan.tasks = 3;
+        plan.tasks = 4;
         plan.patient = true;
         plan.hold = 40;
         plan.think = MS;
-        plan.active = 2 * SECOND;
+        plan.active = 2_500 * MS;
         plan
     }
 
@@ -109,7 +108,6 @@ impl Plan {
     pub(super) fn rwlock_gone(dice: &mut Dice) -> Self {
         let mut plan = Self::rwlocks(dice).only(&[(3, Fault::Crash), (1, Fault::SetWall)]);
         plan.ttl = (400, 1_500);
-        plan.clients.truncate(3);
         plan.tasks = 2;
         plan.patient = true;
         plan.gone = 60;
