@@ -36,7 +36,8 @@ impl World {
             lock = lock.lock_delay(delay);
         }
         let hold = self.hold(ttl);
-        let reads = self.dice.percent(rwlocks.reads);
+        let (first, others) = rwlocks.reads;
+        let reads = self.dice.percent(if c == 0 { first } else { others });
         let wait = Duration::from_millis(self.dice.range(20, 400));
         let (what, call, bound): (_, Call<Option<Lease>>, _) = match self.dice.below(10) {
             n if n <= 4 || self.plan.patient => match reads {

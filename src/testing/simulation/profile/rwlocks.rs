@@ -8,8 +8,8 @@ use crate::testing::simulation::dice::Dice;
 /// How read-write locks are used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rwlocks {
-    /// How many of a hundred calls read.
-    pub(crate) reads: u64,
+    /// How many of a hundred calls read: of the first client, and of the others.
+    pub(crate) reads: (u64, u64),
     /// As often in a hundred a writer that looks at its lease becomes a reader.
     pub(crate) downgrades: u64,
     /// Of those who wait to read, or to write, one gets in within this, whoever comes and goes meanwhile, ns.
@@ -38,8 +38,9 @@ impl Plan {
     fn read_and_write(&mut self, dice: &mut Dice) {
         self.names = 1;
         self.think = 5 * MS;
+        let reads = [20, 50, 80, 95][dice.index(4)];
         self.rwlocks = Some(Rwlocks {
-            reads: [20, 50, 80, 95][dice.index(4)],
+            reads: (reads, reads),
             downgrades: [0, 60][dice.index(2)],
             kept_out: SECOND,
         });
@@ -51,10 +52,10 @@ impl Plan {
         }
     }
 
-    /// So many readers that one is always there, and a writer now and then; or the reverse.
+    /// So many readers that one is always there, and few who write; or the reverse.
     pub(super) fn rwlock_crowd(dice: &mut Dice) -> Self {
         let mut plan = Self::rwlocks(dice);
-        let reads = [5, 97][dice.index(2)];
+        let reads = [(0, 100), (100, 0)][dice.index(2)];
         plan.of_the_two(|rwlocks| (rwlocks.reads, rwlocks.downgrades) = (reads, 0));
         plan.tasks = 4;
         plan.patient = true;
