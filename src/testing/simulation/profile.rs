@@ -276,8 +276,9 @@ impl Profile {
     pub fn is_long(self) -> bool {
         use Profile::{
             Bootstrap, Crowded, Huge, Line, LineCutOff, LineGone, LinePushes, Minutes, OtherList,
-            OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockPushes, Several,
-            SeveralPushes, Slots, SlotsGone, SlotsMany, SlotsPushes, Tiny, TwoLimits,
+            OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockLasting,
+            RwlockPartial, RwlockPushes, RwlockSluggish, Several, SeveralPushes, Slots, SlotsGone,
+            SlotsMany, SlotsPushes, Tiny, TwoLimits,
         };
         matches!(
             self,
@@ -295,7 +296,10 @@ impl Profile {
                 | Rwlock
                 | RwlockCrowd
                 | RwlockGone
+                | RwlockLasting
+                | RwlockPartial
                 | RwlockPushes
+                | RwlockSluggish
                 | Several
                 | SeveralPushes
                 | Slots
