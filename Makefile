@@ -57,14 +57,20 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
 	done
 
-bench: servers ## how fast, against the floor, on five real servers; waiting in line beside polling; semaphores; rate limits; Consul; what the check of a token costs; and what a layer adds to a request
+bench: ## how fast, against the floor, on five real servers; waiting in line beside polling; read-write locks and several names at once; semaphores; rate limits; what the check of a token costs; and what a layer adds to a request; Consul, where there is one
+	tests/install-servers.sh redis valkey postgres
 	cargo bench --bench speed --all-features
 	cargo bench --bench line --all-features
+	cargo bench --bench rwlock --all-features
 	cargo bench --bench slots --all-features
 	cargo bench --bench rate --all-features
 	cargo bench --bench fence --all-features
 	cargo bench --bench faces --all-features
-	cargo bench --bench consul --all-features
+	if [[ -n $${QUORATE_TEST_CONSUL:-} ]] || tests/install-servers.sh consul; then \
+	  cargo bench --bench consul --all-features; \
+	else \
+	  echo "there is no Consul here: cargo bench --bench consul was left out"; \
+	fi
 
 docker-five-up: ## five masters on 127.0.0.1:7001 to 7005 (LOCAL=1: with an image made here, no registry needed)
 	docker/five.sh up $(if $(LOCAL),--local)

@@ -20,8 +20,10 @@ mod wants;
 
 use std::time::Duration;
 
+use crate::owner::Entry;
+
 pub(crate) use self::{
-    held::{Claim, Undo},
+    held::Claim,
     line::{Place, give_way, join},
     lock::{Lock, Side, Waits},
     pool::{
@@ -45,4 +47,17 @@ pub(crate) struct Ask {
     pub(crate) floor: u64,
     /// The fleet's longest ttl.
     pub(crate) max_ttl: Duration,
+}
+
+/// How something is given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undo<'u> {
+    /// p: where the counter should be for who gets it next.
+    pub(crate) floor: u64,
+    /// The fleet's longest ttl.
+    pub(crate) max_ttl: Duration,
+    /// For how long readers that were refused are let in before writers that wait.
+    pub(crate) window: Duration,
+    /// Who waits no more for a read-write lock; none: it does, or nobody did.
+    pub(crate) waits: Option<&'u Entry>,
 }

@@ -143,12 +143,28 @@ pub enum Rule {
     RefundOnce,
     /// A unit's age counts from the sending of the request for it, not from the answer.
     AgeFromSending,
+    /// Each reader of a read-write lock has an end of its own.
+    ReadersOwnTtl,
+    /// A writer that waits keeps new readers out.
+    WriterIntent,
+    /// Readers that a writer has kept out are let in before the next writer.
+    ReaderWindow,
+    /// A reader's epoch stands on Q nodes: by a raise, if need be.
+    EpochStands,
+    /// A lease of a read-write lock is put back only where nobody stands against it.
+    RepairAlone,
+    /// A writer becomes a reader in one step: nobody writes in between.
+    DowngradeInPlace,
+    /// Of several names a node gives all or none.
+    AllOrNone,
+    /// The token of several names is newer than the last one of each.
+    TokenOfAll,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 65] = [
+    pub const EVERY: [Self; 73] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -214,6 +230,14 @@ impl Rule {
         Self::EraOfUnits,
         Self::RefundOnce,
         Self::AgeFromSending,
+        Self::ReadersOwnTtl,
+        Self::WriterIntent,
+        Self::ReaderWindow,
+        Self::EpochStands,
+        Self::RepairAlone,
+        Self::DowngradeInPlace,
+        Self::AllOrNone,
+        Self::TokenOfAll,
     ];
 }
 

@@ -113,6 +113,12 @@ async fn thousands_that_wait_cost_no_memory_while_they_wait() {
     let quorum = quorum(&fleet).await;
     let held = quorum.mutex("held").lock().await.unwrap();
     let mut waiters = wait_for(&quorum, "held", 10_000);
+    // Until all stand in line, and what that took is free again.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while quorum.inspect("held").await.unwrap().waiting() < 10_000 {
+        assert!(Instant::now() < deadline, "they do not come");
+        sleep(Duration::from_millis(100)).await;
+    }
     sleep(Duration::from_secs(1)).await;
     let before = resident();
     sleep(Duration::from_secs(5)).await;

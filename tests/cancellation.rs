@@ -14,6 +14,10 @@
 
 #[path = "cancellation/permits.rs"]
 mod permits;
+#[path = "cancellation/rwlocks.rs"]
+mod rwlocks;
+#[path = "cancellation/several.rs"]
+mod several;
 mod support;
 
 use std::future::{Future, poll_fn};
@@ -25,6 +29,7 @@ use futures::StreamExt as _;
 use quorate::{
     Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
     MemoryNode, Mutex, NodeChanges, NodeState, Owner, Quorum, ReentrantMutex, Renewal, Report,
+    RwLock,
 };
 use support::{Fleet, Kind, Proxy, Server};
 use tokio::task::JoinSet;
@@ -132,10 +137,15 @@ struct Bench {
 
 impl Bench {
     async fn start(kind: Kind) -> Bench {
+        Self::start_with(kind, NODE_TIMEOUT).await
+    }
+
+    async fn start_with(kind: Kind, node_timeout: Duration) -> Bench {
         let fleet = Fleet::start(3, kind);
         let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
         let urls = proxies.iter().map(Proxy::url);
-        let ours = builder().nodes(urls).connect().await.unwrap();
+        let ours = builder().node_timeout(node_timeout).nodes(urls);
+        let ours = ours.connect().await.unwrap();
         ours.bootstrap_forced().await.unwrap();
         let other = builder().nodes(fleet.urls()).connect().await.unwrap();
         let bench = Bench {
@@ -699,7 +709,7 @@ async fn connect_dropped_anywhere_leaves_no_task() {
 fn futures_are_send_and_static_and_values_are_shared(
     quorum: &Quorum,
     builder: Builder,
-    mutex: &Mutex,
+    (mutex, rwlock): (&Mutex, &RwLock),
     reentrant: (&ReentrantMutex, &Owner),
     lease: Lease,
     watch: LeaseWatch,
@@ -714,6 +724,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     value::<Mutex>();
     value::<ReentrantMutex>();
     value::<Owner>();
+    value::<RwLock>();
     value::<Lease>();
     value::<LeaseWatch>();
     value::<Renewal>();
@@ -747,7 +758,14 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(reentrant.try_lock(owner));
     spawnable(reentrant.run(owner, |_| async {}));
     spawnable(reentrant.try_run(owner, |_| async {}));
+    spawnable(rwlock.read());
+    spawnable(rwlock.write());
+    spawnable(rwlock.try_read());
+    spawnable(rwlock.try_write());
+    spawnable(rwlock.run_read(|_| async {}));
+    spawnable(rwlock.run_write(|_| async {}));
     spawnable(lease.extend());
+    spawnable(lease.downgrade());
     sendable(lease.lost());
     sendable(lease.guard(async {}));
     sendable(watch.lost());
@@ -769,10 +787,14 @@ fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl 
         reentrant.run(&owner, |_| async {}),
         reentrant.try_run(&owner, |_| async {}),
     );
+    let (rwlock, several) = (quorum.rwlock("a"), quorum.mutex_all(["a", "b"]));
+    let sides = (rwlock.read(), rwlock.try_read(), rwlock.write());
+    let sides = (sides, rwlock.try_write(), lease.downgrade());
+    let sides = (sides, rwlock.run_read(|_| async {}), several.lock());
     let asks = (quorum.inspect("a"), quorum.evict(String::new()));
     let ends = (quorum.bootstrap(), quorum.raise_terms(), quorum.shutdown());
-    drop((quorum, mutex, reentrant, owner, lease));
+    drop((quorum, mutex, reentrant, owner, rwlock, several, lease));
     let owned = |quorum: Quorum| quorum.mutex("b").lock();
     let _ = owned;
-    async move { drop((locks, runs, shares, reruns, asks, ends)) }
+    async move { drop((locks, runs, shares, reruns, sides, asks, ends)) }
 }

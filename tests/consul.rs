@@ -11,6 +11,8 @@ mod support;
 
 #[path = "consul/basics.rs"]
 mod basics;
+#[path = "consul/cluster.rs"]
+mod cluster;
 #[path = "consul/contention.rs"]
 mod contention;
 #[path = "consul/dropped.rs"]

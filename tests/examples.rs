@@ -76,6 +76,24 @@ fn tells(said: &str, parts: &[&str]) {
     }
 }
 
+const PRICES: &[&str] = &[
+    "edition 1 is built, with token ",
+    "  and checked under a read lock: ",
+    "edition 3 is built, with token ",
+    "8 readers have read ",
+    " times, and never half of a list",
+    "edition 2 was read in epochs ",
+    "edition 3 was read in epochs ",
+];
+const ACCOUNTS: &[&str] = &[
+    "4 clerks make transfers between 6 accounts",
+    "all 100 are done: nobody waits for ever",
+    "the accounts hold 600 together, as at first",
+    "a clerk has \"account:1, account:4\", reads, and sleeps",
+    "the bank refuses: token ",
+    "the accounts hold 600 together, as at first",
+];
+
 #[test]
 fn every_example_is_in_the_list_and_tells_its_story() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -134,6 +152,8 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             ],
         ),
         ("fencing", &["takes whatever comes", "checks tokens"]),
+        ("rwlock", PRICES),
+        ("transfer", ACCOUNTS),
         (
             "supplier",
             &[
@@ -201,6 +221,13 @@ fn twelve_processes_keep_to_the_suppliers_limit() {
     tells(&said, &["number 12 made ", "That is not above 2000"]);
     // In 7 s the limit has room for 4,000 and more; far fewer would say that somebody was kept from calling.
     assert!(calls_in_all(&said) > 2000, "{said}");
+}
+
+#[test]
+fn prices_and_accounts_are_whole_on_real_servers() {
+    let (_nodes, urls) = admitted();
+    tells(&says("rwlock", "QUORATE_NODES", &urls), PRICES);
+    tells(&says("transfer", "QUORATE_NODES", &urls), ACCOUNTS);
 }
 
 #[test]

@@ -28,7 +28,7 @@ const FLOORS: &[&[&str]] = &[
     &["lease"],
     &["engine"],
     &["acquire", "hold"],
-    &["mutex", "semaphore"],
+    &["mutex", "rwlock", "semaphore"],
     &["reentrant", "consul", "rate_limiter"],
     &["builder", "env", "quorum", "start"],
     &["blocking", "stream", "tower"],

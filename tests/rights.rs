@@ -452,7 +452,9 @@ async fn a_user_that_may_lock_some_names_only() {
                     ~quorate:@mutex-waiters: ~quorate:@mutex-waiters:jobs-* \
                     ~quorate:@semaphore: ~quorate:@semaphore-ends: ~quorate:@semaphore-line: \
                     ~quorate:@many: ~quorate:@many-ends: ~quorate:@many-line: \
-                    ~quorate:@units: ~quorate:@units-ends: ~quorate:@units-line: ~quorate:@rate:";
+                    ~quorate:@units: ~quorate:@units-ends: ~quorate:@units-line: ~quorate:@rate: \
+                    ~quorate:@rwlock: ~quorate:@rwlock-window: ~quorate:@rwlock-readers: ~quorate:@rwlock-writers: \
+                    ~quorate:@rwlock-refused: ~quorate:@rwlock-wakes: ~quorate:@rwlock-evicted:";
         let keys: Vec<&str> = keys.split_whitespace().collect();
         let quorum = admitted(&[user(&server, "locker", &keys)]).await;
         let lease = quorum.mutex("jobs-1").lock().await.unwrap();
@@ -466,7 +468,7 @@ async fn a_user_that_may_lock_some_names_only() {
         };
         let before = clients();
         assert_eq!(before.len(), 1, "{} ever", connections());
-        // It is told of the lock, though it may not ask for a semaphore.
+        // It is told of the lock, though it may not ask for a semaphore or a read-write lock.
         let seen = quorum.inspect("jobs-1").await.unwrap();
         assert!(seen.holder().is_some(), "{seen}");
         assert_eq!(seen.nodes[0].silence, None);
@@ -488,6 +490,9 @@ async fn a_user_that_may_lock_some_names_only() {
         assert_eq!(clients(), before, "the same connection");
         assert!(quorum.nodes().iter().all(votes));
         lease.extend().await.unwrap();
+        // Its mutex can be freed, though not the read-write lock of that name.
+        assert!(quorum.evict("jobs-1").await.unwrap());
+        assert!(matches!(lease.extend().await, Err(Error::Lost(_))));
     }
 }
 

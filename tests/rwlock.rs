@@ -231,6 +231,20 @@ async fn a_writer_becomes_a_reader_and_nobody_writes_in_between() {
 }
 
 #[tokio::test]
+async fn a_writer_that_had_waited_and_becomes_a_reader_keeps_no_reader_out() {
+    let quorum = Quorum::in_memory(3);
+    let lock = quorum.rwlock("index");
+    let reader = lock.read().await.unwrap();
+    let writer = tokio::spawn(lock.write());
+    sleep(ms(50)).await;
+    reader.release().await.unwrap();
+    let writer = soon(writer).await.unwrap().unwrap();
+    writer.downgrade().await.unwrap();
+    let beside = lock.try_read().await.unwrap();
+    assert!(beside.is_some(), "nobody waits to write any more");
+}
+
+#[tokio::test]
 async fn what_has_no_readers_cannot_be_downgraded() {
     let quorum = Quorum::in_memory(3);
     let lease = quorum.mutex("a").lock().await.unwrap();

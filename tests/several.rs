@@ -1,6 +1,11 @@
 //! Several names at once, on in-process nodes.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
 use std::{future::Future, time::Duration};
 

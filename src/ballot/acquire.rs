@@ -232,7 +232,11 @@ impl Ballot {
     /// The token that Q nodes agree on.
     fn agreed(&self) -> Option<u64> {
         let largest = self.largest_token()?;
-        if !self.rules.hold(Rule::EqualTokens) {
+        let as_it_is = match self.tokens {
+            Tokens::Minted => !self.rules.hold(Rule::EqualTokens),
+            Tokens::Epochs => !self.rules.hold(Rule::EpochStands),
+        };
+        if as_it_is {
             return (self.grants() >= self.needed).then_some(largest);
         }
         let votes = |t: u64, is: &dyn Fn(u64) -> bool| {

@@ -107,6 +107,16 @@ impl Lease {
         self.root.wait(self.lease.extend())?
     }
 
+    /// Of a lease of [`RwLock::write`](super::RwLock::write): it becomes a reader's, as
+    /// [`quorate::Lease::downgrade`](crate::Lease::downgrade).
+    ///
+    /// # Errors
+    /// As there. In async code `Invalid`: it stays a writer's then.
+    pub fn downgrade(&self) -> Result<(), Error> {
+        // The call alone would make a reader of it, also where this thread may not wait.
+        self.root.wait(async { self.lease.downgrade().await })?
+    }
+
     /// Calls `f` when the lease is lost, on another thread, so it may block and may call this module. That is announced
     /// max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that it is lost. It is not called when you
     /// release, drop or abandon the lease first. More than one may be set.

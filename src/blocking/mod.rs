@@ -50,6 +50,7 @@ mod quorum;
 mod rate_limiter;
 mod reentrant;
 mod root;
+mod rwlock;
 
 pub use self::{
     builder::Builder,
@@ -59,4 +60,5 @@ pub use self::{
     quorum::Quorum,
     rate_limiter::RateLimiter,
     reentrant::ReentrantMutex,
+    rwlock::RwLock,
 };

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Builder, Mutex, RateLimiter, ReentrantMutex, Semaphore, root::Root};
+use super::{Builder, Mutex, RateLimiter, ReentrantMutex, RwLock, Semaphore, root::Root};
 use crate::{Error, Health, Inspection, IntoNode, NodeStatus, Quota};
 
 /// N independent masters, asked all at once: [`quorate::Quorum`](crate::Quorum) for threads. Cheap to clone; clones share one
@@ -60,6 +60,17 @@ impl Quorum {
     /// The mutex with this name, as [`quorate::Quorum::mutex`](crate::Quorum::mutex).
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
         Mutex::new(self.quorum.mutex(name), &self.root)
+    }
+
+    /// The mutexes with these names, 1 to 64 of them, as one, as [`quorate::Quorum::mutex_all`](crate::Quorum::mutex_all): all
+    /// are locked, or none.
+    pub fn mutex_all<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> Mutex {
+        Mutex::new(self.quorum.mutex_all(names), &self.root)
+    }
+
+    /// The read-write lock with this name, as [`quorate::Quorum::rwlock`](crate::Quorum::rwlock).
+    pub fn rwlock(&self, name: impl Into<String>) -> RwLock {
+        RwLock::new(self.quorum.rwlock(name), &self.root)
     }
 
     /// The mutex with this name, as one that its holder may lock again:

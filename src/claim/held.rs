@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Lock, Pool, leave};
+use super::{Lock, Pool, Undo, leave};
 use crate::{
     name::Name,
     node::{Operation, slots},
@@ -16,19 +16,6 @@ pub(crate) enum Claim {
     Lock(Lock),
     /// This slot of a semaphore.
     Slot(Pool, u32),
-}
-
-/// How something is given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Undo<'u> {
-    /// p: where the counter should be for who gets it next.
-    pub(crate) floor: u64,
-    /// The fleet's longest ttl.
-    pub(crate) max_ttl: Duration,
-    /// For how long readers that were refused are let in before writers that wait.
-    pub(crate) window: Duration,
-    /// Who waits no more for a read-write lock; none: it does, or nobody did.
-    pub(crate) waits: Option<&'u Entry>,
 }
 
 impl Claim {

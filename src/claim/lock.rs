@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Ask;
+use super::{Ask, Undo};
 use crate::{
     name::{Name, Names},
     node::{Operation, mutex, rwlock, several},
@@ -117,7 +117,7 @@ impl Lock {
         }
     }
 
-    /// Prolongs it where it is ours. `window`: as in [`Undo`](super::Undo).
+    /// Prolongs it where it is ours. `window`: as in [`Undo`].
     pub(super) fn extend(&self, entry: &Entry, ttl: Duration, window: Duration) -> Arc<Operation> {
         let entry = entry.clone();
         match self {
@@ -177,7 +177,7 @@ impl Lock {
     }
 
     /// Frees it where it is ours, and leaves its line.
-    pub(super) fn release(&self, entry: &Entry, undo: super::Undo<'_>) -> Arc<Operation> {
+    pub(super) fn release(&self, entry: &Entry, undo: Undo<'_>) -> Arc<Operation> {
         let (entry, floor, max_ttl) = (entry.clone(), undo.floor, undo.max_ttl);
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Release {

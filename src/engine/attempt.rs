@@ -21,7 +21,7 @@ use crate::{
         answers::{Heard, Said},
         validity::{notice, valid_until},
     },
-    claim::{Ask, Claim, Lock, Side, Waits},
+    claim::{Ask, Claim, Lock, Side, Undo, Waits},
     clock::Tick,
     lease::upkeep::Good,
     node::session::{RoundId, Tag},
@@ -186,7 +186,12 @@ impl Attempt {
             let is_refused =
                 |node| matches!(answers.get(node), Some(Heard::Said(Said::Held { .. })));
             let asked = self.asked.iter().copied();
-            let undo = net.undo(self.ballot.largest_counter(), None);
+            // A writer that got some nodes in vain opens no window: readers would come in there again and again, before all
+            // writers.
+            let undo = Undo {
+                window: Duration::ZERO,
+                ..net.undo(self.ballot.largest_counter(), None)
+            };
             roll_back(
                 net,
                 &self.claim,

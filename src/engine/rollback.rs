@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{net::Net, round};
+use super::{net::Net, patience::LONGEST_REST, round};
 use crate::{
     claim::{Claim, Undo},
     owner::Entry,
@@ -26,4 +26,20 @@ pub(super) fn roll_back(
     } else {
         round::release(net, None, &operation, granted, until);
     }
+}
+
+/// Who waited for this claim of a read-write lock does so no more: on these nodes it keeps no reader out.
+pub(super) fn stop_waiting(
+    net: &mut Net,
+    claim: &Claim,
+    waited: &Entry,
+    nodes: impl IntoIterator<Item = usize>,
+) {
+    let operation = claim.release(waited, net.undo(0, Some(waited)));
+    round::release(net, None, &operation, nodes, net.now.plus(wait_life(net)));
+}
+
+/// For how long nodes know that somebody waits for a read-write lock: three times as long as its next attempt may take to come.
+pub(super) fn wait_life(net: &Net) -> Duration {
+    (LONGEST_REST + net.settings.node_timeout) * 3
 }

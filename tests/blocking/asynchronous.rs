@@ -8,7 +8,9 @@ use std::{
 
 use quorate::{
     Error, Owner, Quota,
-    blocking::{Lease, LeaseWatch, Mutex, RateLimiter, ReentrantMutex, Semaphore, consul::Consul},
+    blocking::{
+        Lease, LeaseWatch, Mutex, RateLimiter, ReentrantMutex, RwLock, Semaphore, consul::Consul,
+    },
 };
 use tokio::task::coop;
 
@@ -25,6 +27,9 @@ struct Things {
     held: Mutex,
     reentrant: ReentrantMutex,
     owner: Owner,
+    rwlock: RwLock,
+    writer: Lease,
+    several: Mutex,
     semaphore: Semaphore,
     limiter: RateLimiter,
     lease: Lease,
@@ -44,6 +49,9 @@ impl Things {
             held: quorum.mutex("held").ttl(TTL),
             reentrant: quorum.reentrant_mutex("reentrant").ttl(TTL),
             owner: Owner::new(),
+            rwlock: quorum.rwlock("rwlock").ttl(TTL),
+            writer: quorum.rwlock("written").ttl(TTL).write().unwrap(),
+            several: quorum.mutex_all(["one", "other"]).ttl(TTL),
             semaphore: quorum.semaphore("semaphore", 1).ttl(TTL),
             limiter: quorum.rate_limiter("limiter", Quota::new(3, LONG)),
             watch: lease.watch(),
@@ -67,6 +75,15 @@ impl Things {
         is_refused("reentrant try_lock", self.reentrant.try_lock(owner));
         is_refused("reentrant run", self.reentrant.run(owner, drop));
         is_refused("reentrant try_run", self.reentrant.try_run(owner, drop));
+        is_refused("read", self.rwlock.read());
+        is_refused("try_read", self.rwlock.try_read());
+        is_refused("run_read", self.rwlock.run_read(drop));
+        is_refused("write", self.rwlock.write());
+        is_refused("try_write", self.rwlock.try_write());
+        is_refused("run_write", self.rwlock.run_write(drop));
+        is_refused("downgrade", self.writer.downgrade());
+        is_refused("lock of several", self.several.lock());
+        is_refused("try_lock of several", self.several.try_lock());
         is_refused("acquire", self.semaphore.acquire());
         is_refused("acquire_many", self.semaphore.acquire_many(1));
         is_refused("try_acquire", self.semaphore.try_acquire());
@@ -93,14 +110,16 @@ impl Things {
         // These do not wait.
         assert!(self.lease.is_valid() && quorum.health().voting == 3);
         free.validate().unwrap();
+        self.rwlock.validate().unwrap();
         drop(self.dropped);
         self.lease.abandon();
+        self.writer.abandon();
         self.masters
     }
 
     /// None of it did anything, but for the end of leases.
     fn were_not_touched(masters: &Masters) {
-        for name in ["free", "reentrant", "semaphore"] {
+        for name in ["free", "reentrant", "semaphore", "one", "other"] {
             masters.is_untouched(name);
         }
         masters.is_freed("released");
@@ -108,6 +127,10 @@ impl Things {
         let client = masters.client();
         let abandoned = client.mutex("held").try_lock().unwrap();
         assert!(abandoned.is_none(), "it was evicted or released");
+        let read = |name: &str| client.rwlock(name).try_read().unwrap();
+        assert!(read("written").is_none(), "it was downgraded or released");
+        let free = client.rwlock("rwlock").try_write().unwrap();
+        assert!(free.is_some(), "somebody reads, or writes");
         let limiter = client.rate_limiter("limiter", Quota::new(3, LONG));
         assert_eq!(limiter.check_n(0).unwrap().remaining(), 3);
         assert_eq!(client.semaphore("semaphore", 1).available().unwrap(), 1);
@@ -231,6 +254,12 @@ fn works() {
     drop(outer);
     let permit = quorum.semaphore("c", 2).acquire().unwrap();
     permit.release().unwrap();
+    let writer = quorum.rwlock("e").write().unwrap();
+    writer.downgrade().unwrap();
+    quorum.rwlock("e").run_read(drop).unwrap();
+    drop(writer);
+    let all = quorum.mutex_all(["a", "b"]).wait_timeout(PATIENCE);
+    assert_eq!(all.run(|_| 8).unwrap(), 8);
     let limiter = quorum.rate_limiter("d", Quota::new(9, LONG));
     limiter.until_ready().unwrap();
     assert!(limiter.check().unwrap().is_allowed());

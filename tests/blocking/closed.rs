@@ -26,11 +26,13 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     let (mutex, owner) = (client.mutex("a").ttl(TTL), Owner::new());
     let (reentrant, semaphore) = (client.reentrant_mutex("b"), client.semaphore("c", 1));
     let limiter = client.rate_limiter("d", Quota::new(9, LONG));
+    let (rwlock, all) = (client.rwlock("e"), client.mutex_all(["f", "g"]));
     let [lease, permit] = [mutex.lock().unwrap(), semaphore.acquire().unwrap()];
+    let [writer, set] = [rwlock.write().unwrap(), all.lock().unwrap()];
     let watch = lease.watch();
     limiter.until_ready().unwrap();
     let clone = client.clone();
-    assert_eq!(client.shutdown().unwrap(), ["a", "c"]);
+    assert_eq!(client.shutdown().unwrap(), ["a", "c", "e", "f, g"]);
     is_closed("lock", mutex.lock());
     is_closed("try_lock", mutex.try_lock());
     is_closed("run", mutex.run(drop));
@@ -38,6 +40,14 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     is_closed("reentrant lock", reentrant.lock(&owner));
     is_closed("reentrant try_lock", reentrant.try_lock(&owner));
     is_closed("reentrant run", reentrant.run(&owner, drop));
+    is_closed("read", rwlock.read());
+    is_closed("try_read", rwlock.try_read());
+    is_closed("run_read", rwlock.run_read(drop));
+    is_closed("write", rwlock.write());
+    is_closed("try_write", rwlock.try_write());
+    is_closed("run_write", rwlock.run_write(drop));
+    is_closed("lock of several", all.lock());
+    is_closed("try_lock of several", all.try_lock());
     is_closed("acquire", semaphore.acquire());
     is_closed("try_acquire", semaphore.try_acquire());
     is_closed("acquire_many", semaphore.acquire_many(1));
@@ -56,7 +66,9 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     is_closed("raise_terms", clone.raise_terms());
     // What it still held is lost.
     assert_eq!(watch.lost().unwrap(), LossReason::NodesLost);
-    for answer in [lease.extend(), lease.release(), permit.release()] {
+    let [downgraded, extended] = [writer.downgrade(), lease.extend()];
+    let released = [lease, permit, writer, set].map(Lease::release);
+    for answer in released.into_iter().chain([downgraded, extended]) {
         let is_lost = |lost: &Error| matches!(lost, Error::Lost(lost) if lost.reason == LossReason::NodesLost);
         assert!(answer.as_ref().is_err_and(is_lost), "{answer:?}");
     }
@@ -70,10 +82,12 @@ type Wait = Box<dyn FnOnce(&Quorum) -> Result<(), Error> + Send>;
 fn threads_that_wait_are_told_of_a_shutdown() {
     let masters = Masters::new();
     let (holder, client) = (masters.client(), masters.client());
-    let held: [Lease; 3] = [
+    let held: [Lease; 5] = [
         holder.mutex("a").ttl(TTL).lock().unwrap(),
         holder.mutex("b").ttl(TTL).lock().unwrap(),
         holder.semaphore("c", 1).ttl(TTL).acquire().unwrap(),
+        holder.rwlock("e").ttl(TTL).write().unwrap(),
+        holder.rwlock("f").ttl(TTL).read().unwrap(),
     ];
     let limiter = |of: &Quorum| -> RateLimiter { of.rate_limiter("d", Quota::new(1, LONG)) };
     limiter(&holder).until_ready().unwrap();
@@ -92,6 +106,22 @@ fn threads_that_wait_are_told_of_a_shutdown() {
         (
             "reentrant",
             Box::new(|client| client.reentrant_mutex("b").lock(&Owner::new()).map(drop)),
+        ),
+        (
+            "several",
+            Box::new(|client| client.mutex_all(["b", "free"]).lock().map(drop)),
+        ),
+        (
+            "read",
+            Box::new(|client| client.rwlock("e").read().map(drop)),
+        ),
+        (
+            "write",
+            Box::new(|client| client.rwlock("e").write().map(drop)),
+        ),
+        (
+            "run_write beside a reader",
+            Box::new(|client| client.rwlock("f").run_write(drop)),
         ),
         (
             "acquire",
@@ -133,7 +163,9 @@ fn threads_that_wait_are_told_of_a_shutdown() {
     until("they left the lines", || {
         holder.inspect("a").unwrap().line().is_empty()
     });
-    drop(held);
+    // A writer that waits no more keeps no reader out.
+    let beside = holder.rwlock("f").ttl(TTL).wait_timeout(PATIENCE).read();
+    drop((beside.unwrap(), held));
 }
 
 #[test]

@@ -98,6 +98,74 @@ fn work_that_panics_releases_what_it_held() {
 }
 
 #[test]
+fn a_read_write_lock_and_several_names_run_work_too() {
+    let masters = Masters::new();
+    let client = masters.client();
+    let (lock, all) = (client.rwlock("a"), client.mutex_all(["b", "a"]));
+    let here = thread::current().id();
+    let on = |watch: quorate::blocking::LeaseWatch| {
+        assert!(watch.is_valid());
+        (watch.name().to_owned(), thread::current().id())
+    };
+    assert_eq!(lock.run_read(on).unwrap(), ("a".to_owned(), here));
+    assert_eq!(lock.run_write(on).unwrap(), ("a".to_owned(), here));
+    assert_eq!(all.run(on).unwrap(), ("a, b".to_owned(), here));
+    // Readers are beside each other, and a writer is not.
+    let beside = lock.run_read(|outer| {
+        assert!(lock.try_write().unwrap().is_none());
+        lock.run_read(|inner| outer.is_valid() && inner.is_valid())
+    });
+    assert!(beside.unwrap().unwrap());
+    let short = lock.clone().wait_timeout(ms(50));
+    let within = lock.run_write(|_| {
+        [
+            short.run_read(|_| panic!("it runs")),
+            short.run_write(|_| panic!("it runs")),
+        ]
+    });
+    for within in within.unwrap() {
+        assert!(matches!(within, Err(Error::Held(_))), "{within:?}");
+    }
+    assert!(all.run(|_| all.try_run(drop).unwrap()).unwrap().is_none());
+    // Work that panics releases, and work that lost its lease is lost.
+    let panics = |work: &dyn Fn()| {
+        let panicked = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
+        assert_eq!(*panicked.downcast::<&str>().unwrap(), "as a test wants it");
+    };
+    panics(&|| lock.run_read(|_| panic!("as a test wants it")).unwrap());
+    panics(&|| lock.run_write(|_| panic!("as a test wants it")).unwrap());
+    panics(&|| all.run(|_| panic!("as a test wants it")).unwrap());
+    drop(lock.clone().wait_timeout(PATIENCE).write().unwrap());
+    masters.is_freed("a");
+    masters.is_freed("b");
+    let renewal = Renewal::auto().max_hold(ms(400));
+    let lock = lock.ttl(SHORT).renewal(renewal).wait_timeout(PATIENCE);
+    let lost = lock.run_write(|_| thread::sleep(ms(500)));
+    assert!(matches!(lost, Err(Error::Lost(_))), "{lost:?}");
+    lock.run_read(drop).unwrap();
+}
+
+#[test]
+fn a_writer_becomes_a_reader() {
+    let masters = Masters::new();
+    let (client, other) = (masters.client(), masters.client());
+    let lease = client.rwlock("a").ttl(TTL).write().unwrap();
+    let theirs = other.rwlock("a").ttl(TTL);
+    assert!(theirs.try_read().unwrap().is_none());
+    lease.downgrade().unwrap();
+    let beside = theirs.try_read().unwrap().expect("it is only read");
+    assert_eq!(beside.token(), lease.token());
+    assert!(theirs.try_write().unwrap().is_none());
+    let mutex = client.mutex("a").ttl(TTL).lock().unwrap();
+    assert!(matches!(mutex.downgrade(), Err(Error::Invalid(_))));
+    assert!(mutex.is_valid());
+    lease.release().unwrap();
+    drop(beside);
+    let alone = theirs.wait_timeout(PATIENCE).write().unwrap();
+    assert!(alone.is_valid());
+}
+
+#[test]
 fn one_run_within_another() {
     let masters = Masters::new();
     let client = masters.client();

@@ -85,6 +85,107 @@ fn a_mutex_has_one_holder_at_a_time_and_tokens_that_grow() {
 }
 
 #[test]
+fn eight_read_beside_each_other_and_two_write_alone() {
+    const ROUNDS: usize = 20;
+    let (fleet, _boss) = servers();
+    let clients = clients(&fleet);
+    let (reading, writing) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (most, written) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let read = |epoch: FencingToken, newest: &Mutex<Option<FencingToken>>| {
+        most.fetch_max(reading.fetch_add(1, SeqCst) + 1, SeqCst);
+        assert!(Some(epoch) >= *newest.lock().unwrap());
+        let before = written.load(SeqCst);
+        thread::sleep(ms(5));
+        assert_eq!((writing.load(SeqCst), written.load(SeqCst)), (0, before));
+        reading.fetch_sub(1, SeqCst);
+    };
+    let write = |token: FencingToken, newest: &Mutex<Option<FencingToken>>| {
+        assert_eq!(writing.fetch_add(1, SeqCst), 0, "two write");
+        assert!(newest.lock().unwrap().replace(token) < Some(token));
+        thread::sleep(ms(2));
+        assert_eq!(reading.load(SeqCst), 0, "somebody reads");
+        written.fetch_add(1, SeqCst);
+        writing.fetch_sub(1, SeqCst);
+    };
+    let newest = Mutex::default();
+    thread::scope(|scope| {
+        for i in 0..10 {
+            let lock = clients[i % CLIENTS].rwlock("index").ttl(TTL);
+            let (read, write, newest) = (&read, &write, &newest);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    match (i < 8, round % 2) {
+                        (true, 0) => lock.run_read(|watch| read(watch.token(), newest)).unwrap(),
+                        (false, 0) => lock
+                            .run_write(|watch| write(watch.token(), newest))
+                            .unwrap(),
+                        (true, _) => {
+                            let lease = lock.read().unwrap();
+                            read(lease.token(), newest);
+                            drop(lease);
+                        }
+                        (false, _) => {
+                            let lease = lock.write().unwrap();
+                            write(lease.token(), newest);
+                            lease.release().unwrap();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(written.into_inner(), 2 * ROUNDS);
+    assert!(most.into_inner() > 1, "nobody reads beside another");
+    for client in clients {
+        assert!(client.shutdown().unwrap().is_empty());
+    }
+    let left = fleet.leftover_locks_after(PATIENCE, PREFIX);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+#[test]
+fn sets_that_overlap_exclude_each_other_and_all_get_in() {
+    const ROUNDS: usize = 4;
+    let (fleet, _boss) = servers();
+    let clients = clients(&fleet);
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["a", "b", "c"];
+    let counter = |name: &str| dir.path().join(name);
+    for name in names {
+        fs::write(counter(name), "0").unwrap();
+    }
+    thread::scope(|scope| {
+        for i in 0..9 {
+            // Each pair, in both orders; and single ones.
+            let (one, other) = (names[i % 3], names[(i + 1 + i / 3) % 3]);
+            let (client, counter) = (&clients[i % CLIENTS], &counter);
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let all = client.mutex_all([one, other]).ttl(TTL);
+                    let work = || {
+                        count_one(&counter(one));
+                        if one != other {
+                            count_one(&counter(other));
+                        }
+                    };
+                    all.run(|_| work()).unwrap();
+                }
+            });
+        }
+    });
+    for name in names {
+        let count = fs::read_to_string(counter(name)).unwrap();
+        // Two pairs in each order have it, and one on its own.
+        assert_eq!(count, (5 * ROUNDS).to_string(), "{name}");
+    }
+    for client in clients {
+        assert!(client.shutdown().unwrap().is_empty());
+    }
+    let left = fleet.leftover_locks_after(PATIENCE, PREFIX);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+#[test]
 fn a_semaphore_of_three_has_three_holders_and_never_four() {
     let (fleet, _boss) = servers();
     let clients = clients(&fleet);
@@ -213,6 +314,7 @@ fn everything_may_go_to_other_threads() {
     may::<blocking::Quorum>();
     may::<blocking::RateLimiter>();
     may::<blocking::ReentrantMutex>();
+    may::<blocking::RwLock>();
     may::<blocking::Semaphore>();
     may::<blocking::consul::Consul>();
     may::<blocking::consul::Mutex>();

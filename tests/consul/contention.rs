@@ -17,21 +17,33 @@ use super::*;
 struct Witness {
     inside: PathBuf,
     log: PathBuf,
+    /// There when as many as may were inside at once.
+    full: PathBuf,
+    limit: usize,
 }
 
 impl Witness {
-    fn new(directory: &Path) -> Self {
-        let (inside, log) = (directory.join("inside"), directory.join("log"));
+    fn new(directory: &Path, limit: usize) -> Self {
+        let [inside, log, full] = ["inside", "log", "full"].map(|name| directory.join(name));
         fs::create_dir(&inside).unwrap();
-        Self { inside, log }
+        Self {
+            inside,
+            log,
+            full,
+            limit,
+        }
     }
 
-    /// What a section does, as a shell's script: it comes in, counts who is inside, and goes.
+    /// What a section does, as a shell's script: it comes in, counts who is inside, and goes. The first ones wait for others,
+    /// five seconds at most: a grant may take longer than a section.
     fn script(&self) -> String {
         format!(
-            "f=$(mktemp {}/XXXXXX); ls {0} | wc -l >>{}; sleep 0.02; rm $f",
+            "f=$(mktemp {}/XXXXXX); n=$(ls {0} | wc -l); echo $n >>{}; [ $n -lt {} ] || touch {full}; \
+             i=0; while sleep 0.02; [ ! -e {full} ] && [ $i -lt 250 ]; do i=$((i + 1)); done; rm $f",
             self.inside.display(),
-            self.log.display()
+            self.log.display(),
+            self.limit,
+            full = self.full.display(),
         )
     }
 
@@ -57,7 +69,7 @@ impl Witness {
 async fn fifty_contenders_are_never_more_than_the_limit() {
     let agent = Agent::start();
     let directory = tempfile::tempdir().unwrap();
-    let witness = Witness::new(directory.path());
+    let witness = Witness::new(directory.path(), 3);
     let strangers: Vec<_> = (0..10)
         .map(|_| {
             let mut command = agent.consul(&["lock", "-n", "3", "pool"]);
@@ -113,7 +125,7 @@ async fn fifty_contenders_are_never_more_than_the_limit() {
 async fn fifty_contenders_for_a_lock_are_one_at_a_time_with_growing_tokens() {
     let agent = Agent::start();
     let directory = tempfile::tempdir().unwrap();
-    let witness = Witness::new(directory.path());
+    let witness = Witness::new(directory.path(), 1);
     let strangers: Vec<_> = (0..5)
         .map(|_| {
             let mut command = agent.consul(&["lock", "one"]);

@@ -81,7 +81,19 @@ async fn a_socket_and_a_prefix() {
     assert!(error.to_string().contains("unreachable"), "{error}");
 }
 
-/// In a process of its own, as the environment belongs to all of a process.
+/// In a process of its own, as the environment belongs to all of a process: whether it works there.
+fn works_with(variables: &[(&str, &str)]) -> bool {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["ways::with_the_environment", "--exact", "--ignored"])
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{variables:?}: {said}");
+    assert!(said.contains("1 passed") || said.contains("1 failed"));
+    output.status.success()
+}
+
 #[tokio::test]
 async fn the_variables_of_consuls_tools() {
     let agent = Agent::with().acl().start();
@@ -90,24 +102,40 @@ async fn the_variables_of_consuls_tools() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, format!("{token}\n")).unwrap();
-    for (variable, value) in [
+    let address = agent.address();
+    for variable in [
         ("CONSUL_HTTP_TOKEN", token.as_str()),
         ("CONSUL_HTTP_TOKEN_FILE", file.to_str().unwrap()),
     ] {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["ways::with_the_environment", "--exact", "--ignored"])
-            .env("CONSUL_HTTP_ADDR", agent.address())
-            .env(variable, value)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{variable}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+        assert!(works_with(&[("CONSUL_HTTP_ADDR", &address), variable]));
     }
     nothing_is_left(&agent).await;
 }
 
 #[tokio::test]
-#[ignore = "a process of the test above"]
+async fn the_variables_of_consuls_tools_for_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = certificates(directory.path());
+    let agent = Agent::with().tls(&files).asks_for_certificates().start();
+    let url = agent.tls_url();
+    let plain = url.trim_start_matches("https://");
+    let ca = ("CONSUL_CACERT", files.ca.to_str().unwrap());
+    let cert = ("CONSUL_CLIENT_CERT", files.cert.to_str().unwrap());
+    let key = ("CONSUL_CLIENT_KEY", files.key.to_str().unwrap());
+    let tls = ("CONSUL_HTTP_SSL", "true");
+    let [by_url, by_address] = [&*url, plain].map(|address| ("CONSUL_HTTP_ADDR", address));
+    assert!(works_with(&[by_url, ca, cert, key]));
+    assert!(works_with(&[by_address, tls, ca, cert, key]));
+    assert!(!works_with(&[by_url, ca]), "it asks for a certificate");
+    assert!(
+        !works_with(&[by_url, cert, key]),
+        "nobody knows its authority"
+    );
+    nothing_is_left(&agent).await;
+}
+
+#[tokio::test]
+#[ignore = "a process of the tests above"]
 async fn with_the_environment() {
     works(&Consul::from_env().await.unwrap()).await;
 }

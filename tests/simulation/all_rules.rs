@@ -13,7 +13,7 @@ use quorate::testing::simulation::{Profile, Rules, Stats, run};
 use crate::first_seed;
 
 /// The least number of schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
-const SCHEDULES: u64 = 10_000;
+const SCHEDULES: u64 = 11_000;
 const THREADS: u64 = 2;
 
 #[test]
@@ -67,6 +67,10 @@ fn thousands_of_schedules_find_nothing() {
     assert!(
         only.is_some() || total.batched > total.schedules,
         "too little travels in batches"
+    );
+    assert!(
+        only.is_some() || total.downgraded.min(total.sets) > 0 && total.most_readers > 1,
+        "nobody read beside another, became a reader, or had several names: {total:?}"
     );
     assert!(
         total.schedules >= wanted,

@@ -121,4 +121,12 @@ each_rule! {
     a_refund_is_sent_once: RefundOnce, LimitsBack, ["no more units than the limit"];
     a_units_age_counts_from_its_sending: AgeFromSending, LimitsBack, ["no more units than the limit"];
     who_gives_slots_back_gives_all_of_them: YieldAllSlots, SlotsPartial, ["progress", "nothing stands still"];
+    a_reader_has_an_end_of_its_own: ReadersOwnTtl, RwlockStorm, ["mutual exclusion", "epochs"];
+    a_writer_that_waits_keeps_readers_out: WriterIntent, RwlockCrowd, ["nothing stands still"];
+    readers_are_let_in_between_writers: ReaderWindow, RwlockCrowd, ["nothing stands still"];
+    an_epoch_stands_on_a_majority: EpochStands, RwlockStorm, ["epochs"];
+    nothing_is_put_back_beside_others: RepairAlone, RwlockPartial, ["readers or a writer"];
+    nobody_writes_while_one_steps_down: DowngradeInPlace, RwlockPartial, ["mutual exclusion"];
+    a_node_gives_all_or_none: AllOrNone, Several, ["all or none"];
+    one_token_is_newer_than_all: TokenOfAll, SeveralStorm, ["counters never go back", "token order"];
 }

@@ -217,3 +217,53 @@ async fn a_gate_can_be_shared() {
     is_stale(other.put("/invoices/42", &first).await);
     assert_eq!(store.lock().unwrap().1, 1);
 }
+
+/// Old and new holders at once, over both of two services.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_at_once_nobody_writes_after_a_newer_one_was_answered() {
+    const REQUESTS: usize = 200;
+    let mut tokens: Vec<String> = tokens::<20>("invoice:42").await.into();
+    let gate = Arc::new(Gate::new());
+    let (router, store) = invoices();
+    let layered = || router.clone().layer(FenceLayer::new(Arc::clone(&gate)));
+    let desks = [Desk::open(layered()).await, Desk::open(layered()).await];
+    // From the first to the last, so that both the new and the old are admitted in between.
+    let turns = (0..REQUESTS).map(async |n| {
+        tokio::time::sleep(ms(n as u64 + rand::random_range(0..20))).await;
+        let nth = n * tokens.len() / REQUESTS;
+        let token = &tokens[nth.saturating_sub(rand::random_range(0..4))];
+        let began = Instant::now();
+        let answer = desks[n % 2].put("/invoices/42", token).await;
+        let is_written = match answer.status.as_u16() {
+            200 => true,
+            _ => {
+                is_stale(answer);
+                false
+            }
+        };
+        (
+            token.parse::<u64>().unwrap(),
+            is_written,
+            began,
+            Instant::now(),
+        )
+    });
+    let all = futures::future::join_all(turns).await;
+    let written = all.iter().filter(|(_, is_written, ..)| *is_written);
+    assert_eq!(store.lock().unwrap().1, written.clone().count());
+    let mut stale = 0;
+    for (newer, .., answered) in written {
+        for (token, is_written, began, _) in &all {
+            if token < newer && began > answered {
+                assert!(!is_written, "{token} after {newer}");
+                stale += 1;
+            }
+        }
+    }
+    println!("{} written, {stale} pairs", store.lock().unwrap().1);
+    assert!(stale > 0);
+    // What is left of them all: the newest.
+    let newest = tokens.pop().unwrap();
+    desks[0].put("/invoices/42", &newest).await.is(200);
+    is_stale(desks[1].put("/invoices/42", &tokens[0]).await);
+}

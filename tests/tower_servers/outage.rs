@@ -74,6 +74,25 @@ fn is_an_outage(answer: &Answer) {
 
 // ---- units ----------------------------------------------------------------------------------
 
+/// No outage, so all three choices come to the same; a round trip is longer than the grace of 50 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_answered_later_than_the_grace_is_unavailable() {
+    let (fleet, client, witness) = (masters().await, client(), Witness::default());
+    let word = quorum(&fleet).await.fleet().to_owned();
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+    let quorum = connect(builder(&urls).fleet(word)).await;
+    proxies.iter().for_each(|proxy| proxy.delay(ms(30)));
+    for outage in [Outage::Error, Outage::Deny, Outage::Allow] {
+        let app = limited(&quorum, Quota::per_second(30), outage, &witness).await;
+        let answer = super::get(&client, &app.url).await;
+        is_an_outage(&answer);
+        assert!(answer.text.contains("answer too late"), "{answer:?}");
+        assert!(answer.took >= ms(5 * 60), "five times: {answer:?}");
+    }
+    assert_eq!(witness.served(), 0);
+}
+
 /// 30 in ten seconds are shared out: each master gives a third. Two in a second need a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_an_outage_a_rate_limit_does_as_it_was_told() {

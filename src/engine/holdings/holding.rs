@@ -8,7 +8,7 @@ use crate::{
     ballot::answers::{Answers, Said},
     claim::{self, Claim, Lock, Side},
     clock::Tick,
-    engine::{grant::Grant, net::Net, round},
+    engine::{grant::Grant, net::Net, rollback::stop_waiting, round},
     lease::{keeper::no_readers, shared::Shared, upkeep::Upkeep},
     logs,
     owner::Entry,
@@ -79,16 +79,19 @@ impl Holding {
         }
     }
 
-    /// From now on it is a reader's.
+    /// From now on it is a reader's, and other readers may come in: also where nodes know that it waited to write.
     ///
     /// # Errors
     /// `Invalid`: what it is of has no readers.
-    pub(super) fn downgrade(&mut self) -> Result<(), Error> {
+    pub(super) fn downgrade(&mut self, net: &mut Net) -> Result<(), Error> {
         match &mut self.claim {
             Claim::Lock(Lock::Rwlock(_, side)) => *side = Side::Reader,
             Claim::Lock(Lock::Mutex(_) | Lock::Several(_)) | Claim::Slot(..) => {
                 return Err(no_readers());
             }
+        }
+        if let Some(waited) = self.waited.take() {
+            stop_waiting(net, &self.claim, &waited, self.asked.iter().copied());
         }
         Ok(())
     }

@@ -161,7 +161,8 @@ impl Holdings {
 
     /// A writer becomes a reader, with the next extension.
     pub(super) fn downgrade(&mut self, net: &mut Net, id: LeaseId, reply: Responder<()>) {
-        match self.leases.get_mut(&id).map(Holding::downgrade) {
+        let holding = self.leases.get_mut(&id);
+        match holding.map(|holding| holding.downgrade(net)) {
             Some(Err(error)) => drop(reply.send(Err(error))),
             Some(Ok(())) | None => self.extend(net, id, reply),
         }

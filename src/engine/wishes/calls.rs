@@ -6,7 +6,12 @@ use super::waiter::{Known, Waiter};
 use crate::{
     Error,
     claim::{Side, Waits},
-    engine::{attempt::new_owner, event::WishId, net::Net, patience::LONGEST_REST, round},
+    engine::{
+        attempt::new_owner,
+        event::WishId,
+        net::Net,
+        rollback::{stop_waiting, wait_life},
+    },
     name::Name,
     owner::Entry,
 };
@@ -44,8 +49,7 @@ impl Calls {
             known.is_called = false;
             Waits {
                 entry: known.entry.clone(),
-                // Three times as long as the next attempt may take to come.
-                life: (LONGEST_REST + net.settings.node_timeout) * 3,
+                life: wait_life(net),
                 channel: net.settings.channel.clone(),
             }
         }))
@@ -76,12 +80,9 @@ impl Calls {
         let Some(known) = self.leave(waiter) else {
             return;
         };
-        let Some(claim) = waiter.wish.wants.claim() else {
-            return;
-        };
-        let operation = claim.release(&known.entry, net.undo(0, Some(&known.entry)));
-        let life = (LONGEST_REST + net.settings.node_timeout) * 3;
-        round::release(net, None, &operation, known.by, net.now.plus(life));
+        if let Some(claim) = waiter.wish.wants.claim() {
+            stop_waiting(net, &claim, &known.entry, known.by);
+        }
     }
 
     /// What is kept.

@@ -226,6 +226,11 @@ impl Store {
         &self.keys.slots
     }
 
+    /// All read-write locks.
+    pub(crate) fn rwlocks(&self) -> &rwlock::Memory {
+        &self.keys.rwlock
+    }
+
     /// The keys of the admission.
     pub(crate) fn admission_mut(&mut self) -> &mut admission::Memory {
         &mut self.keys.admission

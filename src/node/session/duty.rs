@@ -120,6 +120,13 @@ impl Duties {
         self.by_id.get(&id)?.error.as_ref()
     }
 
+    /// It is sent later than it was asked for: nobody waits longer for its answer because of that.
+    pub(super) fn delayed(&mut self, id: DutyId) {
+        if let Some(duty) = self.by_id.get_mut(&id) {
+            duty.is_prompt = false;
+        }
+    }
+
     /// It did not reach the node.
     pub(super) fn unsent(&mut self, id: DutyId, now: Tick) {
         self.retry(id, now);

@@ -254,6 +254,7 @@ impl Requests {
     /// this process is long gone: they stay behind that.
     fn send_again(&mut self, step: &mut Step<'_>, owed: &[DutyId]) {
         for &id in owed {
+            self.duties.delayed(id);
             self.send_release(step, id);
         }
     }

@@ -2,6 +2,8 @@
 //! futures, through the very types a user has.
 
 mod limits;
+mod rwlocks;
+mod several;
 mod slots;
 
 use std::{
@@ -12,15 +14,17 @@ use std::{
 };
 
 use super::{
+    checks::parts_of,
     invariants::{
-        Held, Operation, Violation, answers, endurance, progress, refusals, updates::Read,
+        Held, Operation, Violation, answers, endurance, exclusion::Share, progress, refusals,
+        updates::Read,
     },
     profile::{Fault, MS, Start, US},
     script::Act,
     world::{What, World},
 };
 use crate::{
-    Error, FencingToken, Lease, Mutex, RateLimiter, Renewal, Semaphore,
+    Error, FencingToken, Lease, Mutex, RateLimiter, Renewal, RwLock, Semaphore,
     ballot::majority::majority,
     engine::{Engine, Event, long_enough},
     name::Name,
@@ -66,8 +70,8 @@ enum Stage {
 struct Thing {
     name: String,
     token: FencingToken,
-    /// How many updates the stores had.
-    read: Read,
+    /// How many updates the stores had. None: nothing is written to them by it.
+    read: Option<Read>,
 }
 
 /// One task of a program.
@@ -77,24 +81,37 @@ pub(crate) struct Task {
     semaphore: Option<Semaphore>,
     /// Where units are asked for in place of locks.
     limiter: Option<RateLimiter>,
+    /// Where it reads or writes in place of locking.
+    rwlock: Option<RwLock>,
     stage: Stage,
     extending: Vec<Pending<()>>,
     timer: u64,
 }
 
 /// What was granted, one by one.
-fn parts(op: &Operation, lease: &Lease) -> Vec<Operation> {
-    let slots = lease.slots().iter().map(Some).chain([None]);
-    let tokens = lease.tokens();
-    let part = |(token, slot): (&FencingToken, Option<&u32>)| Operation {
-        name: match slot {
-            Some(slot) => format!("{}/{slot}", op.name),
-            None => op.name.clone(),
-        },
-        token: Some(token.as_u64()),
-        ..op.clone()
+fn parts(op: &Operation, lease: &Lease) -> Vec<(Operation, FencingToken)> {
+    if lease.slots().is_empty() {
+        let part = |name: &str| Operation {
+            name: name.to_owned(),
+            token: Some(lease.token().as_u64()),
+            ..op.clone()
+        };
+        let names = parts_of(&op.name);
+        return names.map(|name| (part(name), lease.token())).collect();
+    }
+    let part = |(slot, token): (&u32, FencingToken)| {
+        let part = Operation {
+            name: format!("{}/{slot}", op.name),
+            token: Some(token.as_u64()),
+            ..op.clone()
+        };
+        (part, token)
     };
-    tokens.iter().zip(slots).map(part).collect()
+    lease.slots().iter().zip(lease.tokens()).map(part).collect()
+}
+
+fn some(call: impl Future<Output = Result<Lease, Error>> + 'static) -> Call<Option<Lease>> {
+    Box::pin(async move { call.await.map(Some) })
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -153,6 +170,7 @@ impl World {
             mutexes,
             semaphore: self.new_semaphore(c, engine),
             limiter: self.new_limiter(c, engine),
+            rwlock: self.new_rwlock(c, engine),
             stage: Stage::Idle,
             extending: Vec::new(),
             timer: 0,
@@ -346,8 +364,17 @@ impl World {
             let semaphore = semaphore.clone().ttl(ttl).renewal(renewal);
             return self.ask_for_slots(c, t, semaphore, ttl);
         }
-        let mutexes = self.clients[c].tasks[t].mutexes.len();
-        let mutex = self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone();
+        if let Some(lock) = &self.clients[c].tasks[t].rwlock {
+            let lock = lock.clone().ttl(ttl).renewal(renewal);
+            return self.ask_to_read_or_write(c, t, lock, ttl);
+        }
+        let mutex = match self.several(c) {
+            Some(several) => several,
+            None => {
+                let mutexes = self.clients[c].tasks[t].mutexes.len();
+                self.clients[c].tasks[t].mutexes[self.dice.index(mutexes)].clone()
+            }
+        };
         let mut mutex = mutex.ttl(ttl).renewal(renewal);
         if let Some(delay) = self.lock_delay(c, ttl) {
             mutex = mutex.lock_delay(delay);
@@ -372,44 +399,32 @@ impl World {
     }
 
     fn lock(&mut self, c: usize, t: usize, mutex: Mutex, hold: u64, must: bool) {
-        let name = format!("{mutex:?}")
-            .split('"')
-            .nth(1)
-            .unwrap_or_default()
-            .to_owned();
-        // ACQUIRE, and RAISE.
-        let one = nanos(self.plan.node_timeout) + self.one_request();
-        let early = nanos(self.plan.node_timeout);
+        let shown = format!("{mutex:?}");
+        let name = several::in_order(shown.split('"').nth(1).unwrap_or_default());
         let (what, call, bound): (_, Call<Option<Lease>>, _) = match self.dice.below(10) {
             _ if must => {
                 let call = mutex.wait_timeout(Duration::from_secs(5)).lock();
-                (
-                    "lock (probe)",
-                    Box::pin(async move { call.await.map(Some) }),
-                    Some(6_000 * MS),
-                )
+                ("lock (probe)", some(call), Some(6_000 * MS))
             }
-            n if n <= 4 || self.plan.patient => {
-                let call = mutex.lock();
-                ("lock", Box::pin(async move { call.await.map(Some) }), None)
-            }
+            n if n <= 4 || self.plan.patient => ("lock", some(mutex.lock()), None),
             5..=6 => {
                 let wait = Duration::from_millis(self.dice.range(20, 400));
                 let call = mutex.wait_timeout(wait).lock();
-                (
-                    "lock within",
-                    Box::pin(async move { call.await.map(Some) }),
-                    Some(nanos(wait)),
-                )
+                ("lock within", some(call), Some(nanos(wait)))
             }
-            // It may try once more where the nodes were met anew.
             _ => (
                 "try_lock",
                 Box::pin(mutex.try_lock()),
-                Some(2 * (early + one) + 100 * MS),
+                Some(self.one_attempt()),
             ),
         };
         self.ask(c, t, (what, &name), call, bound, (hold, must));
+    }
+
+    /// How long one that does not wait may take: ACQUIRE, and RAISE; once more where the nodes were met anew.
+    fn one_attempt(&self) -> u64 {
+        let one = nanos(self.plan.node_timeout) + self.one_request();
+        2 * (nanos(self.plan.node_timeout) + one) + 100 * MS
     }
 
     fn ask(
@@ -460,24 +475,30 @@ impl World {
             stall.look(self.now, waits.filter(|_| !held), (quiet, bound))?;
             self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         }
+        self.look_for_idle_sets((quiet, bound))?;
         self.look_for_idle_slots((quiet, bound))?;
+        self.look_for_idle_rwlocks((quiet, bound))?;
         self.at(self.now + 20 * MS, What::Look);
         Ok(())
     }
 
     /// One that waits for this to the end, by this call, and can.
     fn waiting_for(&self, what: &str, name: &str) -> Option<Operation> {
+        let mut waiting = self.waiting();
+        waiting
+            .find(|op| op.what == what && op.name == name)
+            .cloned()
+    }
+
+    /// Those that wait for anything, and can get it.
+    fn waiting(&self) -> impl Iterator<Item = &Operation> {
         let clients = self.clients.iter().zip(&self.plan.clients);
         let able = clients.filter(|(client, plan)| {
             let away = client.partitions.iter().filter(|at| **at > self.now);
             let reaches = 2 * away.count() < client.partitions.len();
             plan.fit && client.paused_until.is_none() && reaches
         });
-        let mut waiting =
-            able.flat_map(|(client, _)| client.tasks.iter().filter_map(Task::waiting));
-        waiting
-            .find(|op| op.what == what && op.name == name)
-            .cloned()
+        able.flat_map(|(client, _)| client.tasks.iter().filter_map(Task::waiting))
     }
 
     /// What `connect` waits for.
@@ -544,12 +565,15 @@ impl World {
         id: u64,
         until: u64,
         must: bool,
-        things: Vec<Thing>,
+        mut things: Vec<Thing>,
     ) -> Held {
         lease.beat();
         let name = things.first().map_or("", |thing| &thing.name).to_owned();
         let over = !lease.is_valid();
         if self.now < until && !over {
+            if !must {
+                self.may_step_down(c, t, &lease, id, &mut things)?;
+            }
             if self.dice.percent(30) {
                 let op = self.operation(c, "extend", &name);
                 let bound = self.one_request();
@@ -567,17 +591,7 @@ impl World {
             self.set_timer(c, t, wait);
             return Ok(());
         }
-        for thing in things {
-            let mut write = self.operation(c, "write", &thing.name);
-            write.token = Some(thing.token.as_u64());
-            let written = self.checks.updates.write(&write, thing.token, thing.read)?;
-            match written.fenced {
-                Some(true) => self.stats.written += 1,
-                Some(false) => self.stats.fenced_off += 1,
-                None => {}
-            }
-            self.stats.lost_unfenced += u64::from(written.lost_unfenced);
-        }
+        self.update(c, &mut things)?;
         if over {
             self.stats.lost += 1;
         }
@@ -603,6 +617,25 @@ impl World {
                 drop(lease);
                 self.rest(c, t);
             }
+        }
+        Ok(())
+    }
+
+    /// A holder writes to the stores behind its locks, if it may.
+    fn update(&mut self, c: usize, things: &mut [Thing]) -> Held {
+        for thing in things {
+            let Some(read) = thing.read.take() else {
+                continue;
+            };
+            let mut update = self.operation(c, "update", &thing.name);
+            update.token = Some(thing.token.as_u64());
+            let written = self.checks.updates.write(&update, thing.token, read)?;
+            match written.fenced {
+                Some(true) => self.stats.written += 1,
+                Some(false) => self.stats.fenced_off += 1,
+                None => {}
+            }
+            self.stats.lost_unfenced += u64::from(written.lost_unfenced);
         }
         Ok(())
     }
@@ -755,6 +788,7 @@ impl World {
             Ok(Some(lease)) => {
                 self.stats.granted += 1;
                 self.checks.progress(&op.name);
+                let share = self.share_of(&op);
                 op.token = Some(lease.token().as_u64());
                 if self.tracing() {
                     self.trace(format!(
@@ -767,21 +801,27 @@ impl World {
                 let over_at = (reading + good).saturating_sub(nanos(lease.watch().notice()));
                 let strict = self.plan.exclusion;
                 let all = parts(&op, &lease);
-                let id = self.checks.hold(&all, &lease.watch(), over_at);
+                self.stats.sets += u64::from(parts_of(&op.name).count() > 1);
+                let ops: Vec<Operation> = all.iter().map(|(op, _)| op.clone()).collect();
+                let id = self.checks.hold(&ops, share, &lease.watch(), over_at);
                 let mut things = Vec::with_capacity(all.len());
-                for (op, token) in all.iter().zip(lease.tokens()) {
+                for (op, token) in &all {
                     self.exclusive(&op.name, Some(id))?;
+                    if share == Share::Reader {
+                        things.push(self.reads(op, *token, strict)?);
+                        continue;
+                    }
                     if strict && self.plan.clients.iter().all(|plan| plan.fit) {
                         self.checks.in_turn(op, needed)?;
                     }
                     self.checks
                         .granted(op, strict, &self.clients[c].entries, needed)?;
-                    let read = self.checks.updates.read(&op.name, token);
+                    let read = self.checks.updates.read(&op.name, *token);
                     self.stats.fenced_off += u64::from(read.fenced.is_none());
                     things.push(Thing {
                         name: op.name.clone(),
-                        token,
-                        read,
+                        token: *token,
+                        read: Some(read),
                     });
                 }
                 self.enters(c, &op, id)?;
@@ -859,14 +899,18 @@ impl World {
                 continue;
             }
             self.set_clock(c);
-            if self.probe_slots(c) {
+            if self.probe_slots(c) || self.probe_rwlock(c) {
                 self.run_client(c)?;
                 continue;
             }
             let engine = self.clients[c].engine.clone();
             let ttl = Duration::from_millis(self.plan.ttl.1);
             let max_ttl = self.terms_of(c).max_ttl;
-            let mutex = Mutex::new(engine, "probe".into(), max_ttl).ttl(ttl);
+            let mutex = match self.plan.several {
+                0 => Mutex::new(engine, "probe".into(), max_ttl),
+                _ => self.all_together(c),
+            };
+            let mutex = mutex.ttl(ttl);
             self.lock(c, 0, mutex, 5 * MS, true);
             self.run_client(c)?;
         }

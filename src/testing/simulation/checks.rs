@@ -1,18 +1,33 @@
 //! What the simulation keeps in mind to see a violation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::invariants::{
-    Held, Operation, exclusion, finality::Seen, gate::Gate, order::Order, resizes::Resizes,
-    settled::Settled, spent::Spent, stall::Stall, support::Support, turns::Turns,
-    uniqueness::Uniqueness, updates::Updates,
+    Held, Operation,
+    epochs::Epochs,
+    exclusion::{self, Share},
+    finality::Seen,
+    gate::Gate,
+    order::Order,
+    resizes::Resizes,
+    settled::Settled,
+    spent::Spent,
+    stall::Stall,
+    support::Support,
+    turns::Turns,
+    uniqueness::Uniqueness,
+    updates::Updates,
 };
-use crate::LeaseWatch;
+use crate::{LeaseWatch, name::Name, owner::Entry};
 
 /// One lease that nobody gave up.
 pub(crate) struct Lease {
     pub(crate) id: u64,
     pub(crate) op: Operation,
+    pub(crate) share: Share,
     pub(crate) watch: LeaseWatch,
     pub(crate) seen: Seen,
     /// An operator freed the name: over by then (true time).
@@ -36,6 +51,9 @@ pub(crate) struct Checks {
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
     pub(crate) semaphores: BTreeMap<String, Semaphore>,
+    epochs: BTreeMap<String, Epochs>,
+    /// What was asked for together, by entry.
+    pub(crate) sets: BTreeMap<Entry, Arc<[Name]>>,
     /// The units of the limit, by interval.
     pub(crate) spent: Vec<Spent>,
     last_id: u64,
@@ -103,14 +121,29 @@ impl Checks {
             .entry(op.name.clone())
             .or_default()
             .granted(op)?;
+        if strict {
+            let epochs = self.epochs.entry(op.name.clone()).or_default();
+            epochs.wrote(op)?;
+        }
         match &self.support {
             Some(support) => support.granted(op, entries, needed),
             None => Ok(()),
         }
     }
 
+    /// A grant to a reader.
+    pub(crate) fn granted_to_read(&mut self, op: &Operation) -> Held {
+        self.epochs.entry(op.name.clone()).or_default().read(op)
+    }
+
     /// A lease of all of these.
-    pub(crate) fn hold(&mut self, all: &[Operation], watch: &LeaseWatch, over_at: u64) -> u64 {
+    pub(crate) fn hold(
+        &mut self,
+        all: &[Operation],
+        share: Share,
+        watch: &LeaseWatch,
+        over_at: u64,
+    ) -> u64 {
         self.last_id += 1;
         let seen = Seen {
             over_at,
@@ -119,6 +152,7 @@ impl Checks {
         self.leases.extend(all.iter().map(|op| Lease {
             id: self.last_id,
             op: op.clone(),
+            share,
             watch: watch.clone(),
             seen,
             over_by: None,
@@ -134,10 +168,19 @@ impl Checks {
         }
     }
 
-    /// A grant: the lock does not stand still.
+    /// Others may read beside it.
+    pub(crate) fn share(&mut self, id: u64) {
+        let leases = self.leases.iter_mut().filter(|lease| lease.id == id);
+        leases.for_each(|lease| lease.share = Share::Reader);
+    }
+
+    /// A grant: the lock does not stand still, nor does what is waited for together with it.
     pub(crate) fn progress(&mut self, name: &str) {
-        if let Some(stall) = self.stalls.get_mut(name) {
-            stall.over();
+        let granted: Vec<&str> = parts_of(name).collect();
+        for (waited, stall) in &mut self.stalls {
+            if parts_of(waited).any(|part| granted.contains(&part)) {
+                stall.over();
+            }
         }
     }
 
@@ -153,9 +196,15 @@ impl Checks {
     /// told so.
     pub(crate) fn exclusive(&self, now: u64, name: &str, just: Option<u64>) -> Held {
         let of_name = self.leases.iter().filter(|lease| lease.op.name == name);
-        let good = of_name.map(|l| (&l.op, just == Some(l.id) || l.watch.is_valid()));
+        let is_good = |lease: &Lease| just == Some(lease.id) || lease.watch.is_valid();
+        let good = of_name.map(|lease| (&lease.op, lease.share, is_good(lease)));
         exclusion::check(now, good)
     }
+}
+
+/// The names that were asked for together.
+pub(crate) fn parts_of(name: &str) -> impl Iterator<Item = &str> {
+    name.split(", ")
 }
 
 impl Lease {

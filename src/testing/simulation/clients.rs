@@ -8,7 +8,7 @@ use super::{
     apps::Task,
     channels::channel,
     clocks::Drifting,
-    invariants::{Held, bounded, eviction, livelock, voting},
+    invariants::{Held, bounded, eviction, exclusion::Share, livelock, voting},
     network::Down,
     profile::{MS, SECOND, US, Watch},
     world::{What, World},
@@ -17,9 +17,10 @@ use crate::{
     ballot::majority::majority,
     clock::{Clock, ManualClock, Tick},
     engine::{Core, Engine, Event, Status},
+    name::show,
     node::{
         Answer, Command, DialError, Disconnected, Incoming, Operation, admission::Terms, mutex,
-        session::Effect, slots, status::NodeState,
+        rwlock, session::Effect, several, slots, status::NodeState,
     },
     owner::{Chance, Label},
     settings::Settings,
@@ -396,8 +397,16 @@ impl World {
                 mutex::Command::Acquire { name, .. }
                 | mutex::Command::Raise { name, .. }
                 | mutex::Command::Join { name, .. },
-            ) => Some(name),
-            Command::Slots(slots::Command::Take { pool, .. }) => Some(&pool.name),
+            )
+            | Command::Rwlock(
+                rwlock::Command::Read { name, .. }
+                | rwlock::Command::Write { name, .. }
+                | rwlock::Command::Raise { name, .. },
+            ) => Some(name.to_string()),
+            Command::Several(
+                several::Command::Acquire { names, .. } | several::Command::Raise { names, .. },
+            ) => Some(show(names)),
+            Command::Slots(slots::Command::Take { pool, .. }) => Some(pool.name.to_string()),
             _ => None,
         };
         if let Some(name) = name
@@ -406,7 +415,7 @@ impl World {
             let nodes = self.clients[c].links.len();
             let times = self.clients[c]
                 .answered
-                .entry(name.as_str().to_owned())
+                .entry(name)
                 .or_insert_with(|| vec![0; nodes]);
             times[node] = self.now + 1;
         }
@@ -435,7 +444,7 @@ impl World {
             lease.seen.observe(&lease.op, reading, good, over_at)?;
             if good {
                 eviction::check(&lease.op, now, lease.over_by)?;
-                if plan.exclusion {
+                if plan.exclusion && lease.share == Share::Alone {
                     checks
                         .gates
                         .entry(lease.op.name.clone())

@@ -16,8 +16,10 @@ mod faults;
 mod invariants;
 mod network;
 mod profile;
+mod rwlocks;
 mod script;
 mod server;
+mod several;
 mod slots;
 mod world;
 
@@ -107,10 +109,20 @@ pub struct Stats {
     pub gathered: u64,
     /// Units of rate limits that were used.
     pub units: u64,
+    /// Leases of readers.
+    pub shared: u64,
+    /// Writers that became readers.
+    pub downgraded: u64,
+    /// Leases of several names.
+    pub sets: u64,
+    /// The most readers of one lock at once.
+    pub most_readers: usize,
     /// The most slots of one semaphore that were held at once.
     pub most_slots: usize,
     /// The longest that a lock had no holder though somebody waited for it and nothing was wrong, ms.
     pub longest_stall: u64,
+    /// The longest that readers, or writers, waited for a lock and none of them got in while nothing was wrong, ms.
+    pub longest_kept_out: u64,
     /// The most requests that one client had in flight to one server.
     pub most_in_flight: usize,
 }
@@ -157,8 +169,13 @@ impl Stats {
             resized,
             gathered,
             units,
+            shared,
+            downgraded,
+            sets,
+            most_readers,
             most_slots,
             longest_stall,
+            longest_kept_out,
             most_in_flight,
         } = other;
         self.schedules += schedules;
@@ -199,8 +216,13 @@ impl Stats {
         self.resized += resized;
         self.gathered += gathered;
         self.units += units;
+        self.shared += shared;
+        self.downgraded += downgraded;
+        self.sets += sets;
+        self.most_readers = self.most_readers.max(*most_readers);
         self.most_slots = self.most_slots.max(*most_slots);
         self.longest_stall = self.longest_stall.max(*longest_stall);
+        self.longest_kept_out = self.longest_kept_out.max(*longest_kept_out);
         self.most_in_flight = self.most_in_flight.max(*most_in_flight);
     }
 }

@@ -6,6 +6,8 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     invariants::{Held, ms, strangers},
     profile::{MS, US},
+    rwlocks::brief_rwlock,
+    several::{brief_several, names_of},
     slots::brief_slots,
     world::{What, World},
 };
@@ -387,7 +389,7 @@ impl World {
             0 => server.store.apply(command, guard, time),
             _ => server.store.apply_next(command, guard, time),
         };
-        if let Some(name) = lock_of(command) {
+        for name in locks_of(command) {
             let (turns, standing) = (&mut self.checks.turns, server.store.standing(name, time));
             let standing: Vec<&str> = standing.map(Entry::as_str).collect();
             let turns = turns.entry(name.as_str().to_owned()).or_default();
@@ -403,8 +405,11 @@ impl World {
             Command::Mutex(mutex::Command::Acquire { entry, .. }) => {
                 self.checks.asked(entry.as_str(), now);
             }
+            Command::Several(command) => self.note_set(command),
             _ => {}
         }
+        self.look_at_sets(s, time)?;
+        self.look_at_sides(s, time)?;
         let server = &mut self.servers[s];
         match (command, &answer) {
             (
@@ -450,6 +455,12 @@ impl World {
             }
             (Command::Slots(command), Ok(Reply::Slots(reply))) => {
                 self.note_slots(s, command, reply, time)?;
+            }
+            (Command::Rwlock(command), Ok(Reply::Rwlock(reply))) => {
+                self.note_rwlock(s, command, reply, time)?;
+            }
+            (Command::Several(command), Ok(Reply::Several(reply))) => {
+                self.note_several(s, command, reply, time)?;
             }
             (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
@@ -616,8 +627,8 @@ impl World {
     }
 }
 
-/// The lock that a command may change, or its line.
-fn lock_of(command: &Command) -> Option<&Name> {
+/// The locks that a command may change, or their lines.
+fn locks_of(command: &Command) -> &[Name] {
     match command {
         Command::Mutex(
             mutex::Command::Acquire { name, .. }
@@ -626,8 +637,9 @@ fn lock_of(command: &Command) -> Option<&Name> {
             | mutex::Command::Join { name, .. }
             | mutex::Command::Yield { name, .. }
             | mutex::Command::Evict { name, .. },
-        ) => Some(name),
-        _ => None,
+        ) => std::slice::from_ref(name),
+        Command::Several(command) => names_of(command),
+        _ => &[],
     }
 }
 
@@ -682,6 +694,8 @@ fn brief(command: &Command) -> String {
             place.seq
         ),
         Command::Slots(command) => brief_slots(command),
+        Command::Rwlock(command) => brief_rwlock(command),
+        Command::Several(command) => brief_several(command),
         other => format!("{other:?}"),
     }
 }

@@ -3,13 +3,15 @@
 
 mod limits;
 mod lines;
+mod rwlocks;
 mod scripts;
+mod several;
 mod slots;
 mod strangers;
 
 use std::time::Duration;
 
-pub(crate) use self::{limits::Limits, slots::Slots};
+pub(crate) use self::{limits::Limits, rwlocks::Rwlocks, slots::Slots};
 use super::{clocks::MOST_PPM, dice::Dice, script::Act};
 use crate::node::admission::Terms;
 
@@ -151,11 +153,41 @@ pub enum Profile {
     LimitsInBlocks,
     /// The same, and servers' clocks go back.
     LimitsBack,
+    /// Many read or write one lock, and nothing is wrong.
+    Rwlock,
+    /// The same, and there are readers all the time, or writers all the time.
+    RwlockCrowd,
+    /// The same, and what servers say unasked is lost, late, or comes twice.
+    RwlockPushes,
+    /// They read or write, and everything goes wrong that may.
+    RwlockStorm,
+    /// They read or write, and each client reaches other servers than the others.
+    RwlockPartial,
+    /// Processes die that read, that write and that wait.
+    RwlockGone,
+    /// They read or write, and nothing expires.
+    RwlockLasting,
+    /// They read or write, and many answers take about as long as is waited for them.
+    RwlockSluggish,
+    /// Several names at once beside single ones, and nothing is wrong.
+    Several,
+    /// The same, and what servers say unasked is lost, late, or comes twice.
+    SeveralPushes,
+    /// Several names at once, and everything goes wrong that may.
+    SeveralStorm,
+    /// Several names at once, and each client reaches other servers than the others.
+    SeveralPartial,
+    /// Several names at once, and nothing expires.
+    SeveralLasting,
+    /// Several names at once, and many answers take about as long as is waited for them.
+    SeveralSluggish,
+    /// Operators free single ones of several names that are held together.
+    SeveralEvicted,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 79] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -220,6 +252,21 @@ impl Profile {
         Self::LimitsStorm,
         Self::LimitsInBlocks,
         Self::LimitsBack,
+        Self::Rwlock,
+        Self::RwlockCrowd,
+        Self::RwlockPushes,
+        Self::RwlockStorm,
+        Self::RwlockPartial,
+        Self::RwlockGone,
+        Self::RwlockLasting,
+        Self::RwlockSluggish,
+        Self::Several,
+        Self::SeveralPushes,
+        Self::SeveralStorm,
+        Self::SeveralPartial,
+        Self::SeveralLasting,
+        Self::SeveralSluggish,
+        Self::SeveralEvicted,
     ];
 
     /// What is not protected, and is left over on purpose: here even all rules do not suffice.
@@ -229,7 +276,9 @@ impl Profile {
     pub fn is_long(self) -> bool {
         use Profile::{
             Bootstrap, Crowded, Huge, Line, LineCutOff, LineGone, LinePushes, Minutes, OtherList,
-            OtherMargin, ResizedSlots, Slots, SlotsGone, SlotsMany, SlotsPushes, Tiny, TwoLimits,
+            OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockLasting,
+            RwlockPartial, RwlockPushes, RwlockSluggish, Several, SeveralPushes, Slots, SlotsGone,
+            SlotsMany, SlotsPushes, Tiny, TwoLimits,
         };
         matches!(
             self,
@@ -244,6 +293,15 @@ impl Profile {
                 | OtherList
                 | OtherMargin
                 | ResizedSlots
+                | Rwlock
+                | RwlockCrowd
+                | RwlockGone
+                | RwlockLasting
+                | RwlockPartial
+                | RwlockPushes
+                | RwlockSluggish
+                | Several
+                | SeveralPushes
                 | Slots
                 | SlotsGone
                 | SlotsMany
@@ -459,6 +517,10 @@ pub(crate) struct Plan {
     pub(crate) slots: Option<Slots>,
     /// What is asked for are units of a rate limit.
     pub(crate) limits: Option<Limits>,
+    /// What is asked for is a read-write lock.
+    pub(crate) rwlocks: Option<Rwlocks>,
+    /// How many of a hundred ask for several names at once.
+    pub(crate) several: u64,
 }
 
 const NETWORK: [(u64, Fault); 4] = [
@@ -545,6 +607,8 @@ impl Plan {
             ppm: MOST_PPM,
             slots: None,
             limits: None,
+            rwlocks: None,
+            several: 0,
         }
     }
 
@@ -866,6 +930,21 @@ impl Plan {
             Profile::LimitsStorm => Self::limits_storm(dice),
             Profile::LimitsInBlocks => Self::limits_in_blocks(dice),
             Profile::LimitsBack => Self::limits_back(dice),
+            Profile::Rwlock => Self::rwlocks(dice),
+            Profile::RwlockCrowd => Self::rwlock_crowd(dice),
+            Profile::RwlockPushes => Self::rwlock_pushes(dice),
+            Profile::RwlockStorm => Self::rwlock_storm(dice),
+            Profile::RwlockPartial => Self::rwlock_partial(dice),
+            Profile::RwlockGone => Self::rwlock_gone(dice),
+            Profile::RwlockLasting => Self::rwlock_lasting(dice),
+            Profile::RwlockSluggish => Self::rwlock_sluggish(dice),
+            Profile::Several => Self::several_calm(dice),
+            Profile::SeveralPushes => Self::several_pushes(dice),
+            Profile::SeveralStorm => Self::several_storm(dice),
+            Profile::SeveralPartial => Self::several_partial(dice),
+            Profile::SeveralLasting => Self::several_lasting(dice),
+            Profile::SeveralSluggish => Self::several_sluggish(dice),
+            Profile::SeveralEvicted => Self::several_evicted(dice),
         }
     }
 }

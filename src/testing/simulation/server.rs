@@ -143,7 +143,11 @@ impl Server {
         let slots = slots.map(|(pool, slot, entry, left)| {
             format!("slot {slot} of {pool:?} of {} for {left:?}", entry.as_str())
         });
-        locks.chain(slots).collect()
+        let rwlocks = self.store.rwlocks().holders(time);
+        let rwlocks = rwlocks.map(|(name, entry, side)| {
+            format!("{:?} of {side:?} {}", name.as_str(), entry.as_str())
+        });
+        locks.chain(slots).chain(rwlocks).collect()
     }
 }
 

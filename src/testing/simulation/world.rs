@@ -384,6 +384,10 @@ impl World {
     fn no_key_left(&self) -> Held {
         for (s, server) in self.servers.iter().enumerate() {
             keys::check(s, &server.locks(self.now))?;
+            // Who waits for a read-write lock is there for seconds at most, and so is all that is noted for it.
+            let noted = server.store.rwlocks().left(server.time(self.now));
+            let noted: Vec<String> = noted.map(|name| format!("notes on {name}")).collect();
+            keys::check(s, &noted)?;
             places::check(s, &self.left_in_line(s))?;
         }
         Ok(())

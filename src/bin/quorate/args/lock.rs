@@ -124,7 +124,7 @@ impl Lock {
         }
     }
 
-    fn several(&self, first: &String) -> Result<Asked, Failure> {
+    fn several(&self, first: &str) -> Result<Asked, Failure> {
         // `quorate lock nightly rsync -- -a`: `rsync` would be locked, and `-a` run.
         let command = self.run.command.first().and_then(|word| word.to_str());
         if let Some(option) = command.filter(|word| word.starts_with('-')) {
@@ -136,7 +136,7 @@ impl Lock {
         names.sort();
         names.dedup();
         Ok(match names.len() {
-            1 => Asked::Mutex(first.clone()),
+            1 => Asked::Mutex(first.to_owned()),
             _ => Asked::Several(names),
         })
     }

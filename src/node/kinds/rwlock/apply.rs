@@ -17,6 +17,7 @@ use crate::{
         wire::ms,
     },
     owner::Entry,
+    rules::Rule,
 };
 
 /// An inspection names so many readers, and so many who wait.
@@ -133,12 +134,12 @@ impl Memory {
         })
     }
 
-    /// For tests: who waits to write at `time`.
+    /// For tests: of which locks anything is there at `time`.
     #[cfg(any(test, feature = "test-util"))]
-    pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
-        let now = time / 1000;
+    pub(crate) fn left(&self, time: u64) -> impl Iterator<Item = &Name> {
         let locks = self.locks.iter();
-        locks.flat_map(move |(name, lock)| lock.waiters(now).map(move |entry| (name, entry)))
+        let left = locks.filter(move |(_, lock)| !lock.is_over(time / 1000));
+        left.map(|(name, _)| name)
     }
 
     fn read(
@@ -168,7 +169,8 @@ impl Memory {
             counter => counter,
         };
         at.may_write()?;
-        self.lock(name).let_read(entry, now.saturating_add(ms(ttl)));
+        let until = now.saturating_add(ms(ttl));
+        self.lock(name).let_read(entry, until, at);
         Ok(Reply::Granted(counter))
     }
 
@@ -185,7 +187,9 @@ impl Memory {
         let lock = self.lock(name);
         if let Some(wait) = wait {
             at.may_write()?;
-            lock.intends(&wait.entry, now.saturating_add(ms(wait.life)));
+            if at.rules.hold(Rule::WriterIntent) {
+                lock.intends(&wait.entry, now.saturating_add(ms(wait.life)));
+            }
         }
         if lock.is_written_by(entry, now) {
             return Ok(Reply::Granted(counter));
@@ -219,13 +223,16 @@ impl Memory {
             }
             Side::Reader if writes => {
                 at.may_delete()?;
-                lock.step_down(until);
-                lock.let_in(now, ms(window));
+                lock.step_down(until, at);
+                lock.let_in(ms(window), at);
                 lock.tell(now, at.air);
+                if !lock.is_read_by(entry, now) {
+                    return Ok(Reply::Lost);
+                }
             }
             Side::Reader if lock.is_read_by(entry, now) => {
                 at.may_delete()?;
-                lock.let_read(entry, until);
+                lock.let_read(entry, until, at);
             }
             Side::Reader | Side::Writer => return Ok(Reply::Lost),
         }
@@ -247,7 +254,8 @@ impl Memory {
         let ours = lock.is_written_by(entry, now);
         let others = lock.writer(now).is_some() && !ours;
         let read = side == Side::Writer && lock.readers(now).next().is_some();
-        if evicted || others || read {
+        let is_alone = !others && !read || !at.rules.hold(Rule::RepairAlone);
+        if evicted || !is_alone {
             return Ok(Reply::Repaired(false));
         }
         bring()?;
@@ -260,10 +268,10 @@ impl Memory {
         match side {
             Side::Writer => lock.let_write(entry, until),
             Side::Reader if ours => {
-                lock.step_down(until);
+                lock.step_down(until, at);
                 lock.tell(now, at.air);
             }
-            Side::Reader => lock.let_read(entry, until),
+            Side::Reader => lock.let_read(entry, until, at),
         }
         Ok(Reply::Repaired(true))
     }
@@ -283,7 +291,7 @@ impl Memory {
             (freed, tells) = (true, true);
             lock.leave(entry);
             if at.admitted {
-                lock.let_in(now, ms(window));
+                lock.let_in(ms(window), at);
             }
         } else if lock.is_read_by(entry, now) {
             at.may_delete()?;

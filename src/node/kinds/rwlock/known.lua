@@ -16,14 +16,20 @@ function till(key, entry)
   return at and at >= ms and at or nil
 end
 
--- The first of those who are there, and until when; or nil.
+-- The first of those who are there, and until when; or nil. (ZCARD costs a quarter of ZRANGE by score, and mostly nobody is.)
 function first(key)
+  if redis.call('ZCARD', key) == 0 then
+    return nil
+  end
   local one = redis.call('ZRANGE', key, ms, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return one[1], tonumber(one[2])
 end
 
 -- The one who stays for longest, and until when; or nil.
 function last(key)
+  if redis.call('ZCARD', key) == 0 then
+    return nil
+  end
   local one = redis.call('ZRANGE', key, '+inf', ms, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
   return one[1], tonumber(one[2])
 end
@@ -34,9 +40,11 @@ function put(key, entry, length)
   if redis.call('PTTL', key) < tonumber(length) then
     redis.call('PEXPIRE', key, 2 * length)
   end
-  local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
-  if over[1] then
-    redis.call('ZREM', key, unpack(over))
+  if redis.call('ZCARD', key) > 1 then
+    local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
+    if over[1] then
+      redis.call('ZREM', key, unpack(over))
+    end
   end
 end
 
@@ -105,6 +113,9 @@ end
 
 -- Each process in which somebody waits hears that the lock was freed: by who has asked last.
 function wake(wakes)
+  if redis.pcall('ZCARD', wakes) == 0 then
+    return
+  end
   local all, told = redis.pcall('ZRANGE', wakes, '+inf', ms, 'BYSCORE', 'REV'), {}
   for _, one in ipairs(all.err and {} or all) do
     local entry, channel = string.match(one, '^(%S+) (.+)$')

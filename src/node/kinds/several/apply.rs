@@ -1,6 +1,8 @@
 //! What an in-process node does with the commands about several locks: the executable meaning of the Lua in this
 //! folder. The locks are those of [`mutex`].
 
+use std::time::Duration;
+
 use super::{Command, Reply};
 use crate::{
     name::Name,
@@ -13,6 +15,7 @@ use crate::{
         },
     },
     owner::Entry,
+    rules::Rule,
 };
 
 /// Obeys one command.
@@ -32,6 +35,9 @@ pub(crate) fn apply(
         } => {
             let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
             if let Some(held) = refusal(locks, names, mint, at) {
+                if !at.rules.hold(Rule::AllOrNone) {
+                    take_what_is_free(locks, names, (entry, *ttl), at);
+                }
                 return Ok(held);
             }
             let token = next_token(names, mint, at)?;
@@ -150,9 +156,27 @@ fn refusal(
     })
 }
 
+/// Name by name, as they come: what is not had of it is waited for while the rest is kept.
+fn take_what_is_free(
+    locks: &mut mutex::Memory,
+    names: &[Name],
+    (entry, ttl): (&Entry, Duration),
+    at: Moment,
+) {
+    let free = names.iter().filter(|name| !locks.is_held(name, at));
+    let free: Vec<&Name> = free.collect();
+    for name in free {
+        locks.put(name, entry, ttl, at);
+    }
+}
+
 /// The greatest of what an ACQUIRE of each would be granted.
 fn next_token(names: &[Name], mint: &Mint<'_>, at: Moment) -> Result<u64, Fault> {
-    let counter = greatest(names, mint.counters, at);
+    let all = match at.rules.hold(Rule::TokenOfAll) {
+        true => names,
+        false => names.get(..1).unwrap_or(names),
+    };
+    let counter = greatest(all, mint.counters, at);
     match larger(counter.saturating_add(1), mint.floor, at.rules) {
         token if token > MAX_TOKEN => exhausted(),
         token => Ok(token),

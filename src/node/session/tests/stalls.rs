@@ -42,7 +42,7 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
     // Both in the turn of the loop that finds the node stalled: neither has left.
     assert_eq!(world.acquire(2), Ok(()));
     world.release(2);
-    world.release(1);
+    let owed = world.release(1);
     world.sent();
     world.pass(MS);
     assert!(matches!(world.state(), NodeState::Stalled(_)));
@@ -53,6 +53,9 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
     world.pass(100 * MS);
     assert!(world.sent().is_empty(), "once");
     world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    assert_eq!(world.state(), NodeState::Voting);
+    let patience = world.session.patience(Some(owed), &world.settings);
+    assert_eq!(patience, None, "who waits for it does not wait longer");
     world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
     assert!(world.session.is_idle());
 }

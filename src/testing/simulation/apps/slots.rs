@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Stage, nanos};
+use super::{Call, Stage, nanos, some};
 use crate::{
     Error, Lease, Semaphore,
     engine::Engine,
@@ -245,8 +245,4 @@ impl World {
         self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         Ok(())
     }
-}
-
-fn some(call: impl Future<Output = Result<Lease, Error>> + 'static) -> Call<Option<Lease>> {
-    Box::pin(async move { call.await.map(Some) })
 }

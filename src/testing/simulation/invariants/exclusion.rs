@@ -1,19 +1,35 @@
 //! Mutual exclusion: no two leases of one name are good at one instant of true time, each by its own
-//! holder's clock.
+//! holder's clock; but readers are beside each other.
 
 use super::{Held, Operation, Violation, ms};
 
+/// As what somebody has a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Alone.
+    Alone,
+    /// Beside others who read.
+    Reader,
+}
+
 /// All leases of one name that nobody gave up, and whether each is good by its holder's clock now.
-pub(crate) fn check<'a>(now: u64, leases: impl Iterator<Item = (&'a Operation, bool)>) -> Held {
-    let mut first: Option<&Operation> = None;
-    for (lease, good) in leases {
-        match first {
-            _ if !good => {}
-            None => first = Some(lease),
-            Some(first) => {
-                let what = format!("at {} both are holders", ms(now));
-                return Err(Violation::new("mutual exclusion", what, &[first, lease]));
-            }
+pub(crate) fn check<'a>(
+    now: u64,
+    leases: impl Iterator<Item = (&'a Operation, Share, bool)>,
+) -> Held {
+    let (mut any, mut alone): (Option<&Operation>, Option<&Operation>) = (None, None);
+    for (lease, share, _) in leases.filter(|(.., good)| *good) {
+        let against = match share {
+            Share::Alone => any,
+            Share::Reader => alone,
+        };
+        if let Some(other) = against {
+            let what = format!("at {} both are holders", ms(now));
+            return Err(Violation::new("mutual exclusion", what, &[other, lease]));
+        }
+        any = Some(lease);
+        if share == Share::Alone {
+            alone = Some(lease);
         }
     }
     Ok(())
@@ -30,11 +46,24 @@ mod tests {
             operation(2, 6, 5, 20),
             operation(3, 7, 8, 30),
         );
+        let all = |shares: [(Share, bool); 3]| {
+            let all = [&a, &b, &c].into_iter().zip(shares);
+            check(30, all.map(|(op, (share, good))| (op, share, good)))
+        };
+        let (alone, reader) = (Share::Alone, Share::Reader);
         assert_eq!(
-            check(30, [(&a, true), (&b, false), (&c, false)].into_iter()),
+            all([(alone, true), (alone, false), (reader, false)]),
             Ok(())
         );
-        let two = check(30, [(&a, true), (&b, false), (&c, true)].into_iter()).unwrap_err();
-        assert_eq!(two.operations, [a, c]);
+        let two = all([(alone, true), (alone, false), (alone, true)]).unwrap_err();
+        assert_eq!(two.operations, [a.clone(), c.clone()]);
+        assert_eq!(
+            all([(reader, true), (alone, false), (reader, true)]),
+            Ok(())
+        );
+        let beside = all([(reader, true), (reader, true), (alone, true)]).unwrap_err();
+        assert_eq!(beside.operations, [b.clone(), c.clone()]);
+        let beside = all([(alone, true), (reader, false), (reader, true)]).unwrap_err();
+        assert_eq!(beside.operations, [a.clone(), c.clone()]);
     }
 }

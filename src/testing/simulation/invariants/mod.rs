@@ -7,6 +7,7 @@ pub(crate) mod bounded;
 pub(crate) mod counters;
 pub(crate) mod endurance;
 pub(crate) mod entering;
+pub(crate) mod epochs;
 pub(crate) mod eviction;
 pub(crate) mod exclusion;
 pub(crate) mod finality;
@@ -21,6 +22,7 @@ pub(crate) mod records;
 pub(crate) mod refusals;
 pub(crate) mod resizes;
 pub(crate) mod settled;
+pub(crate) mod sides;
 pub(crate) mod spent;
 pub(crate) mod stall;
 pub(crate) mod strangers;
@@ -30,6 +32,7 @@ pub(crate) mod turns;
 pub(crate) mod uniqueness;
 pub(crate) mod updates;
 pub(crate) mod voting;
+pub(crate) mod whole;
 
 use std::fmt;
 

@@ -7,11 +7,12 @@ use std::{
 
 use crate::{
     node::{
-        kinds::{air::Air, rwlock::Wait},
+        kinds::{air::Air, moment::Moment, rwlock::Wait},
         push::{Push, Says},
         wire::ms,
     },
     owner::Entry,
+    rules::Rule,
 };
 
 /// Everybody is there up to the last ms of TIME that is said of them.
@@ -118,15 +119,25 @@ impl Lock {
     }
 
     /// Never shortens.
-    pub(super) fn let_read(&mut self, entry: &Entry, until: u64) {
+    pub(super) fn let_read(&mut self, entry: &Entry, until: u64, at: Moment) {
         let before = self.readers.entry(entry.clone()).or_default();
         *before = until.max(*before);
+        if !at.rules.hold(Rule::ReadersOwnTtl) {
+            // PEXPIRE of all of them.
+            self.readers.retain(|_, end| at.ms() <= *end);
+            self.readers.values_mut().for_each(|end| *end = until);
+        }
     }
 
     /// The writer becomes a reader, until then at least.
-    pub(super) fn step_down(&mut self, until: u64) {
-        if let Some((entry, before)) = self.writer.take() {
-            self.let_read(&entry, until.max(before));
+    pub(super) fn step_down(&mut self, until: u64, at: Moment) {
+        let Some((entry, before)) = self.writer.take() else {
+            return;
+        };
+        // In two steps it is freed first, and then it is a reader like any other.
+        let in_place = at.rules.hold(Rule::DowngradeInPlace);
+        if in_place || self.against_a_reader(at.ms()).is_none() {
+            self.let_read(&entry, until.max(before), at);
         }
     }
 
@@ -154,8 +165,10 @@ impl Lock {
     }
 
     /// New readers that were refused are let in for so many ms.
-    pub(super) fn let_in(&mut self, now: u64, window: u64) {
-        if window > 0 && self.refused.take().is_some_and(|until| now <= until) {
+    pub(super) fn let_in(&mut self, window: u64, at: Moment) {
+        let now = at.ms();
+        let is_due = window > 0 && self.refused.take().is_some_and(|until| now <= until);
+        if is_due && at.rules.hold(Rule::ReaderWindow) {
             self.window = Some(now.saturating_add(window));
         }
     }

@@ -1,0 +1,27 @@
+//! Readers or a writer: no node has both of one read-write lock.
+
+use super::{Held, Violation};
+
+/// Who has it on a node.
+pub(crate) fn check(node: usize, writer: Option<&str>, readers: &[&str]) -> Held {
+    let (Some(writer), Some(reader)) = (writer, readers.first()) else {
+        return Ok(());
+    };
+    let what = format!(
+        "on node {node} {writer} writes, and {reader} reads, {} in all",
+        readers.len()
+    );
+    Err(Violation::new("readers or a writer", what, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sees_both() {
+        assert_eq!(check(0, None, &["a", "b"]), Ok(()));
+        assert_eq!(check(0, Some("a"), &[]), Ok(()));
+        assert!(check(0, Some("a"), &["b"]).is_err());
+    }
+}

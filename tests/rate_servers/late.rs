@@ -1,0 +1,106 @@
+//! Answers that come too late: after the node timeout, or later than units may be used.
+
+use quorate::{Error, Outage};
+
+use super::*;
+
+/// The same masters by a longer way; all of them are met.
+async fn far(near: &Quorum, proxies: &[Proxy]) -> Quorum {
+    let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+    let word = near.fleet().to_owned();
+    let far = builder(&urls).fleet(word).connect().await.unwrap();
+    while far.health().voting < proxies.len() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    far
+}
+
+/// Units are given back in the background; those that are not count for a second at least.
+async fn has_soon(limiter: &RateLimiter, wanted: u32) {
+    let asked = Instant::now();
+    loop {
+        let left = limiter.check_n(0).await.unwrap().remaining();
+        if left == wanted {
+            return;
+        }
+        assert!(
+            asked.elapsed() < Duration::from_millis(500),
+            "{left} are left"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Its caller was told of an outage: what the answer names goes back.
+#[tokio::test]
+async fn what_comes_after_the_node_timeout_goes_back() {
+    let (fleet, near) = fleet(3).await;
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let far = far(&near, &proxies).await;
+    let quota = Quota::new(30, Duration::from_secs(10));
+    let near = near.rate_limiter(NAME, quota.clone());
+    proxies.iter().for_each(|proxy| proxy.hold_replies(true));
+    let error = far.rate_limiter(NAME, quota).check_n(20).await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let left = near.check_n(0).await.unwrap().remaining();
+    assert_eq!(left, 10, "two masters gave theirs");
+    proxies.iter().for_each(Proxy::heal);
+    has_soon(&near, 30).await;
+}
+
+/// They lose patience before it is asked for, while it is under way, and after.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_goes_back() {
+    let (fleet, near) = fleet(3).await;
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let far = far(&near, &proxies).await;
+    for proxy in &proxies {
+        proxy.delay(Duration::from_millis(20));
+    }
+    let quota = || Quota::new(30, Duration::from_secs(10));
+    let checks = (0..12_u64).map(async |n| {
+        let name = format!("api {n}");
+        let check = far.rate_limiter(&name, quota()).check_n(20);
+        let patience = Duration::from_millis(n * 8);
+        let told = tokio::time::timeout(patience, check).await;
+        let told = told.is_ok_and(|decision| decision.unwrap().is_allowed());
+        // What was asked for comes, and goes back.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let left = 30 - 20 * u32::from(told);
+        has_soon(&near.rate_limiter(&name, quota()), left).await;
+        told
+    });
+    let told = futures::future::join_all(checks).await;
+    println!("{told:?}");
+    assert!(!told[3] && told[11], "{told:?}");
+}
+
+/// A round trip is longer than the grace: each time what came goes back, and after five times the caller is told so, whatever
+/// it chose for an outage.
+#[tokio::test]
+async fn a_grace_below_the_round_trip_is_named_and_takes_nothing() {
+    let (fleet, near) = fleet(3).await;
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    let far = far(&near, &proxies).await;
+    let one_way = Duration::from_millis(30);
+    proxies.iter().for_each(|proxy| proxy.delay(one_way));
+    // Its grace is 50 ms unless set.
+    let quota = Quota::per_second(30);
+    let (near, far) = (
+        near.rate_limiter(NAME, quota.clone()),
+        far.rate_limiter(NAME, quota),
+    );
+    for outage in [Outage::Error, Outage::Deny, Outage::Allow] {
+        let far = far.clone().on_outage(outage);
+        let asked = Instant::now();
+        let error = far.check_n(20).await.unwrap_err();
+        assert!(matches!(error, Error::TooSlow(_)), "{outage:?}: {error}");
+        assert!(asked.elapsed() >= one_way * 2 * 5, "{:?}", asked.elapsed());
+        let error = far.until_n_ready(20).await.unwrap_err();
+        assert!(matches!(error, Error::TooSlow(_)), "{outage:?}: {error}");
+        has_soon(&near, 30).await;
+    }
+    let far = far.grace(Duration::from_millis(100));
+    assert!(far.check_n(20).await.unwrap().is_allowed());
+    assert_eq!(near.check_n(0).await.unwrap().remaining(), 10);
+}
