@@ -1,10 +1,9 @@
-//! Tokens: never twice, and growing in the order of the grants. Of a semaphore, for each slot by itself. Of several names,
-//! for each of them. A reader's is an epoch: no less than that of the last writer, and less than that of the next.
+//! Tokens: never twice, and growing in the order of the grants. Of a semaphore, for each slot by itself.
 //!
 //! A grant is made on the nodes at some instant between the wish and its being recorded. So one comes
 //! before another for certain if it was recorded before the other was wished for; and also, as nobody
 //! else can be granted what is held, if it was valid when recorded and over when the other, valid
-//! too, was recorded. Of two readers neither is promised.
+//! too, was recorded.
 
 use std::collections::HashMap;
 
@@ -45,7 +44,7 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
 
 fn unique(history: &History, grants: &[(&Op, Grant)], findings: &mut Vec<Finding>) {
     let mut seen: HashMap<u64, &Op> = HashMap::new();
-    for (op, grant) in grants.iter().filter(|(op, _)| !op.reads()) {
+    for (op, grant) in grants {
         if let Some(other) = seen.insert(grant.token, op) {
             findings.push(Finding {
                 kind: Kind::Token,
@@ -73,34 +72,25 @@ fn growing(history: &History, mut spans: Vec<Span<'_>>, findings: &mut Vec<Findi
     over.sort_by_key(|(until, ..)| *until);
     spans.sort_by_key(|span| span.from);
     let mut over = over.into_iter().peekable();
-    // Of those who are over: of those who read, and of all others.
-    let (mut epoch, mut greatest): (Greatest<'_>, Greatest<'_>) = (None, None);
+    let mut greatest: Option<(u64, &Op)> = None;
     for span in spans {
         while let Some((_, token, op)) = over.next_if(|(until, ..)| *until < span.from) {
-            let before = match op.reads() {
-                true => &mut epoch,
-                false => &mut greatest,
-            };
-            if before.is_none_or(|(most, _)| token > most) {
-                *before = Some((token, op));
+            if greatest.is_none_or(|(most, _)| token > most) {
+                greatest = Some((token, op));
             }
         }
-        let back = greatest.filter(|(most, _)| span.token < *most);
-        let stays = epoch.filter(|(most, _)| !span.op.reads() && span.token <= *most);
-        let finding = |(most, before), went: &str| Finding {
-            kind: Kind::Token,
-            text: format!(
-                "the token {went} from {most} to {}: after {} came {}",
-                span.token,
-                history.tell(before),
-                history.tell(span.op)
-            ),
-        };
-        findings.extend(back.map(|before| finding(before, "went back")));
-        findings
-            .extend(stays.map(|before| finding(before, "of a writer is not beyond a reader's:")));
+        if let Some((most, before)) = greatest
+            && span.token < most
+        {
+            findings.push(Finding {
+                kind: Kind::Token,
+                text: format!(
+                    "the token went back from {most} to {}: after {} came {}",
+                    span.token,
+                    history.tell(before),
+                    history.tell(span.op)
+                ),
+            });
+        }
     }
 }
-
-/// A token, and whose it is.
-type Greatest<'h> = Option<(u64, &'h Op)>;
