@@ -56,7 +56,8 @@ pub(crate) struct Undo<'u> {
     pub(crate) floor: u64,
     /// The fleet's longest ttl.
     pub(crate) max_ttl: Duration,
-    /// For how long readers that were refused are let in before writers that wait.
+    /// For how long readers that were refused are let in before writers that wait. Zero of an attempt in vain: then nobody is
+    /// told of it either.
     pub(crate) window: Duration,
     /// Who waits no more for a read-write lock; none: it does, or nobody did.
     pub(crate) waits: Option<&'u Entry>,

@@ -187,7 +187,7 @@ impl Attempt {
                 |node| matches!(answers.get(node), Some(Heard::Said(Said::Held { .. })));
             let asked = self.asked.iter().copied();
             // A writer that got some nodes in vain opens no window: readers would come in there again and again, before all
-            // writers.
+            // writers. And nobody is told of what was never held.
             let undo = Undo {
                 window: Duration::ZERO,
                 ..net.undo(self.ballot.largest_counter(), None)

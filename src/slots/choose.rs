@@ -41,11 +41,14 @@ pub(super) fn free(
     Some((pick(&free, up_to)?, free.len()))
 }
 
-/// Whether every slot is somebody's on so many nodes. Else one may be free soon without anybody being told: who has
-/// only a few nodes gives them back.
+/// Whether every slot is somebody's on so many nodes, and none is free on any. Else one may be free without anybody being
+/// told: who has only a few nodes gives them back; and what is free on one may have become so on the others since.
 pub(super) fn is_full(views: &[View], needed: usize, limit: u32) -> bool {
-    let taken = |slot: u32| views.iter().filter(|view| view.is_taken(slot)).count();
-    (0..limit).all(|slot| taken(slot) >= needed)
+    let known = || views.iter().filter(|view| view.known.is_some());
+    (0..limit).all(|slot| {
+        let taken = known().filter(|view| view.is_taken(slot)).count();
+        taken >= needed && taken == known().count()
+    })
 }
 
 fn offered(views: &[View], slot: u32) -> usize {
@@ -136,6 +139,12 @@ mod tests {
             View::default(),
         ];
         assert!(!is_full(&partly, 2, 2));
+        let freed = [
+            view(None, &[0, 1], true),
+            view(None, &[0, 1], true),
+            view(None, &[1], true),
+        ];
+        assert!(!is_full(&freed, 2, 2), "it may be free on the others too");
     }
 
     fn any_view() -> impl Strategy<Value = View> {

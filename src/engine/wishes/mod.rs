@@ -22,6 +22,7 @@ use super::{
     grant::Grant,
     net::Net,
     patience::Failure,
+    rollback::stop_waiting,
     timers::Key,
     turns::Turns,
 };
@@ -263,7 +264,15 @@ impl Wishes {
         match progress {
             Progress::Won(token) => {
                 self.make_room(&waiter.wish);
-                let waited = self.calls.leave(&mut waiter).map(|known| known.entry);
+                let known = self.calls.leave(&mut waiter);
+                if let (Some(known), Some(claim)) = (&known, waiter.wish.wants.claim()) {
+                    // Those that its last attempt did not ask will not hear of its end otherwise.
+                    let others = known.by.iter().copied();
+                    let others: Vec<usize> =
+                        others.filter(|n| !attempt.asked.contains(n)).collect();
+                    stop_waiting(net, &claim, &known.entry, others);
+                }
+                let waited = known.map(|known| known.entry);
                 Follows::Grant(Box::new(attempt.grant(waiter.wish, token, waited)))
             }
             Progress::Failed(failure) => self.failed(net, waiter, &attempt, failure),

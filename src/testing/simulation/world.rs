@@ -368,9 +368,8 @@ impl World {
         self.plan.slow = (0, 0);
         self.heal()?;
         // A quarantine, a lease that is held and one that was left behind; where nothing expires,
-        // nothing restarts. Whom nobody calls to a free slot finds it at its next beat, a third of 120 s.
+        // nothing restarts.
         let wait = match self.plan.lasting {
-            true if self.plan.slots.is_some() => 45 * SECOND,
             true => 5 * SECOND,
             false => self.plan.quarantine() + 2 * self.plan.longest(),
         };

@@ -285,10 +285,12 @@ impl Memory {
         at: Moment,
     ) -> Result<Reply, Fault> {
         let (now, lock) = (at.ms(), self.lock(name));
+        // Of an attempt in vain nobody is told: who is told asks at once, and would tell others by its own attempt in vain.
+        let held = !window.is_zero();
         let (mut freed, mut tells) = (false, false);
         if lock.is_written_by(entry, now) {
             at.may_delete()?;
-            (freed, tells) = (true, true);
+            (freed, tells) = (true, held);
             lock.leave(entry);
             if at.admitted {
                 lock.let_in(ms(window), at);
@@ -296,7 +298,7 @@ impl Memory {
         } else if lock.is_read_by(entry, now) {
             at.may_delete()?;
             lock.leave(entry);
-            (freed, tells) = (true, lock.readers(now).next().is_none());
+            (freed, tells) = (true, held && lock.readers(now).next().is_none());
         }
         if let Some(wait) = wait.filter(|wait| lock.waiters(now).any(|other| other == *wait)) {
             at.may_delete()?;

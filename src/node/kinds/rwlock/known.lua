@@ -34,18 +34,23 @@ function last(key)
   return one[1], tonumber(one[2])
 end
 
--- Puts it there for so long, or keeps it for longer; never shortens. The key outlives it. At most 64 of those that are over go.
-function put(key, entry, length)
-  redis.call('ZADD', key, 'GT', ms + length, entry)
-  if redis.call('PTTL', key) < tonumber(length) then
-    redis.call('PEXPIRE', key, 2 * length)
-  end
+-- At most 64 of those that are over.
+local function forget_the_gone(key)
   if redis.call('ZCARD', key) > 1 then
     local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
     if over[1] then
       redis.call('ZREM', key, unpack(over))
     end
   end
+end
+
+-- Puts it there for so long, or keeps it for longer; never shortens. The key outlives it.
+function put(key, entry, length)
+  redis.call('ZADD', key, 'GT', ms + length, entry)
+  if redis.call('PTTL', key) < tonumber(length) then
+    redis.call('PEXPIRE', key, 2 * length)
+  end
+  forget_the_gone(key)
 end
 
 -- The newest token, and since when c0 is written. Nil and why, where it cannot be read.
@@ -101,6 +106,7 @@ function wants_to_hear(wakes, entry, channel, life)
     if redis.call('PTTL', wakes) < tonumber(life) then
       redis.call('PEXPIRE', wakes, 2 * life)
     end
+    forget_the_gone(wakes)
   end
 end
 

@@ -1,8 +1,9 @@
 -- RELEASE (protocol §4): frees whatever the entry has of the lock.
 -- KEYS     lock, open, readers, writers, refused, window, wakes
--- ARGV     entry, who waits no more or nothing, window ms, guard
+-- ARGV     entry, who waits no more or nothing, window ms, or 0 of an attempt in vain, guard
 -- RETURNS  1; 0, where nothing was ours; -1, done or not, where this memory may not vote
--- The guard decides the answer, never the deed, and whether anybody is told. What is written first is a removal, so that all
+-- The guard decides the answer, never the deed, and whether anybody is told. Of an attempt in vain nobody is: who is told asks
+-- at once, and would tell others by its own attempt in vain. What is written first is a removal, so that all
 -- works at maxmemory.
 local admitted = redis.call('GET', KEYS[2]) == ARGV[#ARGV]
 -- What stands below, in known.lua.
@@ -15,16 +16,16 @@ end
 
 local function obey()
   look_at_clock()
-  local entry, freed, tells = ARGV[1], 0, false
+  local entry, freed, tells, held = ARGV[1], 0, false, ARGV[3] ~= '0'
   if redis.pcall('GET', KEYS[1]) == entry then
     freed = redis.call('DEL', KEYS[1])
-    tells = true
+    tells = held
     if admitted then
       let_in(KEYS[5], KEYS[6], ARGV[3])
     end
   elseif is_in(KEYS[3], entry) then
     freed = redis.call('ZREM', KEYS[3], entry)
-    tells = not first(KEYS[3])
+    tells = held and not first(KEYS[3])
   end
   if ARGV[2] ~= '' and is_in(KEYS[4], ARGV[2]) then
     redis.call('ZREM', KEYS[4], ARGV[2])

@@ -177,6 +177,7 @@ impl Lock {
         if !wait.channel.is_empty() {
             let until = now.saturating_add(ms(wait.life));
             let hearer = (wait.entry.clone(), Arc::clone(&wait.channel));
+            self.hearers.retain(|_, until| now <= *until);
             self.hearers.insert(hearer, until);
         }
     }
