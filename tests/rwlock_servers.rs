@@ -231,3 +231,33 @@ fn nothing_is_torn_while_servers_forget() {
     progress(&workers, "they are back");
     finish(workers, &fleet);
 }
+
+/// Who is to be told stands on every node, but not for longer than it waits.
+#[tokio::test]
+async fn those_who_waited_for_a_short_time_are_forgotten_while_the_lock_is_held() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let quorum = builder(&fleet.urls()).connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let held = quorum.rwlock(NAME).write().await.unwrap();
+    let wait = async || {
+        let (mut waits, start) = (0, std::time::Instant::now());
+        // Nodes know of one who waits for 3 · (100 ms + node timeout), 0.9 s.
+        while start.elapsed() < Duration::from_secs(6) {
+            let read = quorum.rwlock(NAME).wait_timeout(Duration::from_millis(10));
+            assert!(read.read().await.is_err(), "it is written");
+            waits += 1;
+        }
+        waits
+    };
+    let waits: usize = join_all((0..4).map(|_| wait())).await.iter().sum();
+    for server in fleet.iter() {
+        let left = server.cmd(&["ZCARD", &format!("quorate:@rwlock-wakes:{NAME}")]);
+        let redis::Value::Int(left) = left else {
+            panic!("{left:?}")
+        };
+        println!("{waits} waits, {left} left");
+        assert!(left > 0 && (left as usize) < waits / 3, "{left} of {waits}");
+    }
+    held.release().await.unwrap();
+    assert!(quorum.shutdown().await.is_empty());
+}

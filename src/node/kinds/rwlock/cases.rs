@@ -94,6 +94,10 @@ pub(crate) const CASES: &[Case] = &[
         nobody_is_told_of_nothing
     ),
     case!(
+        "§4: of an attempt in vain nobody is told, and it opens no window.",
+        nobody_is_told_of_an_attempt_in_vain
+    ),
+    case!(
         "§4: the last intent that ends tells readers.",
         the_end_of_an_intent_is_told
     ),
@@ -212,6 +216,16 @@ fn release_of(owner: u128, wait: Option<u128>) -> Command {
         entry: entry(owner),
         wait: wait.map(entry),
         window: secs(5),
+    }
+}
+
+/// What an attempt got and did not win with.
+fn taken_back(owner: u128) -> Command {
+    Command::Release {
+        name: name("a"),
+        entry: entry(owner),
+        wait: None,
+        window: Duration::ZERO,
     }
 }
 

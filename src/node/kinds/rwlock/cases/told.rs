@@ -63,6 +63,21 @@ pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, []);
 }
 
+pub(super) async fn nobody_is_told_of_an_attempt_in_vain(trial: &mut Trial<'_>) {
+    granted(trial, writes(1)).await;
+    refused(trial, read("a", 2, secs(15), P, Some(wait(20)))).await;
+    say(trial, taken_back(1)).await;
+    // Nor is it kept for readers: another writer comes in.
+    granted(trial, writes(3)).await;
+    say(trial, taken_back(3)).await;
+    granted(trial, reads(4)).await;
+    say(trial, taken_back(4)).await;
+    assert_eq!(trial.pushes().await, []);
+    granted(trial, writes(5)).await;
+    say(trial, release(5)).await;
+    assert_eq!(trial.pushes().await, [freed(20)], "it was held");
+}
+
 pub(super) async fn the_end_of_an_intent_is_told(trial: &mut Trial<'_>) {
     granted(trial, reads(1)).await;
     for who in [20, 21] {
