@@ -59,6 +59,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(4);
 /// What two busy cores and a debug build may add to any time.
 const MACHINE: Duration = Duration::from_millis(1_500);
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// S: for how long a hand-over is good until it is confirmed.
 const TERM: Duration = Duration::from_secs(1);
 
@@ -71,7 +72,7 @@ fn builder(urls: impl IntoIterator<Item = impl IntoNode>) -> Builder {
         .fleet("tests") // some reach the masters through proxies
         .max_ttl(Duration::from_secs(30))
         .restart_margin(ms(100))
-        .node_timeout(ms(500))
+        .node_timeout(NODE_TIMEOUT)
         .nodes(urls)
 }
 
@@ -108,12 +109,16 @@ fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
 
 /// Until so many wait on every node that is up.
 async fn registered<E: Exclusive>(fleet: &Fleet, count: usize) {
-    let up = || fleet.iter().filter(|server| server.is_up());
-    let what = format!("{count} wait");
-    eventually(&what, || {
-        up().all(|server| line::<E>(server).len() == count)
-    })
-    .await;
+    let stand = || -> Vec<usize> {
+        let up = fleet.iter().filter(|server| server.is_up());
+        up.map(|server| line::<E>(server).len()).collect()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while stand().iter().any(|stand| *stand != count) {
+        let now = stand();
+        assert!(Instant::now() < deadline, "never: {count} wait; {now:?}");
+        sleep(ms(2)).await;
+    }
 }
 
 /// How often a server has run this command, by a script or without.
