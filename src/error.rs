@@ -150,7 +150,11 @@ fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
         );
     }
     let holder = report.holder().unwrap_or("another");
-    write!(f, "{:?} is held by {holder}", report.subject())?;
+    write!(f, "{:?}", report.subject())?;
+    if let Some(name) = report.held_name() {
+        write!(f, ": {name:?}")?;
+    }
+    write!(f, " is held by {holder}")?;
     match report.retry_after() {
         Some(left) => write!(f, " (for another {} unless renewed)", seconds(left)),
         None => Ok(()),
@@ -296,6 +300,7 @@ mod tests {
             node: format!("10.0.0.{n}:6379").into(),
             vote: vote.clone(),
             holder: matches!(vote, Vote::Held(_)).then(|| "web-1:77".into()),
+            name: None,
         });
         let retry_after = retry_after.map(Duration::from_millis);
         Report::new("invoice:42", needed, nodes.collect(), retry_after)
@@ -331,6 +336,27 @@ mod tests {
                  10.0.0.3:6379: unreachable: no route"
             )
         );
+        // Of several names the report names the one of most of those nodes that the holder refuses.
+        let held = Vote::Held(Some(Duration::from_millis(3_200)));
+        let nodes =
+            [("db-2:9", "c"), ("web-1:77", "b"), ("web-1:77", "b")].map(|(holder, name)| {
+                NodeReport {
+                    node: "10.0.0.1:6379".into(),
+                    vote: held.clone(),
+                    holder: Some(holder.into()),
+                    name: Some(name.into()),
+                }
+            });
+        let of_several = Report::new(
+            "a, b, c",
+            2,
+            nodes.into(),
+            Some(Duration::from_millis(3_200)),
+        );
+        let node = of_several.nodes()[1].to_string();
+        assert_eq!(node, "10.0.0.1:6379: \"b\" held by web-1:77 for 3.2 s");
+        let text = "\"a, b, c\": \"b\" is held by web-1:77 (for another 3.2 s unless renewed)";
+        says(&Error::Held(of_several), "Held", text);
         let of_slots = Error::Held(report(2, &[Vote::Held(None)], Some(3_200)).of_slots(3));
         let text = "\"invoice:42\": all 3 slots are taken (one for another 3.2 s unless renewed)";
         says(&of_slots, "Held", text);

@@ -224,13 +224,7 @@ impl Mutex {
         W: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
-        let lease = self.try_lock();
-        async move {
-            match lease.await? {
-                Some(lease) => run(lease, work).await.map(Some),
-                None => Ok(None),
-            }
-        }
+        try_run(self.try_lock(), work)
     }
 
     /// On which nodes it locks: those of its quorum.
@@ -299,6 +293,21 @@ where
         ),
     }
     Ok(done?)
+}
+
+/// The same, where an attempt wins.
+pub(crate) async fn try_run<F, W, T>(
+    attempt: impl Future<Output = Result<Option<Lease>, Error>>,
+    work: F,
+) -> Result<Option<T>, Error>
+where
+    F: FnOnce(LeaseWatch) -> W,
+    W: Future<Output = T>,
+{
+    match attempt.await? {
+        Some(lease) => run(lease, work).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 impl fmt::Debug for Mutex {

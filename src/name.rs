@@ -40,6 +40,10 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 /// Several names, sorted, each there once: 1 to 64 of them.

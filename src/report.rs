@@ -103,12 +103,17 @@ pub struct NodeReport {
     /// With [`Vote::Held`], the holder's label there. None if this library did not write what stands in the lock's
     /// key.
     pub holder: Option<Arc<str>>,
+    /// With [`Vote::Held`], where several names were asked for, which of them it is: the one that is held there for longest.
+    pub name: Option<Arc<str>>,
 }
 
-/// `10.0.0.1:6379: held by web-1:77 for 3.2 s`
+/// `10.0.0.1:6379: held by web-1:77 for 3.2 s`; of several names: `10.0.0.1:6379: "b" held by web-1:77 for 3.2 s`
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.node)?;
+        if let Some(name) = &self.name {
+            write!(f, "{name:?} ")?;
+        }
         match (&self.vote, &self.holder) {
             (Vote::Held(left), Some(holder)) => held_by(f, holder, *left),
             (vote, _) => vote.fmt(f),
@@ -213,6 +218,18 @@ impl Report {
         named().rev().max_by_key(|label| votes(label))
     }
 
+    /// Of several names: the one that [`holder`](Self::holder) has for longest, as most of the nodes that name the two say.
+    pub(crate) fn held_name(&self) -> Option<&str> {
+        let holder = self.holder();
+        let by_holder = self
+            .nodes()
+            .iter()
+            .filter(|node| node.holder.as_deref() == holder);
+        let named: Vec<_> = by_holder.filter_map(|node| node.name.as_deref()).collect();
+        let votes = |name: &&&str| named.iter().filter(|other| other == name).count();
+        named.iter().rev().max_by_key(votes).copied()
+    }
+
     /// Whether any node votes. Everything but silence shows that, `Confirmed` and `NotWaitedFor` too.
     pub(crate) fn has_vote(&self) -> bool {
         let votes = |node: &NodeReport| !matches!(node.vote, Vote::None(_));
@@ -304,6 +321,7 @@ mod tests {
                 node: "n".into(),
                 vote: Vote::Held(None),
                 holder: holder.map(Arc::from),
+                name: None,
             });
             let report = Report::new("a", 2, nodes.collect(), None);
             report.holder().map(str::to_owned)
@@ -321,6 +339,7 @@ mod tests {
             node: "n1".into(),
             vote: Vote::Held(None),
             holder: Some("web".into()),
+            name: None,
         };
         let report = Report::new("a\n", 1, vec![node], None);
         assert_eq!(report.to_string(), "n1: held by web, with no end");

@@ -15,7 +15,7 @@ use crate::{
     claim::{Lock, Side, Wants},
     engine::{Engine, Wait},
     hold::Hold,
-    mutex::run,
+    mutex::{run, try_run},
     name::Name,
 };
 
@@ -190,6 +190,46 @@ impl RwLock {
     {
         let lease = self.write();
         async move { run(lease.await?, work).await }
+    }
+
+    /// Does what [`run_read`](Self::run_read) does if [`try_read`](Self::try_read) wins; otherwise returns `None`.
+    ///
+    /// # Errors
+    /// - As for [`try_read`](Self::try_read).
+    /// - `Lost` as for [`run_read`](Self::run_read).
+    ///
+    /// # Cancel safety
+    /// As for [`run_read`](Self::run_read).
+    pub fn try_run_read<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        try_run(self.try_read(), work)
+    }
+
+    /// Does what [`run_write`](Self::run_write) does if [`try_write`](Self::try_write) wins; otherwise returns `None`.
+    ///
+    /// # Errors
+    /// - As for [`try_write`](Self::try_write).
+    /// - `Lost` as for [`run_read`](Self::run_read).
+    ///
+    /// # Cancel safety
+    /// As for [`run_read`](Self::run_read).
+    pub fn try_run_write<F, W, T>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
+    where
+        F: FnOnce(LeaseWatch) -> W + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        try_run(self.try_write(), work)
     }
 
     /// Checks the name and the settings as [`read`](Self::read) and [`write`](Self::write) do, without asking any node.

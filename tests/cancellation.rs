@@ -764,6 +764,8 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(rwlock.try_write());
     spawnable(rwlock.run_read(|_| async {}));
     spawnable(rwlock.run_write(|_| async {}));
+    spawnable(rwlock.try_run_read(|_| async {}));
+    spawnable(rwlock.try_run_write(|_| async {}));
     spawnable(lease.extend());
     spawnable(lease.downgrade());
     sendable(lease.lost());
@@ -791,6 +793,7 @@ fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl 
     let sides = (rwlock.read(), rwlock.try_read(), rwlock.write());
     let sides = (sides, rwlock.try_write(), lease.downgrade());
     let sides = (sides, rwlock.run_read(|_| async {}), several.lock());
+    let sides = (sides, rwlock.try_run_write(|_| async {}));
     let asks = (quorum.inspect("a"), quorum.evict(String::new()));
     let ends = (quorum.bootstrap(), quorum.raise_terms(), quorum.shutdown());
     drop((quorum, mutex, reentrant, owner, rwlock, several, lease));

@@ -277,6 +277,24 @@ async fn a_lease_is_renewed_and_ends() {
 }
 
 #[tokio::test]
+async fn work_is_tried_beside_readers_and_alone() {
+    let quorum = Quorum::in_memory(3);
+    let lock = quorum.rwlock("index");
+    let is_valid = |watch: quorate::LeaseWatch| async move { watch.is_valid() };
+    let reads = lock.read().await.unwrap();
+    assert_eq!(lock.try_run_read(is_valid).await.unwrap(), Some(true));
+    let runs = |_| async { panic!("it runs beside a reader") };
+    assert_eq!(lock.try_run_write::<_, _, ()>(runs).await.unwrap(), None);
+    reads.release().await.unwrap();
+    assert_eq!(lock.try_run_write(is_valid).await.unwrap(), Some(true));
+    // It was released.
+    let writes = lock.try_write().await.unwrap().unwrap();
+    let runs = |_| async { panic!("it runs beside a writer") };
+    assert_eq!(lock.try_run_read::<_, _, ()>(runs).await.unwrap(), None);
+    drop(writes);
+}
+
+#[tokio::test]
 async fn bad_settings_are_told_without_asking() {
     let quorum = Quorum::in_memory(3);
     for lock in [quorum.rwlock(""), quorum.rwlock("a").ttl(ms(1))] {

@@ -80,6 +80,7 @@ impl Ballot {
             }
             (Err(Silence::Failed(_)), _) if !self.rules.hold(Rule::ErrorIsNoAnswer) => {
                 Ok(Said::Held {
+                    which: None,
                     remaining: None,
                     counter: 0,
                     holder: None,
@@ -280,6 +281,7 @@ mod tests {
 
     fn held(ms: u64) -> Option<Result<Said, Silence>> {
         Some(Ok(Said::Held {
+            which: None,
             remaining: Some(Duration::from_millis(ms)),
             counter: 9,
             holder: None,

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken, NodeReport, Report, Silence, Vote, limit::Limit, owner::label_of, taken::Taken,
+    FencingToken, NodeReport, Report, Silence, Vote, limit::Limit, name::Name, owner::label_of,
+    taken::Taken,
 };
 
 /// What a node may say to a claim, whatever is claimed.
@@ -13,6 +14,8 @@ pub(crate) enum Said {
     Granted(u64),
     /// Somebody else holds it.
     Held {
+        /// Which it is, where several were asked for.
+        which: Option<Name>,
         /// For this much longer; none: without an end.
         remaining: Option<Duration>,
         /// The counter.
@@ -85,6 +88,11 @@ pub(crate) trait Evidence {
     fn holder(&self) -> Option<&str> {
         None
     }
+
+    /// Which of several is held.
+    fn which(&self) -> Option<&Name> {
+        None
+    }
 }
 
 impl Evidence for Said {
@@ -113,6 +121,13 @@ impl Evidence for Said {
     fn holder(&self) -> Option<&str> {
         match self {
             Self::Held { holder, .. } | Self::InLine { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn which(&self) -> Option<&Name> {
+        match self {
+            Self::Held { which, .. } => which.as_ref(),
             _ => None,
         }
     }
@@ -229,6 +244,7 @@ impl<T: PartialEq> Answers<T> {
                     Heard::Said(said) => said.vote(),
                 },
                 holder: said.and_then(T::holder).map(label_of).map(Arc::from),
+                name: said.and_then(T::which).map(Name::text),
             }
         });
         Report::new(subject, needed, nodes.collect(), retry_after)

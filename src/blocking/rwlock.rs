@@ -86,6 +86,26 @@ impl RwLock {
     pub fn run_write<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<T, Error> {
         self.write()?.run(work)
     }
+
+    /// Does what [`run_read`](Self::run_read) does if [`try_read`](Self::try_read) wins; otherwise returns `None`.
+    ///
+    /// # Errors
+    /// - As for [`try_read`](Self::try_read).
+    /// - `Lost` as for [`run_read`](Self::run_read).
+    pub fn try_run_read<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<Option<T>, Error> {
+        let lease = self.try_read()?;
+        lease.map(|lease| lease.run(work)).transpose()
+    }
+
+    /// Does what [`run_write`](Self::run_write) does if [`try_write`](Self::try_write) wins; otherwise returns `None`.
+    ///
+    /// # Errors
+    /// - As for [`try_write`](Self::try_write).
+    /// - `Lost` as for [`run_read`](Self::run_read).
+    pub fn try_run_write<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<Option<T>, Error> {
+        let lease = self.try_write()?;
+        lease.map(|lease| lease.run(work)).transpose()
+    }
 }
 
 impl fmt::Debug for RwLock {

@@ -54,6 +54,7 @@ fn vote_on_a_mutex(reply: mutex::Reply) -> Said {
             holder,
             ticket,
         } => Said::Held {
+            which: None,
             remaining,
             counter,
             holder,
@@ -83,11 +84,12 @@ fn vote_on_several(reply: several::Reply) -> Said {
     match reply {
         several::Reply::Granted(counter) => Said::Granted(counter),
         several::Reply::Held {
+            which,
             remaining,
             counter,
             holder,
-            ..
         } => Said::Held {
+            which: Some(which),
             remaining,
             counter,
             holder,
@@ -110,6 +112,7 @@ fn vote_on_an_rwlock(reply: rwlock::Reply) -> Said {
             counter,
             holder,
         } => Said::Held {
+            which: None,
             remaining,
             counter,
             holder,

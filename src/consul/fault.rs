@@ -131,6 +131,7 @@ impl Fault {
             node: Arc::clone(node),
             vote: Vote::None(self.silence),
             holder: None,
+            name: None,
         }];
         Error::NoQuorum(Report::new(subject, 1, nodes, Some(AGAIN)).of_consul())
     }

@@ -87,6 +87,7 @@ fn report(agent: &Agent, name: &Name, vote: Vote, holder: Option<Arc<str>>) -> R
         node: Arc::clone(&agent.http.node),
         vote,
         holder,
+        name: None,
     };
     Report::new(name.as_str(), 1, vec![node], None).of_consul()
 }

@@ -123,13 +123,7 @@ impl Mutex {
         W: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
-        let lease = self.try_lock();
-        async move {
-            match lease.await? {
-                Some(lease) => mutex::run(lease, work).await.map(Some),
-                None => Ok(None),
-            }
-        }
+        mutex::try_run(self.try_lock(), work)
     }
 
     /// Checks the name and the settings, without asking Consul: for programs that report bad settings when they start.

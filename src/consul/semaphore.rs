@@ -202,13 +202,7 @@ impl Semaphore {
         W: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
-        let lease = self.try_acquire();
-        async move {
-            match lease.await? {
-                Some(lease) => mutex::run(lease, work).await.map(Some),
-                None => Ok(None),
-            }
-        }
+        mutex::try_run(self.try_acquire(), work)
     }
 
     /// Checks the name, the limit and the settings, without asking Consul: for programs that report bad settings when

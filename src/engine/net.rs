@@ -346,6 +346,7 @@ impl Net {
             node: Arc::clone(node),
             vote,
             holder: None,
+            name: None,
         });
         Report::new(subject, needed, nodes.collect(), Some(again))
     }

@@ -340,6 +340,7 @@ impl RateLimiter {
             vote: status.state.silence().map_or(Vote::Confirmed, Vote::None),
             node: status.node,
             holder: None,
+            name: None,
         });
         let report = Report::new(&*self.name, 1, nodes.collect(), Some(plan.age.max(PAUSE)));
         Error::TooSlow(report)

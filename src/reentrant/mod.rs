@@ -237,13 +237,7 @@ impl ReentrantMutex {
         W: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
-        let lease = self.try_lock(owner);
-        async move {
-            match lease.await? {
-                Some(lease) => mutex::run(lease, work).await.map(Some),
-                None => Ok(None),
-            }
-        }
+        mutex::try_run(self.try_lock(owner), work)
     }
 
     /// Checks the name and the settings as [`lock`](Self::lock) does, without asking any node: for programs that

@@ -78,9 +78,11 @@ impl Things {
         is_refused("read", self.rwlock.read());
         is_refused("try_read", self.rwlock.try_read());
         is_refused("run_read", self.rwlock.run_read(drop));
+        is_refused("try_run_read", self.rwlock.try_run_read(drop));
         is_refused("write", self.rwlock.write());
         is_refused("try_write", self.rwlock.try_write());
         is_refused("run_write", self.rwlock.run_write(drop));
+        is_refused("try_run_write", self.rwlock.try_run_write(drop));
         is_refused("downgrade", self.writer.downgrade());
         is_refused("lock of several", self.several.lock());
         is_refused("try_lock of several", self.several.try_lock());

@@ -43,9 +43,11 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     is_closed("read", rwlock.read());
     is_closed("try_read", rwlock.try_read());
     is_closed("run_read", rwlock.run_read(drop));
+    is_closed("try_run_read", rwlock.try_run_read(drop));
     is_closed("write", rwlock.write());
     is_closed("try_write", rwlock.try_write());
     is_closed("run_write", rwlock.run_write(drop));
+    is_closed("try_run_write", rwlock.try_run_write(drop));
     is_closed("lock of several", all.lock());
     is_closed("try_lock of several", all.try_lock());
     is_closed("acquire", semaphore.acquire());

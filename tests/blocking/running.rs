@@ -111,13 +111,17 @@ fn a_read_write_lock_and_several_names_run_work_too() {
     assert_eq!(lock.run_write(on).unwrap(), ("a".to_owned(), here));
     assert_eq!(all.run(on).unwrap(), ("a, b".to_owned(), here));
     // Readers are beside each other, and a writer is not.
+    assert!(lock.try_run_write(on).unwrap().is_some());
     let beside = lock.run_read(|outer| {
         assert!(lock.try_write().unwrap().is_none());
+        assert!(lock.try_run_write(|_| panic!("it runs")).unwrap().is_none());
+        assert!(lock.try_run_read(drop).unwrap().is_some());
         lock.run_read(|inner| outer.is_valid() && inner.is_valid())
     });
     assert!(beside.unwrap().unwrap());
     let short = lock.clone().wait_timeout(ms(50));
     let within = lock.run_write(|_| {
+        assert!(lock.try_run_read(|_| panic!("it runs")).unwrap().is_none());
         [
             short.run_read(|_| panic!("it runs")),
             short.run_write(|_| panic!("it runs")),

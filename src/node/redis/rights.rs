@@ -88,6 +88,7 @@ pub(super) static TRIED: &[Right] = &[
     needed("ZREM", "ZREM LINE x"),
     needed("ZRANGE", "ZRANGE LINE 0 0"),
     needed("ZRANK", "ZRANK LINE x"),
+    needed("ZSCORE", "ZSCORE LINE x"),
     needed("ZCARD", "ZCARD LINE"),
     needed("PTTL", "PTTL KEY"),
     needed("PEXPIRE", "PEXPIRE KEY 1 GT"),

@@ -362,6 +362,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             "+zrem",
             "+zrange",
             "+zrank",
+            "+zscore",
             "+zcard",
             "+subscribe",
             "+publish",

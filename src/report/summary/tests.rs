@@ -10,6 +10,7 @@ fn report(votes: Vec<Vote>) -> Report {
         node: format!("10.0.0.{n}:6379").into(),
         vote,
         holder: None,
+        name: None,
     });
     Report::new("a", 3, nodes.collect(), None)
 }
@@ -80,6 +81,7 @@ fn what_only_looks_like_an_address_stays() {
             node: node.into(),
             vote: Vote::None(refused(why)),
             holder: None,
+            name: None,
         });
         let said = Missing(&Report::new("a", 2, nodes.to_vec(), None)).to_string();
         assert_eq!(said, format!(" (3 refused: {why})"));
@@ -143,6 +145,7 @@ fn an_address_in_a_reason_is_left_out() {
         node: node.into(),
         vote,
         holder: None,
+        name: None,
     };
     let why = refused("its certificate is not valid for name db-1");
     let nodes = vec![
@@ -205,6 +208,7 @@ proptest! {
             node: format!("2001:db8::{n}:6379").into(),
             vote,
             holder: Some(Arc::from("web")),
+            name: None,
         }).collect();
         let report = Report::new(subject.clone(), needed, nodes, Some(Duration::from_secs(1)));
         for error in [

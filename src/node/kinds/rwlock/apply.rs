@@ -185,17 +185,15 @@ impl Memory {
         let (now, counted) = (at.ms(), &counted(name));
         let counter = mint.counters.read(counted, at);
         let lock = self.lock(name);
-        if let Some(wait) = wait {
-            at.may_write()?;
-            if at.rules.hold(Rule::WriterIntent) {
-                lock.intends(&wait.entry, now.saturating_add(ms(wait.life)));
-            }
-        }
         if lock.is_written_by(entry, now) {
             return Ok(Reply::Granted(counter));
         }
         if let Some((left, against)) = lock.against_a_writer(now) {
             if let Some(wait) = wait {
+                at.may_write()?;
+                if at.rules.hold(Rule::WriterIntent) {
+                    lock.intends(wait, now);
+                }
                 lock.will_tell(now, wait);
             }
             return Ok(held(left, counter, against));

@@ -1,7 +1,8 @@
 
 -- What is known of a read-write lock (protocol §4). A part of its scripts, behind what each of them does. Readers: entries by
 -- the ms in which they end. Writers: those who wait, by the ms in which they do no more. Wakes: "entry channel" of who waits, the
--- same. What ended before this ms of TIME is not there; what stands in a key of another type is nobody's.
+-- same. What ended before this ms of TIME is not there. Where one of these keys is of another type nothing is granted: the script
+-- fails.
 
 function look_at_clock()
   local time = redis.call('TIME')
@@ -11,8 +12,8 @@ end
 
 -- Until when this one is there; nil, where it is not.
 function till(key, entry)
-  local rank = redis.call('ZRANK', key, entry)
-  local at = rank and tonumber(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2])
+  local score = redis.call('ZSCORE', key, entry)
+  local at = score and tonumber(score)
   return at and at >= ms and at or nil
 end
 
@@ -34,10 +35,10 @@ function last(key)
   return one[1], tonumber(one[2])
 end
 
--- At most 64 of those that are over.
+-- At most 1,000 of those that are over.
 local function forget_the_gone(key)
   if redis.call('ZCARD', key) > 1 then
-    local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
+    local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 1000)
     if over[1] then
       redis.call('ZREM', key, unpack(over))
     end

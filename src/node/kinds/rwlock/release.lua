@@ -5,19 +5,35 @@
 -- The guard decides the answer, never the deed, and whether anybody is told. Of an attempt in vain nobody is: who is told asks
 -- at once, and would tell others by its own attempt in vain. What is written first is a removal, so that all
 -- works at maxmemory.
-local admitted = redis.call('GET', KEYS[2]) == ARGV[#ARGV]
+local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[5])
+local admitted = seen[1] == ARGV[#ARGV]
+-- Mostly nobody waits, and so there is nobody to tell or to let in. All else is the long way.
+if not seen[3] and redis.pcall('ZCARD', KEYS[7]) == 0 and (ARGV[2] == '' or redis.pcall('ZCARD', KEYS[4]) == 0) then
+  local freed = 0
+  if seen[2] == ARGV[1] then
+    freed = redis.call('DEL', KEYS[1])
+  else
+    local at = redis.pcall('ZSCORE', KEYS[3], ARGV[1])
+    if type(at) == 'string' then
+      local time = redis.call('TIME')
+      redis.call('ZREM', KEYS[3], ARGV[1])
+      freed = tonumber(at) >= time[1] * 1000 + math.floor(time[2] / 1000) and 1 or 0
+    end
+  end
+  return admitted and freed or -1
+end
 -- What stands below, in known.lua.
 local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 -- In a key of another type nobody is.
 local function is_in(key, entry)
-  return type(redis.pcall('ZRANK', key, entry)) == 'number' and till(key, entry)
+  return type(redis.pcall('ZSCORE', key, entry)) == 'string' and till(key, entry)
 end
 
 local function obey()
   look_at_clock()
   local entry, freed, tells, held = ARGV[1], 0, false, ARGV[3] ~= '0'
-  if redis.pcall('GET', KEYS[1]) == entry then
+  if seen[2] == entry then
     freed = redis.call('DEL', KEYS[1])
     tells = held
     if admitted then

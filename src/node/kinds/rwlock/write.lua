@@ -1,11 +1,23 @@
--- WRITE (protocol §4): takes the lock alone, if nobody has it, and it is not kept for readers. Who waits keeps new readers out,
--- granted or not.
+-- WRITE (protocol §4): takes the lock alone, if nobody has it, and it is not kept for readers. Who waits and is refused keeps new
+-- readers out.
 -- KEYS     lock, open, window, readers, writers, wakes, c0, c1
 -- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
 -- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
+end
+-- Mostly nobody has it, and the floor is the next token. All else is the long way.
+if not seen[2] and not seen[3] and redis.call('ZCARD', KEYS[4]) == 0 then
+  local read, time, p = redis.call('HMGET', KEYS[7], ARGV[2], '_'), redis.call('TIME'), tonumber(ARGV[5])
+  local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[2]) or 0)
+  local now, begun = time[1] * 1000000 + time[2], read[2] and tonumber(read[2])
+  if c and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + ARGV[1] * 1000, 9007199254740991)
+    and begun and now - begun <= 604800000000
+    and redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
+    redis.call('HSET', KEYS[7], ARGV[2], ARGV[5])
+    return p
+  end
 end
 -- What stands below, in known.lua.
 local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
@@ -15,9 +27,6 @@ local function obey()
   local c, begun = counter(KEYS[7], KEYS[8], ARGV[2])
   if not c then
     return begun
-  end
-  if ARGV[6] ~= '' then
-    put(KEYS[5], ARGV[6], ARGV[7])
   end
   if seen[2] == ARGV[3] then
     return c
@@ -33,6 +42,7 @@ local function obey()
   end
   if left then
     if ARGV[6] ~= '' then
+      put(KEYS[5], ARGV[6], ARGV[7])
       wants_to_hear(KEYS[6], ARGV[6], ARGV[8], ARGV[7])
     end
     return { left, c, against and string.sub(against, 1, 160) }

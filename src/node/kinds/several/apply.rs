@@ -134,7 +134,7 @@ fn refusal(
     at: Moment,
 ) -> Option<Reply> {
     let mut longest = None;
-    for (place, name) in names.iter().enumerate() {
+    for name in names {
         let behind = locks.behind(name, mint, at);
         let held = behind.or_else(|| locks.refusal(name, mint.counters, at));
         if let Some(mutex::Reply::Held {
@@ -144,12 +144,12 @@ fn refusal(
                 .as_ref()
                 .is_none_or(|(_, most, _)| remaining > *most)
         {
-            longest = Some((place, remaining, holder));
+            longest = Some((name, remaining, holder));
         }
     }
     let (which, remaining, holder) = longest?;
     Some(Reply::Held {
-        which,
+        which: which.clone(),
         remaining,
         counter: greatest(names, mint.counters, at),
         holder,

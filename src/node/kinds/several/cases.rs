@@ -170,7 +170,7 @@ async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
 }
 
 /// Which, whose, and the greatest counter; the remaining time is about this.
-fn held(reply: Reply, left: Duration) -> (usize, Option<Arc<str>>, u64) {
+fn held(reply: Reply, left: Duration) -> (String, Option<Arc<str>>, u64) {
     match reply {
         Reply::Held {
             which,
@@ -179,7 +179,7 @@ fn held(reply: Reply, left: Duration) -> (usize, Option<Arc<str>>, u64) {
             holder,
         } => {
             assert!(one::about(remaining, left), "{remaining:?}");
-            (which, holder, counter)
+            (which.to_string(), holder, counter)
         }
         other => panic!("{other:?}"),
     }

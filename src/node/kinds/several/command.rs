@@ -81,8 +81,8 @@ pub enum Reply {
     Granted(u64),
     /// Somebody else has one of them, or waits for it.
     Held {
-        /// Which: its place among the names. Of several the one that is held for longest.
-        which: usize,
+        /// Which. Of several the one that is held for longest.
+        which: Name,
         /// For this much longer; none: without an end.
         remaining: Option<Duration>,
         /// The greatest of the counters.

@@ -124,9 +124,7 @@ impl Command {
             Self::Acquire { names, .. } => match items(frame) {
                 None => Reply::Granted(count(frame)?),
                 Some([which, left, counter, holder]) => Reply::Held {
-                    which: usize::try_from(count(which)?)
-                        .ok()
-                        .filter(|which| *which < names.len())?,
+                    which: names.get(usize::try_from(count(which)?).ok()?)?.clone(),
                     remaining: ttl(left)?,
                     counter: count(counter)?,
                     holder: our_holder(holder).0,

@@ -120,6 +120,9 @@ impl Lock {
 
     /// Never shortens.
     pub(super) fn let_read(&mut self, entry: &Entry, until: u64, at: Moment) {
+        if self.readers.len().is_power_of_two() {
+            self.readers.retain(|_, end| at.ms() <= *end);
+        }
         let before = self.readers.entry(entry.clone()).or_default();
         *before = until.max(*before);
         if !at.rules.hold(Rule::ReadersOwnTtl) {
@@ -148,8 +151,10 @@ impl Lock {
     }
 
     /// It waits to write. Never shortens.
-    pub(super) fn intends(&mut self, entry: &Entry, until: u64) {
-        let before = self.waiters.entry(entry.clone()).or_default();
+    pub(super) fn intends(&mut self, wait: &Wait, now: u64) {
+        self.waiters.retain(|_, until| now <= *until);
+        let until = now.saturating_add(ms(wait.life));
+        let before = self.waiters.entry(wait.entry.clone()).or_default();
         *before = until.max(*before);
     }
 

@@ -56,6 +56,9 @@ pub(super) async fn each_reader_has_its_own_time(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
+    // Who is granted the lock keeps nobody out once it is taken back: only who was refused does.
+    granted(trial, write("a", 1, secs(15), P, Some(wait(10)))).await;
+    assert_eq!(say(trial, taken_back(1)).await, Reply::Released(true));
     granted(trial, reads(1)).await;
     refused(trial, writes(2)).await;
     granted(trial, reads(3)).await; // nobody waits

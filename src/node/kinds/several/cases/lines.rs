@@ -20,11 +20,11 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
     stand(trial, "b", &[place(2, 3, 50), place(3, 1, 60)]).await;
     // It is held, and nothing is served.
     let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
-    assert_eq!(held(refused, secs(15)), (1, by(1), 1));
+    assert_eq!(held(refused, secs(15)), ("b".into(), by(1), 1));
     assert_eq!(trial.pushes().await, []);
     free_unserved(trial, "b").await;
     let refused = say(trial, acquire(&["a", "b", "c"], 9, secs(10), P)).await;
-    assert_eq!(held(refused, secs(13)), (1, by(2), P));
+    assert_eq!(held(refused, secs(13)), ("b".into(), by(2), P));
     assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
     are_held(trial, &[("a", None), ("b", Some(13)), ("c", None)]).await;
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [0, P, 0]);
@@ -35,7 +35,7 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
     }
     one::say(trial, one::acquire("f", 6, secs(19), 0)).await;
     let refused = say(trial, acquire(&["a", "d", "e", "f"], 9, secs(10), P + 5)).await;
-    assert_eq!(held(refused, secs(19)), (3, by(6), P + 5));
+    assert_eq!(held(refused, secs(19)), ("f".into(), by(6), P + 5));
     let handed = [granted(4, 1, P + 5), granted(4, 1, P + 5)];
     assert_eq!(trial.pushes().await, handed);
 }
@@ -71,7 +71,7 @@ pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
     sleep(millis(20)).await;
     for pushes in [vec![push(2, Says::Called)], vec![]] {
         let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
-        assert_eq!(held(refused, secs(7)), (1, by(2), 1));
+        assert_eq!(held(refused, secs(7)), ("b".into(), by(2), 1));
         assert_eq!(trial.pushes().await, pushes);
     }
     are_held(trial, &[("a", None), ("b", None)]).await;
@@ -125,7 +125,7 @@ pub(super) async fn a_full_server_hands_over_from_a_set(trial: &mut Trial<'_>) {
     trial.change(Change::Full(true)).await;
     // Nothing can be minted for who waits: it is nobody's.
     let refused = say(trial, acquire(&["c", "d"], 9, secs(10), P)).await;
-    assert_eq!(held(refused, secs(0)), (0, None, 1));
+    assert_eq!(held(refused, secs(0)), ("c".into(), None, 1));
     let freed = say(trial, release(&["a", "b"], 1, P)).await;
     assert_eq!(freed, Reply::Released(true));
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);

@@ -10,7 +10,7 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     // Against a set, itself included, and against one; nothing is written.
     for owner in [1, 2] {
         let refused = say(trial, acquire(&["b", "c"], owner, secs(10), 20)).await;
-        assert_eq!(held(refused, secs(10)), (0, by(1), 7));
+        assert_eq!(held(refused, secs(10)), ("b".into(), by(1), 7));
     }
     are_held(trial, &[("c", None)]).await;
     assert_eq!(counters(trial, ["b", "c"]).await, [7, 0]);
@@ -23,7 +23,7 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     // One that a single holds.
     one::say(trial, one::acquire("d", 4, secs(15), 0)).await;
     let refused = say(trial, acquire(&["c", "d", "e"], 2, secs(10), 0)).await;
-    assert_eq!(held(refused, secs(15)), (1, by(4), 1));
+    assert_eq!(held(refused, secs(15)), ("d".into(), by(4), 1));
     are_held(trial, &[("c", None), ("e", None)]).await;
     // A lock of a set is a lock as any other.
     let extended = one::say(trial, one::extend("a", 1, secs(20))).await;
@@ -39,11 +39,11 @@ pub(super) async fn the_one_held_for_longest_is_named(trial: &mut Trial<'_>) {
         one::say(trial, one::acquire(n, owner, secs(ttl), floor)).await;
     }
     let refused = say(trial, acquire(&["a", "b", "c", "d"], 1, secs(10), 0)).await;
-    assert_eq!(held(refused, secs(18)), (2, by(3), 50));
+    assert_eq!(held(refused, secs(18)), ("c".into(), by(3), 50));
     // As long as the other: the first. Both in one step.
     say(trial, acquire(&["x", "y"], 5, secs(10), 0)).await;
     let refused = say(trial, acquire(&["w", "x", "y"], 1, secs(10), 0)).await;
-    assert_eq!(held(refused, secs(10)), (1, by(5), 1));
+    assert_eq!(held(refused, secs(10)), ("x".into(), by(5), 1));
 }
 
 pub(super) async fn one_token_is_newer_than_each_names_last(trial: &mut Trial<'_>) {
@@ -101,7 +101,7 @@ pub(super) async fn an_exhausted_counter_spoils_all(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, ["a"]).await, [0]);
     one::say(trial, one::acquire("a", 2, secs(10), 0)).await;
     let refused = say(trial, acquire(&["a", "b"], 1, secs(10), 0)).await;
-    assert_eq!(held(refused, secs(10)), (0, by(2), one::MAX_TOKEN));
+    assert_eq!(held(refused, secs(10)), ("a".into(), by(2), one::MAX_TOKEN));
 }
 
 pub(super) async fn counters_rotate_once(trial: &mut Trial<'_>) {
