@@ -239,7 +239,7 @@ votes() {
 run_load_in() {
   in_dc "$1" torture run --history "/history/$scenario" --store $store --names $names \
     --label "dc$1" --stop-file "/history/$scenario/stop" --processes 2 --tasks "$tasks" \
-    --ttl "${lease}ms" --section "$section" "${slots[@]}" "${load[@]}" >>"$history/dc$1.log" 2>&1 &
+    --ttl "${lease}ms" --section "$section" "${locks[@]}" "${load[@]}" >>"$history/dc$1.log" 2>&1 &
   loads+=("$1 $!")
 }
 
@@ -286,7 +286,7 @@ recover() {
 }
 
 look() {
-  in_dc 3 torture look --history "/history/$scenario" --store $store --names $names "${slots[@]}" >>"$history/look.log" 2>&1 ||
+  in_dc 3 torture look --history "/history/$scenario" --store $store --names $names "${locks[@]}" >>"$history/look.log" 2>&1 ||
     die "the look at the end failed: $(cat "$history/look.log")"
 }
 
@@ -304,7 +304,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null slots=() load=() loads=() strays=() not_run='' killed=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed=''
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"

@@ -371,6 +371,60 @@ fn with_the_quarantine_off_too_many_holders_of_a_semaphore_are_found() {
     );
 }
 
+/// Two of five masters die and come back empty meanwhile: all that is promised holds. What was recorded.
+fn holds_while_two_die(kind: &[&str]) -> String {
+    let field = Field::new(5);
+    let words = ["--names", "4", "--duration", "8s", "--section", "30ms"];
+    let load = field.torture(&[kind, &words, &["--json"]].concat());
+    field.under_way();
+    field.fleet[1].kill9();
+    field.fleet[4].kill9();
+    sleep(ms(1_000));
+    field.fleet[1].restart_empty();
+    field.fleet[4].restart_empty();
+    let judgement = json(&load.done(), 0);
+    assert_eq!(kinds(&judgement), [""; 0], "{judgement:#}");
+    assert!(
+        judgement["sections"].as_u64().unwrap() > 50,
+        "{judgement:#}"
+    );
+    assert_eq!(
+        (&judgement["lost_fenced"], &judgement["left"]),
+        (&0.into(), &0.into())
+    );
+    println!("{} {}", judgement["locks"], judgement["longest_gap_ms"]);
+    assert!(
+        judgement["longest_gap_ms"].as_u64().unwrap() < 2_000,
+        "{judgement:#}"
+    );
+    let files = fs::read_dir(field.history()).unwrap().flatten();
+    files
+        .map(|file| fs::read_to_string(file.path()).unwrap())
+        .collect()
+}
+
+#[test]
+fn read_write_locks_hold_under_load_too() {
+    let all = holds_while_two_die(&["--rwlock", "--readers", "70"]);
+    for side in ["reader", "writer"] {
+        let asks = format!("\"name\":\"torture-3\",\"side\":\"{side}\"}}");
+        assert!(all.contains(&asks), "no {asks}");
+    }
+    assert!(all.contains("\"readers\":70}"));
+}
+
+#[test]
+fn several_names_at_once_hold_under_load_too() {
+    let all = holds_while_two_die(&["--several"]);
+    let asks = |many: usize| {
+        let is_one = |line: &&str| line.contains("\"invoked\"");
+        let mut asks = all.lines().filter(is_one);
+        asks.any(|line| line.matches("torture-").count() == many)
+    };
+    assert!(asks(1) && asks(2) && asks(3));
+    assert!(all.contains("\"several\":true}"));
+}
+
 #[test]
 fn an_interrupted_run_is_judged_and_leaves_nothing() {
     let field = Field::new(3);
@@ -391,6 +445,7 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
         said.lines().count() == 2 && said.trim_end().ends_with("all"),
         "{said}"
     );
+    assert!(said.contains("  mutexes  "), "what was run: {said}");
     assert!(started.elapsed() < ms(12_000), "{:?}", started.elapsed());
     let temporary: Vec<_> = fs::read_dir(field.dir.path()).unwrap().collect();
     assert!(temporary.is_empty(), "{temporary:?}");
@@ -456,6 +511,13 @@ fn what_would_spoil_the_run_is_said_before_it() {
         64,
         "cannot fight for 100 names",
     );
+    complains(
+        &torture(&["--several", "--names", "1"]),
+        64,
+        "--several needs two --names",
+    );
+    complains(&torture(&["--rwlock", "--several"]), 64, "--several");
+    complains(&torture(&["--readers", "10"]), 64, "--rwlock");
     complains(
         &torture(&["--section", "fast"]),
         64,

@@ -17,7 +17,7 @@
 #   lease       ms: ttl and max_ttl, if not 2000
 #   section     how long a section takes on average, if not 20ms
 #   tasks       in each of the six processes, if not 8
-#   slots       --semaphore L, if the names are semaphores and not locks
+#   locks       --semaphore L, --rwlock or --several, if the names are not just locks
 #   load        words for `quorate torture run` on top of the usual ones
 declare -A does
 scenarios=(
@@ -32,6 +32,7 @@ scenarios=(
   semaphore-kill-two semaphore-restart-all semaphore-frozen-holder
   restart-all-without-quarantine pause-three-without-rollback
 )
+# Those of read-write locks and of several names run only when they are named: not measured on a quiet machine yet.
 
 # What the sums are made of, in ms.
 timeout=300       # node_timeout: how long a node that does not answer is waited for
@@ -241,6 +242,10 @@ restart_all() {
 does[restart-all]="kill -9 all five at once while locks are held, start them empty"
 restart-all() {
   held_long
+  restart_all_held
+}
+
+restart_all_held() {
   gap=$(majority_lost 4000)
   begin
   restart_all
@@ -426,7 +431,7 @@ head-cut-off() {
 # The same with a semaphore of three slots for each lock, so that half of those who ask for a name have a slot. "No grant
 # for": while a slot was free.
 with_slots() {
-  slots=(--semaphore 3)
+  locks=(--semaphore 3)
 }
 
 does[semaphore-kill-two]="kill-two with semaphores of three slots"
@@ -447,6 +452,69 @@ semaphore-frozen-holder() {
   # As frozen-holder. A slot that is free is told to one in front, and its gate is two wide: each of them may be frozen,
   # and that costs a term.
   gap=$((lease + 2 * term + timeout + poll + machine))
+  freeze_thrice
+}
+
+# ---- read-write locks ----
+
+# The same with a read-write lock for each lock. "No grant for": while nobody had it. Who dies or stops while it waits to
+# write keeps readers out for 3 * (poll + timeout), which is less than a lease.
+with_rwlocks() {
+  locks=(--rwlock)
+}
+
+does[rwlock-kill-two]="kill-two with read-write locks, of which four of five sections read"
+rwlock-kill-two() {
+  with_rwlocks
+  kill-two
+}
+
+# As restart-all, with leases that outlive the restart by less: the quarantine ends sooner, and so do the last sections.
+held_shorter() {
+  lease=6000 section=3s tasks=4 at_least=10 must_see='"held"'
+}
+
+does[rwlock-restart-all]="restart-all with read-write locks, and leases of 6 s"
+rwlock-restart-all() {
+  with_rwlocks
+  held_shorter
+  restart_all_held
+}
+
+does[rwlock-frozen-holder]="frozen-holder with read-write locks, of which half of the sections read"
+rwlock-frozen-holder() {
+  with_rwlocks
+  # Enough of the frozen write. Readers hold writers up as writers do: for a ttl.
+  load=(--readers 50)
+  gap=$((lease + timeout + poll + machine))
+  freeze_thrice
+}
+
+# ---- several names at once ----
+
+# Sections of one, two or three of the eight names. "No grant for": while all names of a section were free, until one of
+# them was somebody's.
+with_several() {
+  locks=(--several)
+}
+
+does[several-kill-two]="kill-two with sections that take up to three names at once"
+several-kill-two() {
+  with_several
+  kill-two
+}
+
+does[several-restart-all]="restart-all with up to three names at once, and leases of 6 s"
+several-restart-all() {
+  with_several
+  held_shorter
+  restart_all_held
+}
+
+does[several-frozen-holder]="frozen-holder with up to three names at once"
+several-frozen-holder() {
+  with_several
+  gap=$((lease + timeout + poll + machine))
   freeze_thrice
 }
 

@@ -10,6 +10,7 @@ use quorate::{
 use crate::args::Asked;
 
 /// One of them, with its settings.
+#[derive(Clone)]
 pub(crate) enum Wanted {
     /// Of one name, or of several.
     Mutex(Mutex),

@@ -14,10 +14,11 @@ it back one higher: once with the store's check of the fencing token, once witho
 is recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
 
   - no two sections of one name at once while their leases were valid; with --semaphore, no two of
-    one slot, and no more than it has slots
-  - tokens never twice, and growing in the order of the grants
+    one slot, and no more than it has slots; with --rwlock, nobody beside one that writes
+  - tokens never twice, and growing in the order of the grants; a reader's between those of the
+    writers before and after it
   - no update lost in the store that checks tokens; one lost in the other only by a holder that the
-    first one refused
+    first one refused; nothing changed while it was read
   - no lock left on any server
   - every name granted again after the last fault
 
@@ -29,6 +30,8 @@ Examples:
   quorate torture                                          30 s, without a store
   quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
   quorate torture --semaphore 3                            the names are semaphores of three slots
+  quorate torture --rwlock --readers 50                    read-write locks: half of the sections read
+  quorate torture --several                                sections take up to three names at once
   quorate torture judge /var/tmp/history                   once more, from what was recorded
 
 From several containers of one machine: `torture run --history DIR` in each, `torture look` once
@@ -37,7 +40,7 @@ cannot be compared.
 
 Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store;
 70 a process of the load ended early.
---json: {scenario, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
+--json: {scenario, locks, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
 
 The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
 process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping;
@@ -79,6 +82,10 @@ pub(crate) struct Load {
 
     #[command(flatten)]
     pub(crate) names: Names,
+
+    /// Of a hundred sections so many only read
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, requires = "rwlock", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) readers: u32,
 
     /// How long a grant lasts unless renewed [default: 2s, or --max-ttl if that is less]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -123,6 +130,16 @@ pub(crate) struct Names {
     /// store
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) semaphore: Option<u32>,
+
+    /// Each name is a read-write lock. Who reads reads the store at the beginning and at the end of its
+    /// section, and who writes does as with a lock
+    #[arg(long, conflicts_with_all = ["semaphore", "several"])]
+    pub(crate) rwlock: bool,
+
+    /// A section takes one, two or three of the names at once, all or none, and writes to the counters of
+    /// each
+    #[arg(long, conflicts_with = "semaphore")]
+    pub(crate) several: bool,
 
     /// A Redis or Valkey that the sections write to, once with a check of tokens and once without;
     /// none of the lock servers. Without it lost updates are not looked for

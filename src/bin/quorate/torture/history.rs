@@ -3,6 +3,7 @@
 //! that ends where it did.
 
 use std::{
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -34,15 +35,20 @@ pub(super) enum Event {
         /// Whose clock `at` is: only histories of one clock can be compared.
         clock: String,
         ttl_ms: u64,
-        /// The names are semaphores of so many slots.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
+        #[serde(flatten)]
+        locks: Locks,
     },
     /// A process says so every [`ALIVE`]: where it does not, it stood still.
     Alive,
     Invoked {
         op: u64,
         name: String,
+        /// The other names, where several are wished for at once.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<String>,
+        /// Of a read-write lock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        side: Option<Side>,
     },
     /// The lease is in hand, and was valid for this long then.
     Granted {
@@ -58,11 +64,13 @@ pub(super) enum Event {
         op: u64,
         why: String,
     },
-    /// The section has read the store.
+    /// The section has read the store. `also`: what is said of the other names.
     Begun {
         op: u64,
         fenced: Access,
         plain: Access,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Accesses>,
     },
     /// The lease was renewed: its validity ends later.
     Renewed {
@@ -74,15 +82,17 @@ pub(super) enum Event {
         op: u64,
         reason: String,
     },
-    /// The section begins to write to the store.
+    /// The section begins to write to the store; a reader's, to read it once more.
     Writing {
         op: u64,
     },
-    /// It has written. `valid_until`: the latest end of validity it knew of.
+    /// It has. `valid_until`: the latest end of validity it knew of.
     Ended {
         op: u64,
         fenced: Access,
         plain: Access,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Accesses>,
         valid_until: u64,
     },
     Released {
@@ -110,12 +120,17 @@ pub(super) enum Event {
         node: String,
         silent: Option<String>,
     },
-    /// A lock, or a slot of a semaphore, was left there.
+    /// A lock, a slot of a semaphore, or something of a read-write lock was left there.
     Left {
         node: String,
         name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slot: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        side: Option<Side>,
+        /// It is no lock, but the place of a writer that waits.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
         label: String,
         remaining_ms: Option<u64>,
         token: Option<u64>,
@@ -133,6 +148,63 @@ impl Event {
     pub(super) fn is_wish(&self) -> bool {
         matches!(self, Self::Invoked { .. })
     }
+}
+
+/// What the names are, and so what is judged. Where it says nothing they are mutexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Locks {
+    /// Semaphores of so many slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<u32>,
+    /// Read-write locks: so many of a hundred sections read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) readers: Option<u32>,
+    /// Mutexes, of which a section takes several at once, or one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) several: bool,
+}
+
+impl fmt::Display for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self {
+                limit: Some(limit), ..
+            } => write!(f, "semaphores of {limit}"),
+            Self {
+                readers: Some(readers),
+                ..
+            } => write!(f, "rwlocks, {readers} % read"),
+            Self { several: true, .. } => f.write_str("several at once"),
+            Self { .. } => f.write_str("mutexes"),
+        }
+    }
+}
+
+/// As what somebody has a read-write lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Side {
+    Reader,
+    Writer,
+}
+
+/// What both stores answered about one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Accesses {
+    pub(super) fenced: Access,
+    pub(super) plain: Access,
+}
+
+impl Accesses {
+    pub(super) const UNKNOWN: Self = Self {
+        fenced: Access::UNKNOWN,
+        plain: Access::UNKNOWN,
+    };
+    pub(super) const NO_STORE: Self = Self {
+        fenced: Access::NO_STORE,
+        plain: Access::NO_STORE,
+    };
 }
 
 /// What the store answered: the value read or written, or a word.
@@ -204,7 +276,8 @@ pub(super) enum Sight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// Two sections of one name or slot at once, both leases valid; or more than a semaphore has slots.
+    /// Two sections of one name or slot at once, both leases valid, unless both read; more than a semaphore has slots; or
+    /// what a reader read was changed under it.
     Exclusion,
     /// A token twice, or one that went back.
     Token,
@@ -355,10 +428,29 @@ mod tests {
                 valid_ns: 5,
                 slot: Some(2),
             },
+            Event::Invoked {
+                op: 3,
+                name: "a".into(),
+                also: vec!["b".into()],
+                side: Some(Side::Reader),
+            },
             Event::Begun {
                 op: 3,
                 fenced: Access::REFUSED,
                 plain: Access::Value(41),
+                also: vec![Accesses {
+                    fenced: Access::Value(7),
+                    plain: Access::UNKNOWN,
+                }],
+            },
+            Event::Process {
+                label: "p".into(),
+                clock: "c".into(),
+                ttl_ms: 2_000,
+                locks: Locks {
+                    readers: Some(80),
+                    ..Locks::default()
+                },
             },
             Event::Stopping,
             Event::Fault {
@@ -379,6 +471,9 @@ mod tests {
         for text in [
             r#"{"at":1,"event":"scenario","name":"x","gap_ms":null}"#,
             r#"{"at":1,"event":"granted","op":1,"token":1,"valid_ns":1}"#,
+            r#"{"at":1,"event":"process","label":"p","clock":"c","ttl_ms":1,"limit":3}"#,
+            r#"{"at":1,"event":"process","label":"p","clock":"c","ttl_ms":1}"#,
+            r#"{"at":1,"event":"invoked","op":1,"name":"a"}"#,
         ] {
             assert!(serde_json::from_str::<Line>(text).is_ok(), "{text}");
         }

@@ -1,11 +1,11 @@
 //! The look at the end: what is left on the nodes, and what stands in the store.
 
-use std::{io, path::Path};
+use std::{io, path::Path, time::Duration};
 
 use quorate::{FencingToken, Holder, NodeInspection, Quorum};
 
 use super::{
-    history::{Event, Recorder, clock, record_of},
+    history::{Event, Locks, Recorder, Side, clock, record_of},
     store::Store,
 };
 use crate::{
@@ -22,7 +22,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
         label: "look".into(),
         clock: clock(),
         ttl_ms: 0,
-        limit: names.semaphore,
+        locks: Locks::default(),
     };
     recorder.write(process).map_err(&failed)?;
     let silent = survey::ask(args, async |quorum| {
@@ -58,7 +58,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
     Ok(())
 }
 
-/// Records what locks and slots are left; every node, and why it did not say.
+/// Records what locks, slots, shares and places are left; every node, and why it did not say.
 async fn left(
     quorum: &Quorum,
     names: &Names,
@@ -85,19 +85,68 @@ async fn left(
 }
 
 fn left_there(name: &str, node: &NodeInspection) -> Vec<Event> {
-    let left = |slot, holder: &Holder, token: Option<FencingToken>| Event::Left {
-        node: node.node.to_string(),
-        name: name.to_owned(),
-        slot,
+    let left = |holder: &Holder, token: Option<FencingToken>| Found {
         label: holder.label.clone(),
-        remaining_ms: holder.remaining.map(crate::output::milliseconds),
-        token: token.map(|token| token.as_u64()),
+        remaining: holder.remaining,
+        token,
+        ..Found::default()
     };
     let lock = node.holder.iter();
-    let lock = lock.map(|holder| left(None, holder, node.token));
+    let lock = lock.map(|holder| left(holder, node.token));
     let slots = node.semaphore.iter().flat_map(|known| &known.slots);
-    let slots = slots.map(|slot| left(Some(slot.number), &slot.holder, slot.token));
-    lock.chain(slots).collect()
+    let slots = slots.map(|slot| Found {
+        slot: Some(slot.number),
+        ..left(&slot.holder, slot.token)
+    });
+    let rwlock = || node.rwlock.iter();
+    let on = |side, found| Found {
+        side: Some(side),
+        ..found
+    };
+    let writer = rwlock().flat_map(|known| Some((known.writer.as_ref()?, known.token)));
+    let writer = writer.map(|(holder, token)| on(Side::Writer, left(holder, token)));
+    // The token that a node knows beside these is not theirs.
+    let readers = rwlock().flat_map(|known| &known.readers);
+    let readers = readers.map(|reader| on(Side::Reader, left(&reader.holder, None)));
+    let waiting = rwlock().flat_map(|known| &known.writers).map(|waits| {
+        let found = Found {
+            label: waits.label.clone(),
+            remaining: Some(waits.remaining),
+            waits: true,
+            ..Found::default()
+        };
+        on(Side::Writer, found)
+    });
+    let all = lock.chain(slots).chain(writer).chain(readers);
+    all.chain(waiting)
+        .map(|found| found.event(name, node))
+        .collect()
+}
+
+/// Something that is left on a node.
+#[derive(Default)]
+struct Found {
+    slot: Option<u32>,
+    side: Option<Side>,
+    waits: bool,
+    label: String,
+    remaining: Option<Duration>,
+    token: Option<FencingToken>,
+}
+
+impl Found {
+    fn event(self, name: &str, node: &NodeInspection) -> Event {
+        Event::Left {
+            node: node.node.to_string(),
+            name: name.to_owned(),
+            slot: self.slot,
+            side: self.side,
+            waits: self.waits,
+            label: self.label,
+            remaining_ms: self.remaining.map(crate::output::milliseconds),
+            token: self.token.map(|token| token.as_u64()),
+        }
+    }
 }
 
 /// What there are counters of in the store.

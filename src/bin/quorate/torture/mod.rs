@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `record` | a run: its processes, and the bar |
 //! | `worker` | one process: careless sections under locks |
+//! | `locks` | what a section takes |
 //! | `store` | what the sections write to, with a check of tokens and without |
 //! | `look` | at the end: what is left on the nodes, what stands in the store |
 //! | `history` | the form of the record, writing and reading |
@@ -12,6 +13,7 @@
 
 mod history;
 mod judge;
+mod locks;
 mod look;
 mod record;
 mod store;
@@ -24,14 +26,16 @@ use std::{
     time::Duration,
 };
 
-use quorate::{Builder, Quorum, Renewal};
+use quorate::Builder;
 
-use self::judge::{Summary, judge};
+use self::{
+    judge::{Summary, judge},
+    locks::Wishes,
+};
 use crate::{
     args::{Args, Judge, Load, Look, Torture, TortureStep},
     failure::{Failure, SOFTWARE, UNAVAILABLE},
     output, survey,
-    wanted::Wanted,
 };
 
 const DURATION: Duration = Duration::from_secs(30);
@@ -126,11 +130,17 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
             load.processes, load.tasks, load.names.count
         )));
     }
+    if load.names.several && load.names.count < 2 {
+        return Err(Failure::usage(
+            "--several needs two --names at least: a section takes some of them at once",
+        ));
+    }
     survey::ask(args, async |quorum| {
         survey::reach(args, quorum).await;
-        let wanted = wanted(quorum, load, &name(0), ttl(args, load), None);
+        let ttl = ttl(args, load);
+        let wishes = Wishes::new(quorum, load, 0, ttl, ttl);
         // Bad settings, and a fleet without a majority.
-        if let Some(lease) = wanted.try_take().await? {
+        if let Some(lease) = wishes.next().try_take().await? {
             lease.release().await?;
         }
         Ok(())
@@ -191,17 +201,6 @@ fn cannot_record(history: &Path, error: &io::Error) -> Failure {
 /// What is fought for.
 fn name(index: u64) -> String {
     format!("torture-{index}")
-}
-
-fn wanted(
-    quorum: &Quorum,
-    load: &Load,
-    name: &str,
-    ttl: Duration,
-    wait: Option<Duration>,
-) -> Wanted {
-    let limit = load.names.semaphore;
-    Wanted::new(quorum, (name, limit), ttl, wait, Renewal::auto())
 }
 
 fn ttl(args: &Args, load: &Load) -> Duration {

@@ -9,7 +9,7 @@ use quorate::{
     redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection, cmd},
 };
 
-use super::history::Access;
+use super::history::{Access, Accesses, Side};
 
 /// Longer than a client is frozen: what it then hears is the store's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,10 +33,44 @@ impl Store {
         })
     }
 
-    /// (fenced, plain)
-    pub(super) async fn read(&mut self, name: &str, token: FencingToken) -> (Access, Access) {
+    /// As a section of this side begins. Both counters of each record.
+    pub(super) async fn read(
+        &mut self,
+        records: &[String],
+        token: FencingToken,
+        side: Option<Side>,
+    ) -> Vec<Accesses> {
+        let mut read = Vec::new();
+        for record in records {
+            read.push(match side {
+                Some(Side::Reader) => self.peek(record, token).await,
+                _ => self.get(record, token).await,
+            });
+        }
+        read
+    }
+
+    /// As it ends: writes one more than was read, where something was. A reader reads once more.
+    pub(super) async fn write(
+        &mut self,
+        records: &[String],
+        token: FencingToken,
+        side: Option<Side>,
+        read: &[Accesses],
+    ) -> Vec<Accesses> {
+        if side == Some(Side::Reader) {
+            return self.read(records, token, side).await;
+        }
+        let mut wrote = Vec::new();
+        for (record, read) in records.iter().zip(read) {
+            wrote.push(self.set(record, token, *read).await);
+        }
+        wrote
+    }
+
+    async fn get(&mut self, name: &str, token: FencingToken) -> Accesses {
         let Ok(connection) = self.connection().await else {
-            return (Access::UNKNOWN, Access::UNKNOWN);
+            return Accesses::UNKNOWN;
         };
         let [fenced, plain] = self.keys(name);
         // First through the check: what the other says is then no older.
@@ -48,39 +82,59 @@ impl Store {
             .await;
         let fenced = self.heard(fenced.map(|value| value.unwrap_or(0)));
         let plain = self.heard(plain.map(|value| value.unwrap_or(0)).map_err(Error::from));
-        (fenced, plain)
+        Accesses { fenced, plain }
     }
 
-    /// Writes one more than was read, where something was. (fenced, plain)
-    pub(super) async fn write(
-        &mut self,
-        name: &str,
-        token: FencingToken,
-        read: (Access, Access),
-    ) -> (Access, Access) {
+    /// A reader's token is an epoch, and others beside it may have greater ones: so it raises no mark, and is refused only by
+    /// the mark of a writer after it.
+    async fn peek(&mut self, name: &str, token: FencingToken) -> Accesses {
         let Ok(mut connection) = self.connection().await else {
-            return (Access::UNKNOWN, Access::UNKNOWN);
+            return Accesses::UNKNOWN;
+        };
+        let [fenced, plain] = self.keys(name);
+        let mark = format!("{fenced}:fence");
+        let mut get = cmd("MGET");
+        get.arg(&[mark, fenced, plain]);
+        let read = get.query_async::<[Option<u64>; 3]>(&mut connection).await;
+        match read {
+            Ok([mark, fenced, plain]) => Accesses {
+                fenced: match mark.is_some_and(|mark| mark > token.as_u64()) {
+                    true => Access::REFUSED,
+                    false => Access::Value(fenced.unwrap_or(0)),
+                },
+                plain: Access::Value(plain.unwrap_or(0)),
+            },
+            Err(_) => {
+                self.connection = None;
+                Accesses::UNKNOWN
+            }
+        }
+    }
+
+    async fn set(&mut self, name: &str, token: FencingToken, read: Accesses) -> Accesses {
+        let Ok(mut connection) = self.connection().await else {
+            return Accesses::UNKNOWN;
         };
         let [fenced, plain] = self.keys(name);
         // The check comes last: a holder that is refused was stale when it wrote without the check, or became so
         // meanwhile.
-        let wrote_plain = match read.1.value() {
+        let plain = match read.plain.value() {
             Some(value) => {
                 let mut set = cmd("SET");
                 set.arg(plain).arg(value + 1);
                 let set = set.query_async::<()>(&mut connection).await;
                 self.heard(set.map(|()| value + 1).map_err(Error::from))
             }
-            None => read.1,
+            None => read.plain,
         };
-        let wrote_fenced = match read.0.value() {
+        let fenced = match read.fenced.value() {
             Some(value) => {
                 let set = fence::set(&mut connection, fenced, value + 1, token).await;
                 self.heard(set.map(|()| value + 1))
             }
-            None => read.0,
+            None => read.fenced,
         };
-        (wrote_fenced, wrote_plain)
+        Accesses { fenced, plain }
     }
 
     /// host:port, or the path of its socket.

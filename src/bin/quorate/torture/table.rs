@@ -24,6 +24,7 @@ const KINDS: [(Kind, &str); 9] = [
 pub(super) fn as_text(summaries: &[Summary]) -> String {
     let head = [
         "SCENARIO",
+        "LOCKS",
         "SECTIONS",
         "NO GRANT FOR",
         "PROMISED",
@@ -55,6 +56,7 @@ fn row(summary: &Summary) -> Vec<String> {
     let of_store = |text: String| if summary.with_store { text } else { dash() };
     vec![
         scenario.name.clone(),
+        summary.locks.to_string(),
         summary.sections.to_string(),
         gap.map_or_else(dash, output::seconds),
         promised.map_or_else(dash, output::seconds),
@@ -78,6 +80,7 @@ fn sum(summaries: &[Summary]) -> Vec<String> {
     let total = |of: fn(&Summary) -> u64| all().map(of).sum::<u64>().to_string();
     vec![
         "all".to_owned(),
+        String::new(),
         total(|s| s.sections as u64),
         String::new(),
         String::new(),
@@ -148,6 +151,7 @@ pub(super) fn as_json(summary: &Summary) -> Value {
         .collect();
     json!({
         "scenario": scenario.name,
+        "locks": summary.locks.to_string(),
         "held": summary.held(),
         "sections": summary.sections,
         "grants": summary.grants,

@@ -1,4 +1,4 @@
-//! One process of the load: tasks that each take one name again and again, read the store, sleep, and
+//! One process of the load: tasks that each take a lock again and again, read the store, sleep, and
 //! write. They are careless on purpose: a section whose lease is lost goes on and writes.
 //!
 //! It lives as long as its standard input is open, so it ends with the process that started it.
@@ -18,7 +18,8 @@ use quorate::{Error, Lease, LeaseWatch};
 use tokio::{sync::watch, time};
 
 use super::{
-    history::{ALIVE, Access, Event, Recorder, clock, now, record_of},
+    history::{ALIVE, Access, Accesses, Event, Recorder, clock, now, record_of},
+    locks::{Wish, Wishes, locks},
     store::Store,
 };
 use crate::{
@@ -26,7 +27,6 @@ use crate::{
     failure::{Failure, SOFTWARE},
     output,
     signals::Signals,
-    wanted::Wanted,
 };
 
 /// One section in this many lasts longer than a ttl.
@@ -73,7 +73,7 @@ pub(super) async fn run(
         label: label.clone(),
         clock: clock(),
         ttl_ms: output::milliseconds(ttl),
-        limit: load.names.semaphore,
+        locks: locks(load),
     };
     recorder
         .write(process)
@@ -102,15 +102,13 @@ pub(super) async fn run(
     let tasks: Vec<_> = (0..load.tasks)
         .map(|task| {
             let turn = u64::from(index) * u64::from(load.tasks) + u64::from(task);
-            let name = super::name(turn % u64::from(load.names.count));
-            // It waits in line. Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
-            let wait = Some(ttl * 2);
-            let wanted = super::wanted(&quorum, load, &name, ttl, wait);
+            let own = turn % u64::from(load.names.count);
+            // Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
+            let wishes = Wishes::new(&quorum, load, own, ttl, ttl * 2);
             tokio::spawn(work(
                 Arc::clone(&shared),
-                wanted,
+                wishes,
                 store.clone(),
-                name,
                 stopped.clone(),
             ))
         })
@@ -198,17 +196,20 @@ impl Shared {
 /// One task's life.
 async fn work(
     shared: Arc<Shared>,
-    wanted: Wanted,
+    wishes: Wishes,
     mut store: Option<Store>,
-    name: String,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
     loop {
         let op = recorder.next_op();
+        let wish = wishes.next();
+        let (name, also) = split(wish.names.clone());
         recorder.write(Event::Invoked {
             op,
-            name: name.clone(),
+            name: name.unwrap_or_default(),
+            also,
+            side: wish.side,
         })?;
         let granted = tokio::select! {
             biased;
@@ -216,10 +217,10 @@ async fn work(
             _ = stop.wait_for(|stop| *stop) => {
                 return recorder.write(Event::Failed { op, why: "stopped".into() });
             }
-            granted = wanted.take() => granted,
+            granted = wish.take() => granted,
         };
         match granted {
-            Ok(lease) => section(&shared, op, &name, lease, store.as_mut()).await?,
+            Ok(lease) => section(&shared, op, &wish, lease, store.as_mut()).await?,
             Err(Error::Closed) => {
                 return recorder.write(Event::Failed {
                     op,
@@ -244,13 +245,14 @@ async fn work(
 async fn section(
     shared: &Shared,
     op: u64,
-    name: &str,
+    wish: &Wish,
     lease: Lease,
     mut store: Option<&mut Store>,
 ) -> io::Result<()> {
     let recorder = &shared.recorder;
     let (token, slot) = (lease.token(), lease.slot());
-    let name = &record_of(name, slot);
+    let names = wish.names.iter();
+    let records: Vec<String> = names.map(|name| record_of(name, slot)).collect();
     let mut held = Held::new(lease.watch());
     let (at, left) = held.look();
     let valid_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
@@ -264,14 +266,17 @@ async fn section(
         },
     )?;
 
-    let mut read = (Access::NO_STORE, Access::NO_STORE);
+    let mut read = vec![Accesses::NO_STORE; records.len()];
     if let Some(store) = &mut store {
-        read = store.read(name, token).await;
+        read = store.read(&records, token, wish.side).await;
     }
+    let (first, also) = split(read.clone());
+    let Accesses { fenced, plain } = first.unwrap_or(Accesses::NO_STORE);
     recorder.write(Event::Begun {
         op,
-        fenced: read.0,
-        plain: read.1,
+        fenced,
+        plain,
+        also,
     })?;
 
     let end = time::Instant::now() + shared.section_time();
@@ -302,20 +307,23 @@ async fn section(
     held.look();
 
     recorder.write(Event::Writing { op })?;
-    let mut wrote = (Access::NO_STORE, Access::NO_STORE);
+    let mut wrote = read.clone();
     if let Some(store) = &mut store {
-        wrote = store.write(name, token, read).await;
+        wrote = store.write(&records, token, wish.side, &read).await;
     }
     held.look();
-    let (fenced, plain) = wrote;
+    let is_refused = wrote.iter().any(|it| it.fenced == Access::REFUSED);
+    let (first, also) = split(wrote);
+    let Accesses { fenced, plain } = first.unwrap_or(Accesses::NO_STORE);
     recorder.write(Event::Ended {
         op,
         fenced,
         plain,
+        also,
         valid_until: held.valid_until,
     })?;
     shared.counts.sections.fetch_add(1, Relaxed);
-    if fenced == Access::REFUSED {
+    if is_refused {
         shared.counts.refused.fetch_add(1, Relaxed);
     }
     let outcome = match lease.release().await {
@@ -323,6 +331,12 @@ async fn section(
         Err(error) => Failure::from(error).kind().to_owned(),
     };
     recorder.write(Event::Released { op, outcome })
+}
+
+/// The first, which is always there, and the others.
+fn split<T>(all: Vec<T>) -> (Option<T>, Vec<T>) {
+    let mut all = all.into_iter();
+    (all.next(), all.collect())
 }
 
 /// A lease, and the latest end of its validity that was seen.

@@ -1,5 +1,5 @@
-//! No two sections of one name, or of one slot of it, at once while their leases are valid; and of a semaphore no more
-//! than it has slots.
+//! No two sections of one name, or of one slot of it, at once while their leases are valid, unless both read; and of a
+//! semaphore no more than it has slots.
 
 use super::{
     Finding,
@@ -7,12 +7,15 @@ use super::{
 };
 use crate::torture::history::Kind;
 
+/// Who, and until when.
+type Longest<'h> = Option<(&'h Op, u64)>;
+
 pub(super) fn check(history: &History) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (_, grants) in history.grants_by_record() {
-        two(history, &grants, &mut findings);
+    for (record, grants) in history.grants_by_record() {
+        two(history, &record, &grants, &mut findings);
     }
-    if let Some(limit) = history.limit {
+    if let Some(limit) = history.locks.limit {
         for (_, grants) in history.grants_by_name() {
             too_many(history, &grants, limit, &mut findings);
         }
@@ -20,28 +23,39 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
     findings
 }
 
-fn two(history: &History, grants: &[(&Op, Grant)], findings: &mut Vec<Finding>) {
-    // Of those seen so far, who held the longest.
-    let mut before: Option<(&Op, u64)> = None;
+fn two(history: &History, record: &str, grants: &[(&Op, Grant)], findings: &mut Vec<Finding>) {
+    // Where each has several, the one that both have.
+    let what = match history.locks.several {
+        true => format!("{record:?}"),
+        false => "it".to_owned(),
+    };
+    // Of those seen so far, who held the longest: of those who read, and of all others.
+    let (mut reader, mut alone): (Longest<'_>, Longest<'_>) = (None, None);
     for (op, _) in grants {
         let Some((from, until)) = history.held(op) else {
             continue;
         };
-        if let Some((other, end)) = before
-            && from < end
-        {
-            findings.push(Finding {
-                kind: Kind::Exclusion,
-                text: format!(
-                    "two held it at once, for {}: {} and {}",
-                    ms(end.min(until).saturating_sub(from)),
-                    history.tell(other),
-                    history.tell(op)
-                ),
-            });
-        }
+        let against = [alone, reader.filter(|_| !op.reads())];
+        let at_once = against.into_iter().flatten();
+        findings.extend(
+            at_once
+                .filter(|(_, end)| from < *end)
+                .map(|(other, end)| Finding {
+                    kind: Kind::Exclusion,
+                    text: format!(
+                        "two held {what} at once, for {}: {} and {}",
+                        ms(end.min(until).saturating_sub(from)),
+                        history.tell(other),
+                        history.tell(op)
+                    ),
+                }),
+        );
+        let before = match op.reads() {
+            true => &mut reader,
+            false => &mut alone,
+        };
         if before.is_none_or(|(_, end)| until > end) {
-            before = Some((op, until));
+            *before = Some((op, until));
         }
     }
 }

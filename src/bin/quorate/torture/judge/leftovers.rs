@@ -1,10 +1,10 @@
-//! No lock and no slot is left on a node once every holder released and every wish was given up.
+//! No lock, no slot, no share and no place is left on a node once every holder released and every wish was given up.
 
 use super::{
     Finding,
     operations::{History, Left, Op},
 };
-use crate::torture::history::Kind;
+use crate::torture::history::{Kind, Side};
 
 pub(super) fn check(history: &History) -> Vec<Finding> {
     let left = history.left.iter().map(|left| {
@@ -22,10 +22,7 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
         );
         format!(
             "{} was left on {}: at {} {:?} stood there, of {}, for {remaining} more; {by}",
-            match left.slot {
-                None => "a lock".to_owned(),
-                Some(slot) => format!("slot {slot}"),
-            },
+            what(left),
             left.node,
             history.time(left.at),
             left.name,
@@ -47,13 +44,23 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
     left.chain(unseen).chain(nobody).collect()
 }
 
+fn what(left: &Left) -> String {
+    match (left.slot, left.side, left.waits) {
+        (Some(slot), ..) => format!("slot {slot}"),
+        (_, _, true) => "a place of one who waits to write".to_owned(),
+        (_, Some(Side::Reader), _) => "a share of one who reads".to_owned(),
+        (..) => "a lock".to_owned(),
+    }
+}
+
 /// The operation with that token; if none has it, the last one of that process on that name until
 /// then.
 fn left_by<'a>(history: &'a History, left: &Left) -> Option<&'a Op> {
     let its = history.ops.iter().filter(|op| {
         let process = history.processes.get(op.process);
         let its = process.is_some_and(|process| process.label == left.label);
-        its && op.name == left.name && op.invoked <= left.at
+        let asked = op.names.contains(&left.name) && op.side == left.side;
+        its && asked && op.invoked <= left.at
     });
     let its: Vec<&Op> = its.collect();
     let by_token = its.iter().find(|op| {

@@ -2,11 +2,11 @@
 //!
 //! | file | promised |
 //! | --- | --- |
-//! | `exclusion` | no two sections of one name or slot at once while their leases are valid; of a semaphore no more than it has slots |
-//! | `tokens` | never twice, and growing in the order of the grants |
-//! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder |
-//! | `leftovers` | no lock and no slot is left on a node |
-//! | `order` | nobody is overtaken by one that asked long after it; of a semaphore, but for a few in front |
+//! | `exclusion` | no two sections of one name or slot at once while their leases are valid, unless both read; of a semaphore no more than it has slots |
+//! | `tokens` | never twice, and growing in the order of the grants; a reader's is between two writers' |
+//! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder; and none under a reader |
+//! | `leftovers` | no lock, no slot and no place is left on a node |
+//! | `order` | nobody is overtaken by one that asked long after it; of a semaphore, but for a few in front; of a read-write lock, no writer by a reader |
 //! | `progress` | a grant of every name, soon enough, and again after the last fault |
 
 mod exclusion;
@@ -21,7 +21,7 @@ mod updates;
 mod tests;
 
 use self::operations::History;
-use super::history::{Kind, Part, Scenario, Sight};
+use super::history::{Kind, Locks, Part, Scenario, Sight};
 
 /// Something that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) struct Finding {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Summary {
     pub(super) scenario: Scenario,
+    /// What was fought for.
+    pub(super) locks: Locks,
     pub(super) sections: usize,
     pub(super) grants: usize,
     pub(super) faults: usize,
@@ -91,6 +93,7 @@ pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
     let progress = progress::check(&history);
     findings.extend(progress.findings);
     let mut summary = Summary {
+        locks: history.locks,
         sections: history.ops.iter().filter(|op| op.ended.is_some()).count(),
         grants: history.ops.iter().filter(|op| op.granted.is_some()).count(),
         faults: history.faults.len(),
@@ -117,7 +120,7 @@ fn held_at_the_last_fault(history: &History) -> bool {
     history.ops.iter().any(|op| {
         let held = history.held(op);
         let held = held.is_some_and(|(from, _)| from < fault);
-        let goes_on = op.ended.is_none_or(|end| end.at > fault);
+        let goes_on = op.ended.is_none_or(|end| end > fault);
         held && goes_on && op.valid_until > fault.saturating_add(500_000_000)
     })
 }

@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, hash::Hash};
 
-use super::super::history::{Access, Event, Line, Part, Scenario, record_of};
+use super::super::history::{Accesses, Event, Line, Locks, Part, Scenario, Side, record_of};
 
-/// A wish for a lock or for a slot, and all that followed from it. Instants are ns of the history's clock.
+/// A wish for a lock, for several or for a slot, and all that followed from it. Instants are ns of the history's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     /// Its process, as an index.
@@ -12,16 +12,22 @@ pub(super) struct Op {
     pub(super) number: u64,
     /// Where it was invoked: the line in the process's file.
     pub(super) line: usize,
-    pub(super) name: String,
+    /// One, or several at once.
+    pub(super) names: Vec<String>,
+    /// Of a read-write lock.
+    pub(super) side: Option<Side>,
     pub(super) invoked: u64,
     pub(super) granted: Option<Grant>,
-    pub(super) read: Option<Accesses>,
+    /// Of each name; nothing if it has not read.
+    pub(super) read: Vec<Accesses>,
     /// The latest end of validity that is known of.
     pub(super) valid_until: u64,
     /// When it began to write to the store.
     pub(super) writing: Option<u64>,
     pub(super) lost: Option<u64>,
-    pub(super) ended: Option<End>,
+    pub(super) ended: Option<u64>,
+    /// Of each name, what it wrote; a reader, what it read at the end.
+    pub(super) wrote: Vec<Accesses>,
     /// It failed, or was released.
     pub(super) over: Option<u64>,
 }
@@ -33,18 +39,6 @@ pub(super) struct Grant {
     pub(super) valid_ns: u64,
     /// Of a semaphore.
     pub(super) slot: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Accesses {
-    pub(super) fenced: Access,
-    pub(super) plain: Access,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct End {
-    pub(super) at: u64,
-    pub(super) wrote: Accesses,
 }
 
 /// One process of the load.
@@ -68,12 +62,14 @@ pub(super) struct Change {
     pub(super) stops: Option<String>,
 }
 
-/// A lock or a slot that was found at the end.
+/// What was found at the end: a lock, a slot, or a place of one who waits.
 pub(super) struct Left {
     pub(super) at: u64,
     pub(super) node: String,
     pub(super) name: String,
     pub(super) slot: Option<u32>,
+    pub(super) side: Option<Side>,
+    pub(super) waits: bool,
     pub(super) label: String,
     pub(super) remaining_ms: Option<u64>,
     pub(super) token: Option<u64>,
@@ -82,8 +78,8 @@ pub(super) struct Left {
 #[derive(Default)]
 pub(super) struct History {
     pub(super) scenario: Scenario,
-    /// The names are semaphores of so many slots.
-    pub(super) limit: Option<u32>,
+    /// What the names are.
+    pub(super) locks: Locks,
     pub(super) processes: Vec<Process>,
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
@@ -107,7 +103,7 @@ impl History {
     pub(super) fn new(parts: &[Part]) -> Result<Self, String> {
         let mut history = Self::default();
         let mut clocks: Vec<(&str, &str)> = Vec::new();
-        let mut limits: Vec<(&str, Option<u32>)> = Vec::new();
+        let mut kinds: Vec<(&str, Locks)> = Vec::new();
         let times = || {
             parts
                 .iter()
@@ -120,7 +116,7 @@ impl History {
             if let Some((
                 _,
                 Line {
-                    event: Event::Process { clock, limit, .. },
+                    event: Event::Process { clock, locks, .. },
                     ..
                 },
             )) = part.lines.first()
@@ -128,7 +124,7 @@ impl History {
                 clocks.push((&part.file, clock));
                 // The look and what brings the faults may not know it.
                 if part.lines.iter().any(|(_, line)| line.event.is_wish()) {
-                    limits.push((&part.file, *limit));
+                    kinds.push((&part.file, *locks));
                 }
             }
             history.take(part)?;
@@ -142,14 +138,14 @@ impl History {
                 first.0, other.0
             ));
         }
-        if let Some((first, others)) = limits.split_first() {
+        if let Some((first, others)) = kinds.split_first() {
             if let Some(other) = others.iter().find(|other| other.1 != first.1) {
                 return Err(format!(
-                    "{} and {} were recorded with different words for --semaphore",
-                    first.0, other.0
+                    "{} and {} were recorded with different words for --semaphore, --rwlock or --several: {} and {}",
+                    first.0, other.0, first.1, other.1
                 ));
             }
-            history.limit = first.1;
+            history.locks = first.1;
         }
         Ok(history)
     }
@@ -178,21 +174,28 @@ impl History {
                         lines: vec![at],
                     });
                 }
-                Event::Invoked { op, name } => {
+                Event::Invoked {
+                    op,
+                    name,
+                    also,
+                    side,
+                } => {
                     let process =
                         process.ok_or_else(|| format!("{}: no process line before it", here()))?;
                     let new = Op {
                         process,
                         number: op,
                         line: *number,
-                        name,
+                        names: [vec![name], also].concat(),
+                        side,
                         invoked: at,
                         granted: None,
-                        read: None,
+                        read: Vec::new(),
                         valid_until: 0,
                         writing: None,
                         lost: None,
                         ended: None,
+                        wrote: Vec::new(),
                         over: None,
                     };
                     if open.insert(op, new).is_some() {
@@ -216,6 +219,8 @@ impl History {
                     node,
                     name,
                     slot,
+                    side,
+                    waits,
                     label,
                     remaining_ms,
                     token,
@@ -225,6 +230,8 @@ impl History {
                         node,
                         name,
                         slot,
+                        side,
+                        waits,
                         label,
                         remaining_ms,
                         token,
@@ -266,7 +273,7 @@ impl History {
         let granted = op.granted.filter(|granted| granted.valid_ns > 0)?;
         // Killed: it held while it lived.
         let end = match op.ended {
-            Some(end) => end.at,
+            Some(end) => end,
             None => self.processes.get(op.process)?.last,
         };
         let end = end.min(op.valid_until);
@@ -276,23 +283,24 @@ impl History {
 
     /// The granted operations of each name, in the order of their grants.
     pub(super) fn grants_by_name(&self) -> Vec<(&str, Vec<(&Op, Grant)>)> {
-        self.grants_by(|op| Some(op.name.as_str()))
+        self.grants_by(|op| op.names.iter().map(String::as_str).collect())
     }
 
     /// The same of each record: what one holds at a time.
     pub(super) fn grants_by_record(&self) -> Vec<(String, Vec<(&Op, Grant)>)> {
-        self.grants_by(Op::record)
+        self.grants_by(Op::records)
     }
 
     fn grants_by<'h, K: Ord + Hash>(
         &'h self,
-        key: impl Fn(&'h Op) -> Option<K>,
+        keys: impl Fn(&'h Op) -> Vec<K>,
     ) -> Vec<(K, Vec<(&'h Op, Grant)>)> {
         let mut all: HashMap<K, Vec<(&Op, Grant)>> = HashMap::new();
         for op in &self.ops {
-            let Some(key) = key(op) else { continue };
-            let grants = all.entry(key).or_default();
-            grants.extend(op.granted.map(|grant| (op, grant)));
+            for key in keys(op) {
+                let grants = all.entry(key).or_default();
+                grants.extend(op.granted.map(|grant| (op, grant)));
+            }
         }
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -328,15 +336,17 @@ impl History {
         match op.ended {
             Some(end) => story.push_str(&format!(
                 ", ended at {}, valid until {}",
-                self.time(end.at),
+                self.time(end),
                 self.time(op.valid_until)
             )),
             None if op.granted.is_some() => story.push_str(", never ended"),
             None => {}
         }
         format!(
-            "{label}'s operation {} on {:?} ({file}, line {}: {story})",
-            op.number, op.name, op.line
+            "{label}'s operation {} {} ({file}, line {}: {story})",
+            op.number,
+            op.aim(),
+            op.line
         )
     }
 
@@ -348,10 +358,34 @@ impl History {
 }
 
 impl Op {
-    /// What it was granted, and wrote to; none if it was granted nothing.
-    pub(super) fn record(&self) -> Option<String> {
-        let grant = self.granted?;
-        Some(record_of(&self.name, grant.slot))
+    /// What it was granted, and wrote to: one for each name; none if it was granted nothing.
+    pub(super) fn records(&self) -> Vec<String> {
+        let Some(grant) = self.granted else {
+            return Vec::new();
+        };
+        let names = self.names.iter();
+        names.map(|name| record_of(name, grant.slot)).collect()
+    }
+
+    /// Whether it only reads, beside others that do.
+    pub(super) fn reads(&self) -> bool {
+        self.side == Some(Side::Reader)
+    }
+
+    /// Whether it is a wish for this name alone.
+    pub(super) fn is_for(&self, name: &str) -> bool {
+        matches!(self.names.as_slice(), [one] if one == name)
+    }
+
+    /// `on "a" and "b"`
+    fn aim(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| format!("{name:?}")).collect();
+        let what = match self.side {
+            None => "on",
+            Some(Side::Reader) => "reading",
+            Some(Side::Writer) => "writing",
+        };
+        format!("{what} {}", names.join(" and "))
     }
 
     fn happen(&mut self, at: u64, event: Event) {
@@ -370,7 +404,12 @@ impl Op {
                 });
                 self.valid_until = at.saturating_add(valid_ns);
             }
-            Event::Begun { fenced, plain, .. } => self.read = Some(Accesses { fenced, plain }),
+            Event::Begun {
+                fenced,
+                plain,
+                also,
+                ..
+            } => self.read = [vec![Accesses { fenced, plain }], also].concat(),
             Event::Renewed { valid_until, .. } => {
                 self.valid_until = self.valid_until.max(valid_until);
             }
@@ -379,11 +418,12 @@ impl Op {
             Event::Ended {
                 fenced,
                 plain,
+                also,
                 valid_until,
                 ..
             } => {
-                let wrote = Accesses { fenced, plain };
-                self.ended = Some(End { at, wrote });
+                self.ended = Some(at);
+                self.wrote = [vec![Accesses { fenced, plain }], also].concat();
                 self.valid_until = self.valid_until.max(valid_until);
             }
             Event::Failed { .. } | Event::Released { .. } => self.over = Some(at),

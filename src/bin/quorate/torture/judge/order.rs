@@ -3,6 +3,9 @@
 //!
 //! Of a semaphore those in front are served in any order, and so are all for whom a slot is free: there it is found where
 //! one overtakes as many as that at once.
+//!
+//! Of several names at once no order is promised, but they do not overtake who waits for one of them alone. Of a read-write
+//! lock only this: one writer that waits alone is overtaken by no reader.
 
 use super::{
     Finding,
@@ -32,17 +35,14 @@ pub(super) fn check(history: &History) -> Order {
     if history.scenario.name.is_empty() {
         return order;
     }
-    for (_, grants) in history.grants_by_name() {
-        let Some((first, _)) = grants.first() else {
-            continue;
-        };
+    for (name, grants) in history.grants_by_name() {
         let mut all: Vec<&Op> = history
             .ops
             .iter()
-            .filter(|op| op.name == first.name)
+            .filter(|op| op.names.iter().any(|its| its == name))
             .collect();
         all.sort_by_key(|op| op.invoked);
-        let mut asked = all.into_iter().peekable();
+        let mut asked = all.iter().copied().peekable();
         let mut waiting: Vec<&Op> = Vec::new();
         for (op, grant) in &grants {
             while let Some(next) = asked.next_if(|next| next.invoked < grant.at) {
@@ -55,10 +55,14 @@ pub(super) fn check(history: &History) -> Order {
                     other.invoked.saturating_add(REGISTERED) < op.invoked,
                     op.invoked.saturating_add(REGISTERED) < other.invoked,
                 );
-                if after && is_certain(history, op, other, grant.at) {
+                if after
+                    && comes_first(op, other, grant.at, &all)
+                    && is_certain(history, op, other, grant.at)
+                {
                     order.kept += 1;
                 }
                 if before
+                    && comes_first(other, op, grant.at, &all)
                     && still_waits(other, grant.at)
                     && is_certain(history, other, op, grant.at)
                 {
@@ -76,7 +80,22 @@ pub(super) fn check(history: &History) -> Order {
 
 /// So many may stand behind one that asked after them.
 fn at_once(history: &History) -> usize {
-    history.limit.map_or(1, |limit| limit.max(2) as usize)
+    history.locks.limit.map_or(1, |limit| limit.max(2) as usize)
+}
+
+/// Whether `second`, which asked long after `first`, may not come before it, until this instant. `all`: who asked for that
+/// name.
+fn comes_first(first: &Op, second: &Op, until: u64, all: &[&Op]) -> bool {
+    if first.side.is_none() {
+        return first.names.len() == 1;
+    }
+    if first.reads() || !second.reads() {
+        return false;
+    }
+    // A writer that frees the lock lets readers in, also one that got a few nodes in vain: no other has been there for long.
+    let since = second.invoked.saturating_sub(REGISTERED);
+    let mut others = all.iter().filter(|op| !std::ptr::eq(**op, first));
+    !others.any(|op| !op.reads() && op.invoked <= until && op.over.is_none_or(|over| over >= since))
 }
 
 /// When its wait was over. Never, as far as is known, where its process was killed.

@@ -1,11 +1,12 @@
 //! Progress: how long a name was wished for and free and nobody got it, and whether everybody went on after the last fault.
+//! Several names at once are free while all of them are. Of a read-write lock both sides go on.
 //! A fault that is said to stop somebody has to stop them.
 
 use super::{
     Finding,
     operations::{Change, Grant, History, Op},
 };
-use crate::torture::history::{Kind, Scenario};
+use crate::torture::history::{Kind, Scenario, Side};
 
 /// What was on its way when the fault came.
 const IN_FLIGHT: u64 = 1_000_000_000;
@@ -20,129 +21,201 @@ pub(super) struct Progress {
     pub(super) longest_gap: Option<u64>,
 }
 
-/// From `from` to `until` nobody was granted `name`.
-struct Gap<'a> {
-    name: &'a str,
+/// From `from` to `until` nobody was granted any of `names`.
+struct Gap {
+    names: String,
     from: u64,
     until: u64,
 }
 
+/// A grant of a name, and from when on it was free again.
+struct Taken {
+    at: u64,
+    free: u64,
+}
+
 pub(super) fn check(history: &History) -> Progress {
     let mut findings = Vec::new();
-    let mut longest: Option<Gap<'_>> = None;
+    let mut longest: Option<Gap> = None;
     let last_change = history
         .faults
         .iter()
         .chain(&history.healed)
         .max_by_key(|change| change.at);
-    for (name, grants) in history.grants_by_name() {
-        let gaps = gaps(history, name, &grants);
-        findings.extend(never(history, name, &grants, &gaps));
-        for gap in gaps {
-            if longest
-                .as_ref()
-                .is_none_or(|most| gap.until - gap.from > most.until - most.from)
-            {
-                longest = Some(gap);
-            }
-        }
-        if let Some(change) = last_change
-            && !grants.iter().any(|(_, grant)| grant.at > change.at)
-        {
-            let last = grants.last().map(|(op, _)| history.tell(op));
-            findings.push(Finding {
-                kind: Kind::Progress,
-                text: format!(
-                    "nobody was granted {name:?} after the last fault ({}, at {}); the last was {}",
-                    change.what,
-                    history.time(change.at),
-                    last.as_deref().unwrap_or("nobody ever")
-                ),
-            });
-        }
+    let all = history.grants_by_name();
+    let all: Vec<_> = all
+        .into_iter()
+        .map(|(name, grants)| (name, taken(history, &grants), grants))
+        .collect();
+    for (name, taken, grants) in &all {
+        let gaps = gaps(history, name, taken);
+        findings.extend(never(history, name, grants, &gaps));
+        findings.extend(starved(history, name, grants));
+        findings.extend(last_change.and_then(|change| not_after(history, name, grants, change)));
+        longest = longest.into_iter().chain(gaps).max_by_key(Gap::length);
     }
+    let of_several = history.ops.iter().filter(|op| op.names.len() > 1);
+    let of_several = of_several.flat_map(|op| {
+        let its = all
+            .iter()
+            .filter(|(name, ..)| op.names.iter().any(|its| its == name));
+        let its: Vec<&[Taken]> = its.map(|(_, taken, _)| taken.as_slice()).collect();
+        let free = wish(history, op).map(|wish| free(&its, wish));
+        let gap = |(from, until)| Gap {
+            names: op.names.join(" and "),
+            from,
+            until,
+        };
+        free.into_iter().flatten().map(gap).collect::<Vec<_>>()
+    });
+    longest = longest
+        .into_iter()
+        .chain(of_several)
+        .max_by_key(Gap::length);
     if let (Some(gap), Some(promised)) = (&longest, history.scenario.gap_ms)
-        && gap.until - gap.from > promised.saturating_mul(1_000_000)
+        && gap.length() > promised.saturating_mul(1_000_000)
     {
-        findings.push(Finding {
-            kind: Kind::Progress,
-            text: format!(
-                "nobody was granted {:?} for {} ms, from {} to {}, and {promised} ms is promised",
-                gap.name,
-                (gap.until - gap.from) / 1_000_000,
-                history.time(gap.from),
-                history.time(gap.until)
-            ),
-        });
+        findings.push(finding(format!(
+            "nobody was granted {:?} for {} ms, from {} to {}, and {promised} ms is promised",
+            gap.names,
+            gap.length() / 1_000_000,
+            history.time(gap.from),
+            history.time(gap.until)
+        )));
     }
     for fault in &history.faults {
         findings.extend(without_effect(history, fault));
     }
     Progress {
         findings,
-        longest_gap: longest.map(|gap| gap.until - gap.from),
+        longest_gap: longest.map(|gap| gap.length()),
+    }
+}
+
+impl Gap {
+    fn length(&self) -> u64 {
+        self.until - self.from
     }
 }
 
 /// A name that nobody ever got; or nobody any more, where no scenario says what may happen.
-fn never(
+fn never(history: &History, name: &str, grants: &[(&Op, Grant)], gaps: &[Gap]) -> Option<Finding> {
+    let Some((op, last)) = grants.last() else {
+        return Some(finding(format!("nobody was ever granted {name:?}")));
+    };
+    let after = gaps.iter().filter(|gap| gap.from >= last.at);
+    let waited: u64 = after.map(Gap::length).sum();
+    (history.scenario == Scenario::default() && waited > LATELY).then(|| {
+        finding(format!(
+            "nobody was granted {name:?} for the last {} s; the last was {}",
+            waited / 1_000_000_000,
+            history.tell(op)
+        ))
+    })
+}
+
+/// Of a read-write lock: nobody who reads, or nobody who writes, any more. Those of the other side that come and go do not
+/// excuse it.
+fn starved(history: &History, name: &str, grants: &[(&Op, Grant)]) -> Vec<Finding> {
+    if history.scenario != Scenario::default() {
+        return Vec::new();
+    }
+    let sides = [(Side::Reader, "read"), (Side::Writer, "write")];
+    let starved = sides.into_iter().filter_map(|(side, what)| {
+        let its = grants.iter().filter(|(op, _)| op.side == Some(side));
+        let last = its.map(|(_, grant)| grant.at).max().unwrap_or(0);
+        let demand = demand(history, name, Some(side)).into_iter();
+        let waited = demand.map(|(from, until)| until.saturating_sub(from.max(last)));
+        let waited: u64 = waited.sum();
+        (waited > LATELY).then(|| {
+            finding(format!(
+                "nobody was granted {name:?} to {what} for the last {} s, and somebody waited for it",
+                waited / 1_000_000_000
+            ))
+        })
+    });
+    starved.collect()
+}
+
+fn not_after(
     history: &History,
     name: &str,
     grants: &[(&Op, Grant)],
-    gaps: &[Gap<'_>],
+    change: &Change,
 ) -> Option<Finding> {
-    let last = grants.last().map_or(0, |(_, grant)| grant.at);
-    let after = gaps.iter().filter(|gap| gap.from >= last);
-    let waited: u64 = after.map(|gap| gap.until - gap.from).sum();
-    let finding = |text| Finding {
+    if grants.iter().any(|(_, grant)| grant.at > change.at) {
+        return None;
+    }
+    let last = grants.last().map(|(op, _)| history.tell(op));
+    Some(finding(format!(
+        "nobody was granted {name:?} after the last fault ({}, at {}); the last was {}",
+        change.what,
+        history.time(change.at),
+        last.as_deref().unwrap_or("nobody ever")
+    )))
+}
+
+fn finding(text: String) -> Finding {
+    Finding {
         kind: Kind::Progress,
         text,
-    };
-    match grants.last() {
-        None => Some(finding(format!("nobody was ever granted {name:?}"))),
-        Some((op, _)) if history.scenario == Scenario::default() && waited > LATELY => {
-            Some(finding(format!(
-                "nobody was granted {name:?} for the last {} s; the last was {}",
-                waited / 1_000_000_000,
-                history.tell(op)
-            )))
-        }
-        Some(_) => None,
     }
 }
 
-/// The times between the end of one hold and the next grant, while somebody wished. Of a semaphore: while a slot was free.
-fn gaps<'a>(history: &History, name: &'a str, grants: &[(&Op, Grant)]) -> Vec<Gap<'a>> {
-    let demand = demand(history, name);
-    let slots = history.limit.unwrap_or(1).max(1) as usize;
-    let mut gaps = Vec::new();
+/// The grants of a name in their order. Of a semaphore it is free where one of its slots is.
+fn taken(history: &History, grants: &[(&Op, Grant)]) -> Vec<Taken> {
+    let slots = history.locks.limit.unwrap_or(1).max(1) as usize;
     // The ends of those who hold the longest, one for each slot: from the first of them on one is free.
     let mut ends: Vec<u64> = Vec::new();
-    let mut from = 0;
-    let nexts = grants
-        .iter()
-        .map(|(op, grant)| (grant.at, Some((op, grant))));
-    for (until, next) in nexts.chain([(history.end, None)]) {
-        let during = demand.iter().map(|(start, stop)| Gap {
-            name,
-            from: from.max(*start),
-            until: until.min(*stop),
-        });
-        gaps.extend(during.filter(|gap| gap.from < gap.until));
-        if let Some((op, grant)) = next {
-            ends.push(history.held(op).map_or(grant.at, |(_, end)| end));
-            ends.sort_unstable_by(|one, other| other.cmp(one));
-            ends.truncate(slots);
-            let one_free = ends.get(slots - 1).copied().unwrap_or(0);
-            from = one_free.max(grant.at).max(from);
-        }
-    }
-    gaps
+    let mut free = 0;
+    let taken = grants.iter().map(|(op, grant)| {
+        ends.push(history.held(op).map_or(grant.at, |(_, end)| end));
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        ends.truncate(slots);
+        let one_free = ends.get(slots - 1).copied().unwrap_or(0);
+        free = one_free.max(grant.at).max(free);
+        Taken { at: grant.at, free }
+    });
+    taken.collect()
 }
 
-/// When somebody wished for it: until the wish was granted or given up, or its process was told to end.
-fn demand(history: &History, name: &str) -> Vec<(u64, u64)> {
-    let wishes = history.ops.iter().filter(|op| op.name == name);
+/// The times between the end of one hold and the next grant, while somebody wished for this name alone.
+fn gaps(history: &History, name: &str, taken: &[Taken]) -> Vec<Gap> {
+    let all = demand(history, name, None).into_iter();
+    let free = all.flat_map(|wish| free(&[taken], wish));
+    let gap = |(from, until)| Gap {
+        names: name.to_owned(),
+        from,
+        until,
+    };
+    free.map(gap).collect()
+}
+
+/// When all of these names were free during a wish, each time until one of them was granted.
+fn free(names: &[&[Taken]], (start, stop): (u64, u64)) -> Vec<(u64, u64)> {
+    let mut from = start;
+    let mut nexts: Vec<&Taken> = Vec::new();
+    for taken in names {
+        let (before, after) = taken.split_at(taken.partition_point(|grant| grant.at < start));
+        from = from.max(before.last().map_or(0, |grant| grant.free));
+        nexts.extend(after.iter().take_while(|grant| grant.at < stop));
+    }
+    nexts.sort_by_key(|grant| grant.at);
+    let mut times = Vec::new();
+    for next in nexts {
+        times.push((from, next.at));
+        from = from.max(next.free);
+    }
+    times.push((from, stop));
+    times.retain(|(from, until)| from < until);
+    times
+}
+
+/// When somebody wished for this name alone: until the wish was granted or given up, or its process was told to end. A side:
+/// only those of it.
+fn demand(history: &History, name: &str, side: Option<Side>) -> Vec<(u64, u64)> {
+    let wishes = history.ops.iter().filter(|op| op.is_for(name));
+    let wishes = wishes.filter(|op| side.is_none() || op.side == side);
     let mut wishes: Vec<(u64, u64)> = wishes.filter_map(|op| wish(history, op)).collect();
     wishes.sort_unstable();
     let mut demand: Vec<(u64, u64)> = Vec::new();

@@ -1,10 +1,12 @@
 //! Histories with one thing planted in each: the judge refuses every one, by its kind, and names the
 //! operations. The sound one beside them is not refused.
 
+mod rwlocks;
+mod several;
 mod slots;
 
 use super::*;
-use crate::torture::history::{Access, Event, Line, parse};
+use crate::torture::history::{Access, Accesses, Event, Line, Side, parse};
 
 const MS: u64 = 1_000_000;
 
@@ -19,7 +21,7 @@ impl Told {
             label: label.into(),
             clock: "this boot".into(),
             ttl_ms: 2_000,
-            limit: None,
+            locks: Locks::default(),
         };
         let files = labels.iter().map(|label| {
             (
@@ -42,14 +44,7 @@ impl Told {
     }
 
     fn granted(&mut self, label: &str, op: u64, at: u64, token: u64) -> &mut Self {
-        self.say(
-            label,
-            at - 5,
-            Event::Invoked {
-                op,
-                name: "a".into(),
-            },
-        );
+        self.say(label, at - 5, invoked(op, "a"));
         self.say(
             label,
             at,
@@ -85,6 +80,7 @@ impl Told {
                 op,
                 fenced: read(wrote.0),
                 plain: read(wrote.1),
+                also: Vec::new(),
             },
         );
         self.say(
@@ -94,6 +90,7 @@ impl Told {
                 op,
                 fenced: wrote.0,
                 plain: wrote.1,
+                also: Vec::new(),
                 valid_until,
             },
         );
@@ -126,6 +123,15 @@ impl Told {
     }
 }
 
+fn invoked(op: u64, name: &str) -> Event {
+    Event::Invoked {
+        op,
+        name: name.into(),
+        also: Vec::new(),
+        side: None,
+    }
+}
+
 fn both(value: u64) -> (Access, Access) {
     (Access::Value(value), Access::Value(value))
 }
@@ -146,6 +152,14 @@ fn finds(told: &Told, kind: Kind, names: &[&str]) {
             finding.text
         );
     }
+}
+
+/// This is found among other things.
+#[track_caller]
+fn finds_some(told: &Told, kind: Kind, text: &str) {
+    let found = told.judge().findings;
+    let is_it = |it: &Finding| it.kind == kind && it.text.contains(text);
+    assert!(found.iter().any(is_it), "no {text:?} in {found:#?}");
 }
 
 /// Two clients in turn, and the store at the end.
@@ -205,6 +219,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
             op: 2,
             fenced: Access::Value(3),
             plain: Access::Value(3),
+            also: Vec::new(),
         },
     );
     told.section("p", 3, (2_100, 2_200), 104, both(4));
@@ -218,6 +233,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
         op: 2,
         fenced: Access::REFUSED,
         plain: Access::Value(4),
+        also: Vec::new(),
         valid_until: 1_970 * MS,
     };
     told.say("p", 2_250, Event::Stopping);
@@ -263,6 +279,7 @@ fn who_was_told_of_the_loss_holds_no_more() {
             op: 1,
             fenced: none,
             plain: none,
+            also: Vec::new(),
             valid_until: 1_910 * MS,
         },
     );
@@ -275,14 +292,7 @@ fn a_killed_holder_held_while_it_lived() {
     told.granted("p", 1, 10, 100);
     told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
     assert!(told.judge().held(), "nothing was heard of p after 10");
-    told.say(
-        "p",
-        65,
-        Event::Invoked {
-            op: 2,
-            name: "a".into(),
-        },
-    );
+    told.say("p", 65, invoked(2, "a"));
     finds(
         &told,
         Kind::Exclusion,
@@ -329,14 +339,7 @@ fn a_token_given_twice() {
 fn a_grant_recorded_late_says_nothing_of_the_order() {
     let mut told = Told::by(&["p", "q"]);
     // p was granted at some time between 5 and 9,000, and its lease was over when it looked.
-    told.say(
-        "p",
-        5,
-        Event::Invoked {
-            op: 1,
-            name: "a".into(),
-        },
-    );
+    told.say("p", 5, invoked(1, "a"));
     told.section(
         "q",
         1,
@@ -359,14 +362,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     // But if it was wished for after q had been granted, the order is certain.
     let mut told = Told::by(&["p", "q"]);
     told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
-    told.say(
-        "p",
-        80,
-        Event::Invoked {
-            op: 1,
-            name: "a".into(),
-        },
-    );
+    told.say("p", 80, invoked(1, "a"));
     told.say(
         "p",
         9_000,
@@ -427,6 +423,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
             op: 1,
             fenced: Access::Value(1),
             plain: Access::Value(1),
+            also: Vec::new(),
         },
     );
     told.section("p", 2, (2_000, 2_010), 102, both(2));
@@ -436,6 +433,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
         op: 1,
         fenced: Access::REFUSED,
         plain: Access::Value(2),
+        also: Vec::new(),
         valid_until: 1_930 * MS,
     };
     told.say("q", 2_040, refused);
@@ -502,6 +500,8 @@ fn a_lock_left_on_a_node() {
         node: "node4:6379".into(),
         name: "a".into(),
         slot: None,
+        side: None,
+        waits: false,
         label: label.into(),
         remaining_ms: Some(1_234),
         token,
@@ -579,14 +579,7 @@ fn a_wait_longer_than_promised() {
     let mut told = sound();
     // From the last section to the end of a wish that came to nothing.
     let why = "held".to_owned();
-    told.say(
-        "p",
-        60,
-        Event::Invoked {
-            op: 3,
-            name: "a".into(),
-        },
-    );
+    told.say("p", 60, invoked(3, "a"));
     told.say("p", 100, Event::Failed { op: 3, why });
     told.say("look", 100, scenario(39));
     finds(
@@ -597,14 +590,7 @@ fn a_wait_longer_than_promised() {
     assert!(with(&mut told, scenario(40)).held());
     // A process that was told to end wishes for nothing, whatever it wrote down meanwhile.
     told.say("p", 75, Event::Stopping);
-    told.say(
-        "p",
-        76,
-        Event::Invoked {
-            op: 4,
-            name: "a".into(),
-        },
-    );
+    told.say("p", 76, invoked(4, "a"));
     let summary = with(&mut told, scenario(15));
     assert!(summary.held(), "{:#?}", summary.findings);
     assert!(!with(&mut told, scenario(14)).held());
@@ -622,14 +608,7 @@ fn a_wait_longer_than_promised() {
 #[test]
 fn a_name_that_nobody_ever_got_or_gets_any_more() {
     let wish = |told: &mut Told, op, name: &str, (from, until)| {
-        told.say(
-            "p",
-            from,
-            Event::Invoked {
-                op,
-                name: name.into(),
-            },
-        );
+        told.say("p", from, invoked(op, name));
         told.say(
             "p",
             until,
@@ -763,8 +742,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
         told.say("p", at, Event::Alive).say("q", at, Event::Alive);
     }
     let asks = |told: &mut Told, label, at| {
-        let name = "a".into();
-        told.say(label, at, Event::Invoked { op: 9, name });
+        told.say(label, at, invoked(9, "a"));
     };
     asks(&mut told, "p", 100);
     asks(&mut told, "q", 900);
@@ -783,6 +761,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
             op: 9,
             fenced: none,
             plain: none,
+            also: Vec::new(),
             valid_until: (at + 1_900) * MS,
         };
         told.say(label, at + 50, event);

@@ -1,14 +1,15 @@
 //! Updates: every section writes one more than it read, so two that read the same and both wrote have
 //! lost one update. In the store that checks tokens there is none. In the other there is none but by
-//! a stale holder, whom the first store refused.
+//! a stale holder, whom the first store refused. A section that only reads finds at its end what it found at its
+//! beginning, while its lease is valid.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Finding,
-    operations::{Accesses, History, Op},
+    operations::{History, Op},
 };
-use crate::torture::history::{Access, Kind};
+use crate::torture::history::{Access, Accesses, Kind};
 
 #[derive(Default)]
 pub(super) struct Updates {
@@ -34,22 +35,38 @@ const PLAIN: Store = Store {
     of: |both| both.plain,
 };
 
+/// What one operation read and wrote of one record. A reader: what it read at the end.
+struct Section<'h> {
+    op: &'h Op,
+    record: String,
+    read: Option<Accesses>,
+    wrote: Option<Accesses>,
+}
+
 pub(super) fn check(history: &History) -> Updates {
-    let mut updates = Updates {
-        refused: history.ops.iter().filter(|op| refused(op)).count(),
-        with_store: history
-            .ops
+    let sections: Vec<Section<'_>> = history.ops.iter().flat_map(sections).collect();
+    let refused = |op: &&Op| {
+        op.read
             .iter()
-            .any(|op| op.read.is_some_and(|read| read.plain != Access::NO_STORE)),
+            .chain(&op.wrote)
+            .any(|it| it.fenced == Access::REFUSED)
+    };
+    let of_a_store = |section: &Section<'_>| {
+        let read = section.read;
+        read.is_some_and(|read| read.plain != Access::NO_STORE)
+    };
+    let mut updates = Updates {
+        refused: history.ops.iter().filter(refused).count(),
+        with_store: sections.iter().any(of_a_store),
         ..Updates::default()
     };
-    for (first, second) in pairs(history, &FENCED) {
+    for (first, second) in pairs(&sections, &FENCED) {
         updates
             .findings
             .push(lost(history, &FENCED, first, second, ""));
     }
-    for (first, second) in pairs(history, &PLAIN) {
-        if !explained(history, first, second) {
+    for (first, second) in pairs(&sections, &PLAIN) {
+        if !explained(&sections, first, second) {
             let why = ", and nobody who wrote meanwhile was refused where tokens are checked";
             updates
                 .findings
@@ -64,65 +81,105 @@ pub(super) fn check(history: &History) -> Updates {
     let plain: Ends = ends
         .map(|(name, _, plain)| (name.as_str(), *plain))
         .collect();
-    updates.lost_plain = count(history, &PLAIN, &plain, &mut Vec::new());
-    updates.lost_fenced = count(history, &FENCED, &fenced, &mut updates.findings);
-    refused_while_valid(history, &mut updates.findings);
+    updates.lost_plain = count(&sections, &PLAIN, &plain, &mut Vec::new());
+    updates.lost_fenced = count(&sections, &FENCED, &fenced, &mut updates.findings);
+    refused_while_valid(history, &sections, &mut updates.findings);
+    changed_under_a_reader(history, &sections, &mut updates.findings);
     updates
 }
 
-fn refused(op: &Op) -> bool {
-    op.read.is_some_and(|read| read.fenced == Access::REFUSED)
-        || op
-            .ended
-            .is_some_and(|end| end.wrote.fenced == Access::REFUSED)
+fn sections(op: &Op) -> Vec<Section<'_>> {
+    let records = op.records().into_iter().enumerate();
+    let section = |(i, record)| Section {
+        op,
+        record,
+        read: op.read.get(i).copied(),
+        wrote: op.wrote.get(i).copied(),
+    };
+    records.map(section).collect()
+}
+
+impl Section<'_> {
+    fn is_refused(&self) -> bool {
+        let mut all = self.read.iter().chain(&self.wrote);
+        all.any(|all| all.fenced == Access::REFUSED)
+    }
+
+    fn read(&self, store: &Store) -> Option<u64> {
+        self.read.and_then(|read| (store.of)(read).value())
+    }
+
+    fn written(&self, store: &Store) -> Option<u64> {
+        let wrote = self.wrote.filter(|_| !self.op.reads());
+        wrote.and_then(|wrote| (store.of)(wrote).value())
+    }
+
+    /// Between these it wrote: known only within limits, and for one that was killed while it wrote there is no upper one.
+    fn writing(&self) -> Option<(u64, u64)> {
+        let from = self.op.writing.unwrap_or(self.op.invoked);
+        match self.op.ended {
+            _ if self.op.reads() => None,
+            Some(end) => Some((from, end)),
+            None => self.op.writing.map(|from| (from, u64::MAX)),
+        }
+    }
+
+    /// Its lease was valid until its end.
+    fn in_time(&self) -> Option<u64> {
+        let end = self.op.ended?;
+        (self.op.lost.is_none() && end <= self.op.valid_until).then_some(end)
+    }
 }
 
 /// One of the two was stale; or a stale holder wrote between them and set the counter back, so that good ones came
-/// by the same values again. When exactly it wrote is known only within limits, and for one that was killed while
-/// it wrote there is no upper limit.
-fn explained(history: &History, first: &Op, second: &Op) -> bool {
-    let since = first.writing.unwrap_or(first.invoked);
-    let until = second.ended.map_or(u64::MAX, |end| end.at);
-    let stale = |op: &Op| {
-        let wrote_from = op.writing.unwrap_or(op.invoked);
-        let (maybe, wrote_until) = match op.ended {
-            Some(end) => (refused(op), end.at),
-            None => (op.writing.is_some(), u64::MAX),
-        };
-        maybe && op.record() == first.record() && wrote_from <= until && since <= wrote_until
+/// by the same values again.
+fn explained(sections: &[Section<'_>], first: &Section<'_>, second: &Section<'_>) -> bool {
+    let since = first.op.writing.unwrap_or(first.op.invoked);
+    let until = second.op.ended.unwrap_or(u64::MAX);
+    let stale = |section: &Section<'_>| {
+        let maybe = section.op.ended.is_none() || section.is_refused();
+        let meanwhile = section.writing();
+        let meanwhile = meanwhile.is_some_and(|(from, to)| from <= until && since <= to);
+        maybe && meanwhile && section.record == first.record
     };
-    history.ops.iter().any(stale)
+    sections.iter().any(stale)
 }
 
-fn written(op: &Op, store: &Store) -> Option<u64> {
-    op.ended.and_then(|end| (store.of)(end.wrote).value())
-}
-
-fn lost(history: &History, store: &Store, first: &Op, second: &Op, why: &str) -> Finding {
-    let value = written(second, store).unwrap_or(0);
+fn lost(
+    history: &History,
+    store: &Store,
+    first: &Section<'_>,
+    second: &Section<'_>,
+    why: &str,
+) -> Finding {
+    let value = second.written(store).unwrap_or(0);
     Finding {
         kind: Kind::LostUpdate,
         text: format!(
-            "an update was lost in {}: both wrote {value}{why}: {} and {}",
+            "an update of {:?} was lost in {}: both wrote {value}{why}: {} and {}",
+            first.record,
             store.what,
-            history.tell(first),
-            history.tell(second)
+            history.tell(first.op),
+            history.tell(second.op)
         ),
     }
 }
 
 /// Two that wrote the same value to the same record, one after the other.
-fn pairs<'a>(history: &'a History, store: &Store) -> Vec<(&'a Op, &'a Op)> {
-    let mut seen: HashMap<(String, u64), &Op> = HashMap::new();
+fn pairs<'s, 'h>(
+    sections: &'s [Section<'h>],
+    store: &Store,
+) -> Vec<(&'s Section<'h>, &'s Section<'h>)> {
+    let mut seen: HashMap<(&str, u64), &Section<'_>> = HashMap::new();
     let mut pairs = Vec::new();
-    let mut ops: Vec<&Op> = history.ops.iter().collect();
-    ops.sort_by_key(|op| op.ended.map(|end| end.at));
-    for op in ops {
-        let (Some(value), Some(record)) = (written(op, store), op.record()) else {
+    let mut sections: Vec<&Section<'_>> = sections.iter().collect();
+    sections.sort_by_key(|section| section.op.ended);
+    for section in sections {
+        let Some(value) = section.written(store) else {
             continue;
         };
-        if let Some(other) = seen.insert((record, value), op) {
-            pairs.push((other, op));
+        if let Some(other) = seen.insert((&section.record, value), section) {
+            pairs.push((other, section));
         }
     }
     pairs
@@ -132,20 +189,19 @@ type Ends<'a> = BTreeMap<&'a str, u64>;
 
 /// How many updates are missing at the end. Each pair names two of them at most; this counts all,
 /// and sees also what was overwritten by a write that nobody heard the answer of.
-fn count(history: &History, store: &Store, ends: &Ends<'_>, findings: &mut Vec<Finding>) -> u64 {
+fn count(
+    sections: &[Section<'_>],
+    store: &Store,
+    ends: &Ends<'_>,
+    findings: &mut Vec<Finding>,
+) -> u64 {
     let mut missing = 0;
     for (name, end) in ends {
-        let ops = || {
-            let all = history.ops.iter();
-            all.filter(|op| op.record().as_deref() == Some(*name))
-        };
-        let Some(first) = ops()
-            .filter_map(|op| op.read.and_then(|read| (store.of)(read).value()))
-            .min()
-        else {
+        let its = || sections.iter().filter(|section| section.record == *name);
+        let Some(first) = its().filter_map(|section| section.read(store)).min() else {
             continue;
         };
-        let writes = ops().filter(|op| written(op, store).is_some()).count() as u64;
+        let writes = its().filter_map(|section| section.written(store)).count() as u64;
         let short = first.saturating_add(writes).saturating_sub(*end);
         if short > 0 {
             findings.push(Finding {
@@ -163,30 +219,65 @@ fn count(history: &History, store: &Store, ends: &Ends<'_>, findings: &mut Vec<F
 }
 
 /// A refused holder has been overtaken by a newer token, so its lease was over.
-fn refused_while_valid(history: &History, findings: &mut Vec<Finding>) {
-    for op in history.ops.iter().filter(|op| refused(op)) {
-        let Some(end) = op.ended else { continue };
-        let in_time = op.lost.is_none() && end.at <= op.valid_until;
-        if !in_time {
+fn refused_while_valid(history: &History, sections: &[Section<'_>], findings: &mut Vec<Finding>) {
+    for section in sections.iter().filter(|section| section.is_refused()) {
+        let Some(end) = section.in_time() else {
             continue;
-        }
-        let token = op.granted.map_or(0, |grant| grant.token);
-        let newer = history.ops.iter().find(|other| {
-            other.record() == op.record()
+        };
+        let token = section.op.granted.map_or(0, |grant| grant.token);
+        let newer = sections.iter().find(|other| {
+            other.record == section.record
                 && other
+                    .op
                     .granted
-                    .is_some_and(|grant| grant.token > token && grant.at <= end.at)
+                    .is_some_and(|grant| grant.token > token && grant.at <= end)
         });
         findings.push(Finding {
             kind: Kind::Fence,
             text: format!(
                 "the store refused a holder whose lease was valid: {}; a newer token had {}",
-                history.tell(op),
+                history.tell(section.op),
                 newer.map_or_else(
                     || "nobody that was recorded".to_owned(),
-                    |newer| history.tell(newer)
+                    |newer| history.tell(newer.op)
                 )
             ),
         });
+    }
+}
+
+/// A writer whose lease is over may change what others read: the last one before them, whose token is their epoch, even
+/// where tokens are checked. Nobody else may.
+fn changed_under_a_reader(
+    history: &History,
+    sections: &[Section<'_>],
+    findings: &mut Vec<Finding>,
+) {
+    for section in sections.iter().filter(|section| section.op.reads()) {
+        let (Some(grant), Some(end)) = (section.op.granted, section.in_time()) else {
+            continue;
+        };
+        let stale = |other: &Section<'_>| {
+            let meanwhile = other.writing();
+            let meanwhile = meanwhile.is_some_and(|(from, to)| from <= end && grant.at <= to);
+            meanwhile && other.in_time().is_none() && other.record == section.record
+        };
+        for store in [FENCED, PLAIN] {
+            let last = section.wrote.and_then(|wrote| (store.of)(wrote).value());
+            let (Some(first), Some(last)) = (section.read(&store), last) else {
+                continue;
+            };
+            if first != last && !sections.iter().any(stale) {
+                findings.push(Finding {
+                    kind: Kind::Exclusion,
+                    text: format!(
+                        "what was read was changed from {first} to {last} in {} while the lease was valid, by nobody \
+                         whose own was over: {}",
+                        store.what,
+                        history.tell(section.op)
+                    ),
+                });
+            }
+        }
     }
 }

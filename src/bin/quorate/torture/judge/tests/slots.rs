@@ -5,8 +5,8 @@ use super::*;
 fn by(labels: &[&'static str]) -> Told {
     let mut told = Told::by(labels);
     for (_, lines) in &mut told.files {
-        if let Event::Process { limit, .. } = &mut lines[0].event {
-            *limit = Some(2);
+        if let Event::Process { locks, .. } = &mut lines[0].event {
+            locks.limit = Some(2);
         }
     }
     told
@@ -173,6 +173,8 @@ fn a_slot_left_on_a_node() {
         node: "node4:6379".into(),
         name: "a".into(),
         slot: Some(1),
+        side: None,
+        waits: false,
         label: "p".into(),
         remaining_ms: Some(1_234),
         token: Some(101),
@@ -208,8 +210,8 @@ fn in_front_the_order_is_free() {
             told.put_in_slot(label, 9, 0);
         }
         for (_, lines) in &mut told.files {
-            if let Event::Process { limit, .. } = &mut lines[0].event {
-                *limit = Some(2);
+            if let Event::Process { locks, .. } = &mut lines[0].event {
+                locks.limit = Some(2);
             }
         }
     };
@@ -240,8 +242,8 @@ fn in_front_the_order_is_free() {
 fn histories_of_different_semaphores_are_none() {
     let with = |file: usize, other| {
         let mut told = sound();
-        if let Event::Process { limit, .. } = &mut told.files[file].1[0].event {
-            *limit = other;
+        if let Event::Process { locks, .. } = &mut told.files[file].1[0].event {
+            locks.limit = other;
         }
         judge("x", &told.parts())
     };
