@@ -425,6 +425,41 @@ fn several_names_at_once_hold_under_load_too() {
     assert!(all.contains("\"several\":true}"));
 }
 
+/// All masters die at once and come back empty, again and again, with the quarantine switched off. What is found.
+fn without_the_quarantine(kind: &[&str]) -> Vec<String> {
+    let field = Field::new(3);
+    let words = ["--names", "8", "--duration", "9s", "--section", "800ms"];
+    let more = ["--without-rule", "quarantine", "--json"];
+    let load = field.torture(&[kind, &words, &more].concat());
+    field.under_way();
+    // Where few hold a lock at that moment, or not for long any more, one time may show nothing.
+    for _ in 0..4 {
+        for server in field.fleet.iter() {
+            server.restart_empty();
+        }
+        sleep(ms(1_500));
+    }
+    let judgement = json(&load.done(), 1);
+    assert!(kinds(&judgement).contains(&"exclusion"), "{judgement:#}");
+    let findings = judgement["findings"].as_array().unwrap().iter();
+    let texts = findings.filter_map(|finding| finding["text"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+#[test]
+fn with_the_quarantine_off_a_writer_beside_others_is_found() {
+    let texts = without_the_quarantine(&["--rwlock", "--readers", "50"]);
+    let beside = |text: &String| text.contains("two held it at once") && text.contains(" writing ");
+    assert!(texts.iter().any(beside), "{texts:#?}");
+}
+
+#[test]
+fn with_the_quarantine_off_two_holders_of_a_set_are_found() {
+    let texts = without_the_quarantine(&["--several"]);
+    let of_a_set = |text: &String| text.contains("\" at once, for ") && text.contains("\" and \"");
+    assert!(texts.iter().any(of_a_set), "{texts:#?}");
+}
+
 #[test]
 fn an_interrupted_run_is_judged_and_leaves_nothing() {
     let field = Field::new(3);

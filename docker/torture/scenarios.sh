@@ -30,9 +30,10 @@ scenarios=(
   frozen-holder client-killed misconfigured clock-step
   head-killed head-stopped head-cut-off
   semaphore-kill-two semaphore-restart-all semaphore-frozen-holder
+  rwlock-kill-two rwlock-restart-all rwlock-frozen-holder
+  several-kill-two several-restart-all several-frozen-holder
   restart-all-without-quarantine pause-three-without-rollback
 )
-# Those of read-write locks and of several names run only when they are named: not measured on a quiet machine yet.
 
 # What the sums are made of, in ms.
 timeout=300       # node_timeout: how long a node that does not answer is waited for
