@@ -7,6 +7,7 @@ mod end;
 mod leases;
 mod line;
 mod repairs;
+mod rwlocks;
 mod slots;
 mod waits;
 mod wishes;

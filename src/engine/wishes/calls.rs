@@ -1,11 +1,12 @@
 //! Who waits for a read-write lock, and is called when it is freed (protocol §4).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::waiter::{Known, Waiter};
 use crate::{
     Error,
     claim::{Side, Waits},
+    clock::Tick,
     engine::{
         attempt::new_owner,
         event::WishId,
@@ -19,8 +20,17 @@ use crate::{
 /// All who wait for such a lock.
 #[derive(Default)]
 pub(super) struct Calls {
-    rooms: HashMap<Name, BTreeSet<WishId>>,
+    rooms: HashMap<Name, Room>,
     names: HashMap<Entry, Name>,
+}
+
+/// Who waits for one lock.
+#[derive(Default)]
+struct Room {
+    there: BTreeSet<WishId>,
+    /// Who was there. Of all who wait in a process a node calls the one that has asked last: until then it may be one of these, and
+    /// means the others.
+    gone: VecDeque<(Tick, Entry)>,
 }
 
 impl Calls {
@@ -38,7 +48,11 @@ impl Calls {
             let entry = new_owner(net, waiter.wish.id)?;
             let name = waiter.wish.name().clone();
             self.names.insert(entry.clone(), name.clone());
-            self.rooms.entry(name).or_default().insert(waiter.wish.id);
+            self.rooms
+                .entry(name)
+                .or_default()
+                .there
+                .insert(waiter.wish.id);
             waiter.known = Some(Known {
                 entry,
                 by: BTreeSet::new(),
@@ -58,16 +72,24 @@ impl Calls {
     /// Who is called by the push to this one: all who wait for the same lock.
     pub(super) fn called(&self, entry: &Entry) -> Vec<WishId> {
         let room = self.names.get(entry).and_then(|name| self.rooms.get(name));
-        room.into_iter().flatten().copied().collect()
+        let there = room.into_iter().flat_map(|room| &room.there);
+        there.copied().collect()
     }
 
     /// It waits no more: how nodes know that it did, if that has to be taken back.
-    pub(super) fn leave(&mut self, waiter: &mut Waiter) -> Option<Known> {
+    pub(super) fn leave(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Known> {
         let known = waiter.known.take()?;
-        self.names.remove(&known.entry);
         if let Some(room) = self.rooms.get_mut(waiter.wish.name()) {
-            room.remove(&waiter.wish.id);
-            if room.is_empty() {
+            room.there.remove(&waiter.wish.id);
+            let until = net.now.plus(wait_life(net));
+            room.gone.push_back((until, known.entry.clone()));
+            let is_empty = room.there.is_empty();
+            let forgets = |(until, _): &(Tick, Entry)| is_empty || *until < net.now;
+            while room.gone.front().is_some_and(forgets) {
+                let gone = room.gone.pop_front();
+                gone.and_then(|(_, entry)| self.names.remove(&entry));
+            }
+            if is_empty {
                 self.rooms.remove(waiter.wish.name());
             }
         }
@@ -77,7 +99,7 @@ impl Calls {
 
     /// It waits no more and has not got it: it keeps no reader out.
     pub(super) fn give_up(&mut self, net: &mut Net, waiter: &mut Waiter) {
-        let Some(known) = self.leave(waiter) else {
+        let Some(known) = self.leave(net, waiter) else {
             return;
         };
         if let Some(claim) = waiter.wish.wants.claim() {

@@ -264,7 +264,7 @@ impl Wishes {
         match progress {
             Progress::Won(token) => {
                 self.make_room(&waiter.wish);
-                let known = self.calls.leave(&mut waiter);
+                let known = self.calls.leave(net, &mut waiter);
                 if let (Some(known), Some(claim)) = (&known, waiter.wish.wants.claim()) {
                     // Those that its last attempt did not ask will not hear of its end otherwise.
                     let others = known.by.iter().copied();
