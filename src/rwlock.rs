@@ -30,7 +30,7 @@ use crate::{
 ///
 /// - **Each reader has its own ttl.** One that dies is gone after its own, whatever the others do.
 /// - **A writer that waits keeps new readers out**, so that readers who come and go cannot keep it waiting for ever. When a
-///   writer frees the lock, readers that it kept out are let in first, for five round trips.
+///   writer frees the lock, readers that it kept out are let in first, for five round trips (10 ms at least, 1 s at most).
 /// - **The order is not promised**: those who wait ask again, when a node says that the lock was freed, and from time to time
 ///   (after 100 ms at the latest).
 /// - **A reader cannot become a writer**: it releases its lease and asks anew. A writer can become a reader:

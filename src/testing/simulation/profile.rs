@@ -169,6 +169,8 @@ pub enum Profile {
     RwlockLasting,
     /// They read or write, and many answers take about as long as is waited for them.
     RwlockSluggish,
+    /// Operators free read-write locks under those who read and write.
+    RwlockEvicted,
     /// Several names at once beside single ones, and nothing is wrong.
     Several,
     /// The same, and what servers say unasked is lost, late, or comes twice.
@@ -187,7 +189,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 79] = [
+    pub const ALL: [Self; 80] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -260,6 +262,7 @@ impl Profile {
         Self::RwlockGone,
         Self::RwlockLasting,
         Self::RwlockSluggish,
+        Self::RwlockEvicted,
         Self::Several,
         Self::SeveralPushes,
         Self::SeveralStorm,
@@ -938,6 +941,7 @@ impl Plan {
             Profile::RwlockGone => Self::rwlock_gone(dice),
             Profile::RwlockLasting => Self::rwlock_lasting(dice),
             Profile::RwlockSluggish => Self::rwlock_sluggish(dice),
+            Profile::RwlockEvicted => Self::rwlock_evicted(dice),
             Profile::Several => Self::several_calm(dice),
             Profile::SeveralPushes => Self::several_pushes(dice),
             Profile::SeveralStorm => Self::several_storm(dice),

@@ -152,4 +152,23 @@ impl Plan {
         plan.fault_every = dice.range(40, 100) * MS;
         plan
     }
+
+    /// Operators free the lock under those who read and write.
+    pub(super) fn rwlock_evicted(dice: &mut Dice) -> Self {
+        let mut plan = Self::base(dice, 3).only(&[
+            (10, Fault::Partition),
+            (2, Fault::Cut),
+            (1, Fault::SetWall),
+        ]);
+        plan.read_and_write(dice);
+        plan.operators = true;
+        plan.exclusion = false;
+        plan.renews = 100;
+        plan.hold = 5_000;
+        plan.think = 40 * MS;
+        plan.delay = 15 * MS;
+        plan.slow = (100, 80 * MS);
+        plan.node_timeout = Duration::from_millis(120);
+        plan
+    }
 }
