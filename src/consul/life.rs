@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{ballot::validity::valid_until, clock::Tick};
+use crate::{
+    ballot::validity::{notice, valid_until},
+    clock::Tick,
+};
 
 /// One that is older than this part of its TTL is renewed before it is held by.
 const FRESH: u32 = 10;
@@ -31,6 +34,11 @@ impl Life {
     /// Until when Consul keeps it, as far as we may rely on it: Consul ends it no sooner than a TTL after it was renewed.
     pub(super) fn good_until(&self) -> Tick {
         valid_until(self.renewed_at, self.ttl)
+    }
+
+    /// Whether a grant by it is of use still: it is good for longer than its loss is announced before.
+    pub(super) fn is_in_time(&self, now: Tick) -> bool {
+        self.good_until().minus(notice(self.ttl)) > now
     }
 
     /// Whether nearly all of its TTL is left.
@@ -73,6 +81,15 @@ mod tests {
         let life = Life::new(TTL, at(1_000));
         assert!(life.is_fresh(at(2_000)));
         assert!(!life.is_fresh(Tick::from_nanos(2_000_000_001)));
+    }
+
+    #[test]
+    fn it_is_of_use_until_its_loss_would_be_announced() {
+        let life = Life::new(TTL, at(1_000));
+        // A twentieth of the TTL before its end.
+        let announced = at(1_000 + 10_000 - 102 - 500);
+        assert!(life.is_in_time(announced.minus(Duration::from_nanos(1))));
+        assert!(!life.is_in_time(announced));
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::{Error, name::Name};
 pub(super) const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
+/// Those in front who could take what is free have so long for it.
+const IN_FRONT: Duration = Duration::from_secs(1);
+
 /// Where somebody who waits stands.
 #[derive(Default)]
 pub(super) struct Standing {
@@ -30,7 +33,7 @@ pub(super) struct Standing {
     /// What it saw was tried, and refused: it needs a newer one.
     pub(super) is_stale: bool,
     /// When those in front have had their time.
-    pub(super) overtakes_at: Option<Instant>,
+    overtakes_at: Option<Instant>,
     /// When to look again though nothing was told.
     pub(super) again_at: Option<Instant>,
     rest: Option<Duration>,
@@ -86,6 +89,24 @@ impl Standing {
         self.silent = None;
     }
 
+    /// Whether there is room, but others were there before: these have had their time a second after it was first so.
+    pub(super) fn is_behind(&mut self, is_behind: bool, now: Instant) {
+        self.overtakes_at = match is_behind {
+            true => Some(self.overtakes_at.unwrap_or(now + IN_FRONT)),
+            false => None,
+        };
+    }
+
+    /// Whether those in front have had their time.
+    pub(super) fn overtakes(&self, now: Instant) -> bool {
+        self.overtakes_at.is_some_and(|at| at <= now)
+    }
+
+    /// When to look again, whether anything is told or not.
+    pub(super) fn looks_at(&self) -> Option<Instant> {
+        self.overtakes_at.into_iter().chain(self.again_at).min()
+    }
+
     /// What it saw is not so any more, or it may not yet.
     pub(super) fn is_refused(&mut self, why: Refusal) {
         let rest = match why {
@@ -121,5 +142,41 @@ impl Standing {
         self.sessions.clear();
         (self.is_in_line, self.news) = (false, None);
         self.is_stale = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_in_front_have_a_second_from_when_there_was_room() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        assert!(
+            !standing.overtakes(start + 2 * IN_FRONT),
+            "nobody is in front"
+        );
+        standing.is_behind(true, start);
+        let nanosecond = Duration::from_nanos(1);
+        assert!(!standing.overtakes(start + IN_FRONT - nanosecond));
+        assert!(standing.overtakes(start + IN_FRONT));
+        assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
+        // That it still is so prolongs nothing; that it was taken meanwhile begins anew.
+        standing.is_behind(true, start + IN_FRONT / 2);
+        assert!(standing.overtakes(start + IN_FRONT));
+        standing.is_behind(false, start + IN_FRONT / 2);
+        assert!(!standing.overtakes(start + 2 * IN_FRONT));
+        standing.is_behind(true, start + IN_FRONT);
+        assert!(!standing.overtakes(start + 2 * IN_FRONT - nanosecond));
+    }
+
+    #[test]
+    fn it_looks_again_at_whatever_comes_first() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        assert_eq!(standing.looks_at(), None);
+        standing.again_at = Some(start + 2 * IN_FRONT);
+        assert_eq!(standing.looks_at(), Some(start + 2 * IN_FRONT));
+        standing.is_behind(true, start);
+        assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
     }
 }

@@ -13,9 +13,7 @@ use super::{
     sessions::{Renewed, Session},
     wire::{Refusal, Step},
 };
-use crate::{
-    Error, FencingToken, LossReason, Lost, ballot::validity::notice, clock::Tick, name::Name,
-};
+use crate::{Error, FencingToken, LossReason, Lost, clock::Tick, name::Name};
 
 /// Where others change the record all the time they leave the dead out of it.
 const ATTEMPTS: usize = 20;
@@ -144,7 +142,8 @@ impl Permits {
 
     /// Whether it is of use still.
     pub(super) fn is_in_time(&self) -> bool {
-        self.good_until().minus(notice(self.ttl)) > self.agent.now()
+        let now = self.agent.now();
+        self.sessions.iter().all(|one| one.life().is_in_time(now))
     }
 
     pub(super) fn renewed(&mut self, at: Tick) {

@@ -21,8 +21,6 @@ use super::{
 };
 use crate::{Error, Lease, Renewal, clock::Tick, name::Name, response::Responder};
 
-/// Those in front who could take what is free have so long for it.
-const IN_FRONT: Duration = Duration::from_secs(1);
 /// While a limit is being changed.
 const CHANGES: Duration = Duration::from_millis(10);
 /// Who waits without a limit puts up with Consul's silence for so long: an election takes some seconds.
@@ -154,9 +152,7 @@ impl Wish {
         standing.sees(&view);
         self.check_count().map_err(Stop::Error)?;
         let follows = view.follows(self.asked(standing));
-        if follows != Follows::Behind {
-            standing.overtakes_at = None;
-        }
+        standing.is_behind(follows == Follows::Behind, Instant::now());
         match follows {
             Follows::Conflict(_) if self.limit.is_changing() => {
                 sleep(CHANGES).await;
@@ -175,9 +171,6 @@ impl Wish {
                 }
             },
             Follows::Full | Follows::Behind => {
-                if follows == Follows::Behind && standing.overtakes_at.is_none() {
-                    standing.overtakes_at = Some(Instant::now() + IN_FRONT);
-                }
                 match standing.is_in_line {
                     true => self.wait_for_news(standing).await?,
                     false => self.stand_in_line(standing).await?,
@@ -221,8 +214,7 @@ impl Wish {
             return Ok(());
         }
         let renew_at = renew_at.map(|at| instant_of(at, now));
-        let wake = [renew_at, standing.overtakes_at, standing.again_at];
-        let wake = wake.into_iter().flatten().min();
+        let wake = renew_at.into_iter().chain(standing.looks_at()).min();
         let Some(news) = &mut standing.news else {
             return Ok(());
         };
@@ -242,7 +234,7 @@ impl Wish {
                 if standing.again_at.is_some_and(|at| at <= Instant::now()) {
                     (standing.again_at, standing.is_stale) = (None, false);
                 }
-                if standing.overtakes_at.is_some_and(|at| at <= Instant::now()) {
+                if standing.overtakes(Instant::now()) {
                     standing.is_stale = false;
                 }
             }
@@ -326,7 +318,7 @@ impl Wish {
             limit: self.limit(),
             count: self.count,
             waits_as: first.filter(|_| standing.is_in_line),
-            overtakes: standing.overtakes_at.is_some_and(|at| at <= Instant::now()),
+            overtakes: standing.overtakes(Instant::now()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! How many round trips it takes.
 
+use std::sync::{Arc, Mutex};
+
 use quorate::consul::Consul;
 
 use super::*;
@@ -99,4 +101,54 @@ async fn a_slot_is_handed_over_within_two_round_trips() {
     }
     near.shutdown().await;
     far.shutdown().await;
+}
+
+/// Eight processes wait, and each of them gives it to the next.
+#[tokio::test]
+async fn each_of_many_that_wait_has_it_within_two_round_trips_of_the_one_before() {
+    let agent = Agent::start();
+    let proxy = Proxy::to_consul(&agent);
+    let near = connect(&agent).await;
+    for is_lock in [true, false] {
+        let held = match is_lock {
+            true => near.mutex("m").lock().await.unwrap(),
+            false => near.semaphore("s", 1).acquire().await.unwrap(),
+        };
+        proxy.delay(ONE_WAY);
+        // When it was given back last, and how long it took to the next.
+        let freed = Arc::new(Mutex::new((Instant::now(), Vec::new())));
+        let all = (0..8).map(|_| {
+            let (url, freed) = (proxy.url().to_string(), Arc::clone(&freed));
+            tokio::spawn(async move {
+                let consul = Consul::connect(&url).await.unwrap();
+                let lease = match is_lock {
+                    true => consul.mutex("m").lock().await.unwrap(),
+                    false => consul.semaphore("s", 1).acquire().await.unwrap(),
+                };
+                {
+                    let (at, took) = &mut *freed.lock().unwrap();
+                    took.push(at.elapsed());
+                }
+                // What the others hear of it has settled.
+                tokio::time::sleep(ONE_WAY * 8).await;
+                freed.lock().unwrap().0 = Instant::now();
+                lease.release().await.unwrap();
+                consul.shutdown().await;
+            })
+        });
+        let all: Vec<_> = all.collect();
+        tokio::time::sleep(ms(2_000)).await;
+        freed.lock().unwrap().0 = Instant::now();
+        held.release().await.unwrap();
+        for one in all {
+            one.await.unwrap();
+        }
+        proxy.delay(Duration::ZERO);
+        let mut took = freed.lock().unwrap().1.clone();
+        took.sort();
+        println!("handed over in {took:?}");
+        // A third would make it 300 ms.
+        assert!(took[took.len() / 2] < ms(275), "{took:?}");
+    }
+    near.shutdown().await;
 }
