@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Outage, Quorum, Quota};
+use quorate::{Error, MemoryNode, Outage, Quorum, Quota};
 use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -338,6 +338,30 @@ async fn thousands_who_stop_waiting_leave_nothing_behind() {
     assert!(ended.iter().all(Result::is_err));
     first.await.unwrap().unwrap();
     assert!(limiter.check_n(29).await.unwrap().is_allowed());
+}
+
+/// A master that restarted gives again when it has been watched for long enough, and nothing happens to it then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_gets_the_units_of_a_master_whose_history_is_whole_again() {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let builder = Quorum::builder().nodes(&nodes);
+    let builder = builder.max_ttl(SECOND).restart_margin(SECOND / 5);
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    // Its history is 4.444 s, a unit counts for 4.047 s.
+    let limiter = quorum.rate_limiter("supplier", Quota::new(30, 4 * SECOND));
+    sleep(5 * SECOND).await;
+    nodes[0].restart_empty();
+    let restarted = Instant::now();
+    sleep(3 * SECOND).await;
+    let mut given = 0;
+    while limiter.check().await.unwrap().is_allowed() {
+        given += 1;
+    }
+    assert_eq!(given, 20);
+    limiter.until_ready().await.unwrap();
+    let after = restarted.elapsed();
+    assert!(after > SECOND * 44 / 10 && after < 5 * SECOND, "{after:?}");
 }
 
 /// What is left of a block is not for those who ask after the end.

@@ -148,6 +148,14 @@ impl Net {
         &self.sessions
     }
 
+    /// For how long this node's memory must be watched still, if it has to know of all that happened in so long a time: units
+    /// of a rate limit count for longer than leases last (protocol §7).
+    pub(super) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
+        let watched = self.sessions.get(node)?.watched_for(self.now);
+        let left = history.saturating_sub(watched);
+        (!left.is_zero() && self.holds(Rule::HistoryOfUnits)).then_some(left)
+    }
+
     pub(super) fn fleet(&self) -> &Fleet {
         &self.fleet
     }

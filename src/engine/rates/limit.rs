@@ -14,7 +14,6 @@ use crate::{
         view::View,
         words::Limited,
     },
-    rules::Rule,
 };
 
 /// A search looks no more often; then it goes by what it knows.
@@ -91,16 +90,22 @@ impl Limit {
 
     /// Why each node may not be asked now, if so: it does not vote, or it may have forgotten units that count.
     pub(super) fn silences(&self, net: &Net) -> Vec<Option<Silence>> {
-        let states = net.states().zip(net.sessions());
-        let silence = states.map(|(state, session)| {
-            state.silence().or_else(|| {
-                let watched = session.watched_for(net.now);
-                let left = self.history.saturating_sub(watched);
-                let old_enough = left.is_zero() || !net.holds(Rule::HistoryOfUnits);
-                (!old_enough).then_some(Silence::Quarantined(left))
-            })
-        });
-        silence.collect()
+        let silence = |(node, state): (usize, NodeState)| {
+            let young = || net.too_young(node, self.history);
+            state
+                .silence()
+                .or_else(|| young().map(Silence::Quarantined))
+        };
+        net.states().enumerate().map(silence).collect()
+    }
+
+    /// How soon a node may be asked that votes and is too young yet. Nothing else happens to it then.
+    pub(super) fn opens_in(&self, net: &Net) -> Option<Duration> {
+        let states = net.states().enumerate();
+        let voting = states.filter(|(_, state)| *state == NodeState::Voting);
+        voting
+            .filter_map(|(node, _)| net.too_young(node, self.history))
+            .min()
     }
 
     /// What follows for one who wants so many.

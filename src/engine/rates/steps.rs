@@ -218,6 +218,7 @@ impl Rates {
             && !limit.line.is_empty()
         {
             // Others may give units back, and nodes come back: nobody says so.
+            let wait = limit.opens_in(net).map_or(wait, |opens| wait.min(opens));
             let wait = wait.clamp(SHORTEST_REST, LONGEST_REST);
             let due = net.now.plus(wait);
             limit.due = Some(due);

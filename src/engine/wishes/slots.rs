@@ -161,7 +161,7 @@ impl Slots {
             changed = true;
             for one in self.asking.values_mut() {
                 match votes {
-                    true if one.is_too_young(net, node).is_some() => one.young.push(node),
+                    true if one.too_young(net, node).is_some() => one.young.push(node),
                     true => one.seat.came_back(net.now, node),
                     false => one.seat.went(node),
                 }

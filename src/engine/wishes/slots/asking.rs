@@ -88,11 +88,11 @@ impl Asking {
         self.waiter.patience.attempt();
         let enough = net.has_a_majority();
         for (node, state) in net.states().enumerate() {
-            let young = self.is_too_young(net, node);
+            let young = self.too_young(net, node);
             if young.is_some() && state == NodeState::Voting {
                 self.young.push(node);
             }
-            let silence = state.silence().or(young);
+            let silence = state.silence().or(young.map(Silence::Quarantined));
             if let Some(silence) = silence {
                 self.standing.last.set(node, Err(silence));
                 self.seat.went(node);
@@ -102,20 +102,16 @@ impl Asking {
         }
     }
 
-    /// A memory may have forgotten units of a rate limit that count still: longer than leases do.
-    pub(super) fn is_too_young(&self, net: &Net, node: usize) -> Option<Silence> {
-        let watched = net.sessions().get(node)?.watched_for(net.now);
-        let left = self.slot.pool.family.history().saturating_sub(watched);
-        let counts = left.is_zero() || !net.holds(Rule::HistoryOfUnits);
-        (!counts).then_some(Silence::Quarantined(left))
+    pub(super) fn too_young(&self, net: &Net, node: usize) -> Option<Duration> {
+        net.too_young(node, self.slot.pool.family.history())
     }
 
     /// Nodes that have been watched for long enough meanwhile are asked too; the others are looked at then.
     pub(super) fn look_at_the_young(&mut self, net: &mut Net) {
         for node in std::mem::take(&mut self.young) {
             let votes = net.states().nth(node) == Some(NodeState::Voting);
-            match self.is_too_young(net, node) {
-                Some(Silence::Quarantined(left)) if votes => {
+            match self.too_young(net, node) {
+                Some(left) if votes => {
                     let at = net.now.plus(left);
                     net.timers.at(Key::Wish(self.waiter.wish.id), at);
                     self.young.push(node);
@@ -133,10 +129,7 @@ impl Asking {
         let mut left: Vec<Duration> = voting
             .enumerate()
             .filter(|(_, votes)| *votes)
-            .map(|(node, _)| match self.is_too_young(net, node) {
-                Some(Silence::Quarantined(left)) => left,
-                _ => Duration::ZERO,
-            })
+            .map(|(node, _)| self.too_young(net, node).unwrap_or_default())
             .collect();
         left.sort_unstable();
         let left = left.get(net.needed.saturating_sub(1)).copied()?;
@@ -144,7 +137,10 @@ impl Asking {
             return None;
         }
         let votes = net.states().enumerate().map(|(node, state)| {
-            let silence = state.silence().or_else(|| self.is_too_young(net, node));
+            let young = || self.too_young(net, node);
+            let silence = state
+                .silence()
+                .or_else(|| young().map(Silence::Quarantined));
             silence.map_or(Vote::NotWaitedFor, Vote::None)
         });
         let name = self.waiter.wish.name().as_str();
