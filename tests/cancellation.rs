@@ -38,6 +38,8 @@ const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_millis(300);
 /// For the background work, once nothing hinders it. Far below the ttl.
 const SOON: Duration = Duration::from_secs(3);
+/// To a slow node, and back.
+const ONE_WAY: Duration = Duration::from_millis(30);
 const PREFIX: &str = "quorate";
 
 fn builder() -> Builder {
@@ -55,7 +57,7 @@ enum Fault {
     Ok,
     /// Every request that would write is answered by an error.
     Error,
-    /// Answers take 60 ms.
+    /// What is asked, and what is answered, takes [`ONE_WAY`].
     Slow,
     /// Answers do not come.
     Never,
@@ -167,7 +169,7 @@ impl Bench {
                 ];
                 acl(&self.fleet[node], &writes);
             }
-            Fault::Slow => self.proxies[node].delay(Duration::from_millis(30)),
+            Fault::Slow => self.proxies[node].delay(ONE_WAY),
             Fault::Never => self.proxies[node].blackhole(true),
         }
     }
@@ -264,6 +266,10 @@ impl Bench {
         }
         for node in 0..bad {
             self.heal(node, fault);
+        }
+        // What is on its way arrives first: before that there is nothing, whatever it leaves behind.
+        if fault == Fault::Slow {
+            tokio::time::sleep(ONE_WAY * 4).await;
         }
         let left = self.fleet.leftover_locks_after(SOON, PREFIX);
         assert!(left.is_empty(), "{cell}: left behind: {left:#?}");
