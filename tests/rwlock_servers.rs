@@ -232,6 +232,40 @@ fn nothing_is_torn_while_servers_forget() {
     finish(workers, &fleet);
 }
 
+/// Readers that died are forgotten by and by beside one that keeps their key for long, and all of them by the next writer.
+#[tokio::test]
+async fn readers_that_died_are_forgotten() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let quorum = builder(&fleet.urls()).connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let readers = format!("quorate:@rwlock-readers:{NAME}");
+    let count = |server: &Server| match server.cmd(&["ZCARD", &readers]) {
+        redis::Value::Int(count) => count,
+        other => panic!("{other:?}"),
+    };
+    let long = quorum.rwlock(NAME).read().await.unwrap();
+    for server in fleet.iter() {
+        for dead in 0..3_000 {
+            server.cmd(&["ZADD", &readers, "1", &format!("dead {dead}")]);
+        }
+    }
+    for _ in 0..4 {
+        let short = quorum.rwlock(NAME).ttl(TTL / 4).read().await.unwrap();
+        short.release().await.unwrap();
+    }
+    for server in fleet.iter() {
+        let left = count(server);
+        assert!(left <= 1_001, "{server}: {left}");
+    }
+    long.release().await.unwrap();
+    let writer = quorum.rwlock(NAME).write().await.unwrap();
+    writer.release().await.unwrap();
+    assert!(quorum.shutdown().await.is_empty());
+    for server in fleet.iter() {
+        assert_eq!(count(server), 0, "{server}");
+    }
+}
+
 /// Who is to be told stands on every node, but not for longer than it waits.
 #[tokio::test]
 async fn those_who_waited_for_a_short_time_are_forgotten_while_the_lock_is_held() {

@@ -27,8 +27,8 @@ pub enum Command {
         /// Who waits, if it is refused; none: nobody.
         wait: Option<Wait>,
     },
-    /// Takes the lock alone, if nobody has it, and it is not kept for readers. Who waits keeps new readers out, granted or
-    /// not.
+    /// Takes the lock alone, if nobody has it, and it is not kept for readers. Who waits and is refused keeps new readers
+    /// out.
     Write {
         /// The lock.
         name: Name,

@@ -1,8 +1,8 @@
 
 -- What is known of a read-write lock (protocol §4). A part of its scripts, behind what each of them does. Readers: entries by
 -- the ms in which they end. Writers: those who wait, by the ms in which they do no more. Wakes: "entry channel" of who waits, the
--- same. What ended before this ms of TIME is not there. Where one of these keys is of another type nothing is granted: the script
--- fails.
+-- same. What ended before this ms of TIME is not there. Where the readers are of another type nothing is granted, and where the
+-- intents are, nothing to readers: the script fails.
 
 function look_at_clock()
   local time = redis.call('TIME')

@@ -6,9 +6,9 @@ local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
--- Mostly no writer has it or waits, the key of the readers outlives this one too, and the counter is at hand. All else, and to
--- forget who is gone, is the long way.
-if redis.call('PTTL', KEYS[1]) == -2 and redis.call('ZCARD', KEYS[5]) == 0 then
+-- Mostly no writer has it or waits, the readers are few, their key outlives this one too, and the counter is at hand. All else, and
+-- to forget who is gone, is the long way.
+if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and redis.call('ZCARD', KEYS[4]) < 1000 then
   local life = redis.call('PTTL', KEYS[4])
   if life == -2 or life >= tonumber(ARGV[4]) then
     local c = tonumber(redis.call('HGET', KEYS[8], ARGV[2]) or 0)

@@ -8,7 +8,7 @@ if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- Mostly nobody has it, and the floor is the next token. All else is the long way.
-if not seen[2] and not seen[3] and redis.call('ZCARD', KEYS[4]) == 0 then
+if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   local read, time, p = redis.call('HMGET', KEYS[7], ARGV[2], '_'), redis.call('TIME'), tonumber(ARGV[5])
   local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[2]) or 0)
   local now, begun = time[1] * 1000000 + time[2], read[2] and tonumber(read[2])
@@ -52,5 +52,7 @@ local function obey()
     return why
   end
   redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+  -- Who is there still is over. Not before SET: behind a DEL a full server would grant.
+  redis.call('DEL', KEYS[4])
   return token
 end
