@@ -10,11 +10,13 @@ use crate::{
 
 pub(crate) use mutex::Place;
 
-/// Takes a lock where it is free and nobody stands before us, or takes or keeps this place in line.
-pub(crate) fn join(name: &Name, place: Place, ask: Ask) -> Arc<Operation> {
+/// Takes a lock where it is free and nobody stands before us, or takes or keeps this place in line. `only_last`: a new place
+/// only behind all others.
+pub(crate) fn join(name: &Name, place: Place, only_last: bool, ask: Ask) -> Arc<Operation> {
     Operation::new(mutex::Command::Join {
         name: name.clone(),
         place,
+        only_last,
         ttl: ask.ttl,
         floor: ask.floor,
         max_ttl: ask.max_ttl,

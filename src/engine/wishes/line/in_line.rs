@@ -97,7 +97,7 @@ impl InLine {
                 continue;
             }
             let registration = self.registration(net, seq, hears);
-            let operation = claim::join(self.waiter.wish.name(), registration, ask);
+            let operation = claim::join(self.waiter.wish.name(), registration, false, ask);
             for node in &some {
                 self.place.hears(*node, hears);
             }

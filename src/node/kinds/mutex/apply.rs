@@ -80,12 +80,13 @@ impl Memory {
             Command::Join {
                 name,
                 place,
+                only_last,
                 ttl,
                 floor,
                 max_ttl,
             } => {
                 let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
-                self.join(name, place, *ttl, mint, at)
+                self.join(name, (place, *only_last), *ttl, mint, at)
             }
             Command::Yield {
                 name,

@@ -10,19 +10,14 @@ use crate::{
     owner::Entry,
 };
 
-/// The source of a script for one operation that may come to the line: how it begins, and how it ends there.
-macro_rules! in_line {
-    ($begin:literal, $end:literal) => {
-        concat!(
-            include_str!($begin),
-            include_str!("common.lua"),
-            include_str!("line.lua"),
-            include_str!($end)
-        )
+/// The source of a script of these files, one after the other.
+macro_rules! joined {
+    ($($file:literal)+) => {
+        concat!($(include_str!($file)),+)
     };
 }
 
-pub(super) use in_line;
+pub(super) use joined;
 
 /// All of it, and the line only where it is needed.
 pub(super) static BATCH: Script = Script::new(concat!(
@@ -30,6 +25,7 @@ pub(super) static BATCH: Script = Script::new(concat!(
     include_str!("common.lua"),
     include_str!("read.lua"),
     "local function line()\n",
+    include_str!("tell.lua"),
     include_str!("line.lua"),
     "return about, has_line, behind, leave, join, yield\nend\n",
     include_str!("each.lua")
@@ -99,16 +95,18 @@ impl Command {
             Self::Join {
                 name,
                 place,
+                only_last,
                 ttl,
                 floor,
                 max_ttl,
             } => {
                 let (counter, seq) = (*floor, place.seq);
+                let letter = if *only_last { b'L' } else { b'J' };
                 Rider {
                     numbers: [Some(ms(*ttl)), Some(*floor)],
                     place: Some(place),
                     max_ttl: Some(ms(*max_ttl)),
-                    ..Rider::new(b'J', name, &place.entry, Reply::Taken { counter, seq })
+                    ..Rider::new(letter, name, &place.entry, Reply::Taken { counter, seq })
                 }
             }
             Self::Yield {

@@ -122,6 +122,10 @@ pub(crate) const CASES: &[Case] = &[
         the_line_is_in_the_order_of_tickets
     ),
     case!(
+        "§5 JOIN: who may only be the last is refused, as an ACQUIRE is, where it would come before somebody.",
+        who_may_only_be_last_comes_before_nobody
+    ),
+    case!(
         "INSPECT names the first 100 who wait, and says how many there are.",
         an_inspection_names_the_first_hundred
     ),
@@ -265,9 +269,32 @@ fn join_for(n: &str, place: Place, ttl: Duration, floor: u64) -> Command {
     Command::Join {
         name: name(n),
         place,
+        only_last: false,
         ttl,
         floor,
         max_ttl: MAX_TTL,
+    }
+}
+
+/// The same, if it comes before nobody.
+fn only_last(join: Command) -> Command {
+    match join {
+        Command::Join {
+            name,
+            place,
+            ttl,
+            floor,
+            max_ttl,
+            ..
+        } => Command::Join {
+            name,
+            place,
+            only_last: true,
+            ttl,
+            floor,
+            max_ttl,
+        },
+        other => other,
     }
 }
 

@@ -79,6 +79,9 @@ pub enum Command {
         name: Name,
         /// The place.
         place: Place,
+        /// Who would come before somebody that stands there already, or holds it, takes no place: it is answered as an
+        /// `Acquire` is.
+        only_last: bool,
         /// For how long, lock-delay included, if it is granted at once.
         ttl: Duration,
         /// p: where the counter should at least be, in µs of the wall clock.

@@ -50,7 +50,7 @@ local function raise(name, wanted)
 end
 
 local about, has_line, behind, leave, join, yield
-if waiting or string.find(ARGV[2], '[JY]') then
+if waiting or string.find(ARGV[2], '[JLY]') then
   about, has_line, behind, leave, join, yield = line()
 end
 -- Who was granted a lock. Their counters are written together at the end.
@@ -121,8 +121,8 @@ for i = 1, n do
         counter[field[i]] = right and p or format('%.0f', token)
       end
     end
-  elseif letter == 74 or letter == 89 then
-    local place = at + (letter == 74 and 3 or 2)
+  elseif letter == 74 or letter == 76 or letter == 89 then
+    local place = at + (letter == 89 and 2 or 3)
     local ttl, p = ARGV[at + 1], ARGV[place - 1]
     at = place + 7
     if not admitted then
@@ -132,10 +132,10 @@ for i = 1, n do
         free()
       end
       about(key)
-      if letter == 74 then
-        answer, right = join(key, entry, ttl, p, unpack(ARGV, place, place + 6))
-      else
+      if letter == 89 then
         answer, right = yield(key, entry, p, unpack(ARGV, place, place + 6))
+      else
+        answer, right = join(letter == 76, key, entry, ttl, p, unpack(ARGV, place, place + 6))
       end
     end
   else

@@ -103,35 +103,12 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
   return why, rank
 end
 
--- The channel of one who waits, as it stands in qh.
-local function channel_of(w)
-  return type(w) == 'string' and string.match(w, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ (.+)$')
-end
-
--- Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have vanished
--- with it: then the last in line is told, if it is another's and hears it. w: as it stands in qh; channel: the head's.
-local function tell(entry, w, after, channel)
-  local its = channel_of(w)
-  if its and its == channel then
-    local last = pcall('ZRANGE', q, -1, -1)[1]
-    local others = last ~= entry and channel_of(pcall('HGET', qh, last))
-    local heard = others and others ~= channel and pcall('PUBLISH', others, 'N ' .. last .. ' ' .. after)
-    if type(heard) == 'number' and heard > 0 then
-      return
-    end
-  end
-  if its then
-    pcall('PUBLISH', its, 'N ' .. entry .. ' ' .. after)
-  end
-end
-
--- A free lock goes to the head of the line. p: of who has set it free, or tries to take it.
+-- A free lock goes to the head of the line. p: of who has set it free, or tries to take it; token: where one was made already.
 -- Returns  nil: nobody who is alive waits, or only not_w does
 --          'me', token or nil: me is the head. It is not handed over, but answered
 --          'taken' or 'reserved', for how long, whose: the text as it stands in the lock, or would
 --          'stuck', 0, false: something failed. The lock is free
-local function serve(key, p, not_w, me)
-  local token
+local function serve(key, p, not_w, me, token)
   while true do
     local heads = pcall('ZRANGE', q, 0, 1, 'WITHSCORES')
     local h, ticket, second = heads[1], heads[2], heads[3]
@@ -167,7 +144,7 @@ local function serve(key, p, not_w, me)
         end
         lock[key] = text
         dequeue(h)
-        tell(second, second and places[2], term, channel)
+        tell(q, qh, second, second and places[2], term, channel)
         return 'taken', left, text
       end
     elseif alive then
@@ -182,7 +159,7 @@ local function serve(key, p, not_w, me)
         if failed(pcall('HSET', qh, h, text)) then
           return 'stuck', 0, false
         end
-        tell(second, second and places[2], claim, channel)
+        tell(q, qh, second, second and places[2], claim, channel)
         return 'reserved', tonumber(claim), h .. ' 0 ' .. ticket
       end
     end
@@ -224,8 +201,15 @@ local function behind(key, p)
   return { left, tonumber(counter[name] or 0), whose and sub(whose, 1, 160), last }
 end
 
+-- Whether one who is to be the last would stand before somebody, or before who has the lock.
+local function overtakes(key, entry, ticket)
+  local last = waiting and pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2]
+  local its = string.match(lock[key] or '', ' (%d+)$')
+  return math.max(tonumber(last or 0) or 0, tonumber(its or 0)) > ticket and not pcall('ZSCORE', q, entry)
+end
+
 -- RELEASE of a name that has a line.
-local function leave(key, entry, p, admitted)
+local function leave(key, entry, p, admitted, token)
   local held = ours(lock[key], entry)
   if held then
     local why = failed(pcall('DEL', key))
@@ -233,23 +217,21 @@ local function leave(key, entry, p, admitted)
       return why
     end
     lock[key] = false
-  else
-    -- Who holds it does not stand in line.
-    local why = dequeue(entry)
-    if why then
-      return why
-    end
+  end
+  local why = dequeue(entry)
+  if why then
+    return why
   end
   -- PTTL sees a key of another kind too.
   if admitted and (held or (not lock[key] and pcall('PTTL', key) == -2)) then
     look_at_clock()
-    serve(key, p)
+    serve(key, p, nil, nil, token)
   end
   return admitted and (held and 1 or 0) or -1
 end
 
 -- Behind p: the place. Returns the answer, and whether p was given.
-local function join(key, entry, ttl, p, seq, ticket, term, ...)
+local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
   look_at_clock()
   if ours(lock[key], entry) then
     local c = count()
@@ -259,6 +241,15 @@ local function join(key, entry, ttl, p, seq, ticket, term, ...)
     -- GT: never shortens.
     local why = failed(pcall('PEXPIRE', key, ttl, 'GT'))
     return why or { c, tonumber(string.match(lock[key], '^ (%d+)', #entry + 1) or 0) }
+  end
+  if only_last and overtakes(key, entry, tonumber(ticket)) then
+    local answer = behind(key, p)
+    if type(answer) == 'table' then
+      answer[5] = 1
+    end
+    if answer then
+      return answer
+    end
   end
   local left, whose = pcall('PTTL', key), lock[key]
   if failed(left) then

@@ -5,16 +5,18 @@
 -- The guard decides the answer, never the deed. DEL is the first write, so that it works at maxmemory.
 -- MGET finds nothing in a key of another kind: that is somebody else's.
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local text, entry, admitted = seen[1], ARGV[1], seen[2] == ARGV[3]
+-- One that came through the line is "entry seq ticket".
+local held = text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' '
 -- Where somebody waits for a lock on this node, it may be for this one.
-local wait = seen[3]
-  and redis.pcall('ZCARD', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(KEYS[1], #KEYS[2] + 4))
-if type(wait) ~= 'number' or wait == 0 then
-  local text, entry = seen[1], ARGV[1]
-  -- One that came through the line is "entry seq ticket".
-  local freed = (text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' ') and redis.call('DEL', KEYS[1])
-  return seen[2] == ARGV[3] and (freed or 0) or -1
+local prefix = seen[3] and string.sub(KEYS[2], 1, -5)
+local rest = prefix and string.sub(KEYS[1], #KEYS[2] + 4)
+local q, qh = prefix and prefix .. '@mutex-line:' .. rest
+local heads = q and redis.pcall('ZRANGE', q, 0, 1, 'WITHSCORES')
+if not (heads and heads[1]) then
+  local freed = held and redis.call('DEL', KEYS[1])
+  return admitted and (freed or 0) or -1
 end
 -- Somebody does. One word less is sent each time: the guard, where it is right, says max_ttl too.
-local prefix = string.sub(KEYS[2], 1, -5)
 local from, waiting, c0, c1 = #prefix + 1, seen[3], prefix .. 'c0', prefix .. 'c1'
 local max_ttl = string.match(ARGV[3], '^%S+ %S+ %S+ (%d+)') or 0

@@ -6,7 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
     Ahead, Command, Reply,
-    batch::{self, BATCH, granted, in_line},
+    batch::{self, BATCH, granted, joined},
 };
 use crate::{
     node::wire::{
@@ -20,12 +20,15 @@ use crate::{
     report::said,
 };
 
-static ACQUIRE: Script = Script::new(in_line!("acquire.lua", "take.lua"));
+static ACQUIRE: Script =
+    Script::new(joined!("acquire.lua" "common.lua" "tell.lua" "line.lua" "take.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script = Script::new(in_line!("release.lua", "leave.lua"));
-static JOIN: Script = Script::new(in_line!("join.lua", "place.lua"));
+static RELEASE: Script =
+    Script::new(joined!("release.lua" "tell.lua" "hand.lua" "common.lua" "line.lua" "leave.lua"));
+static JOIN: Script =
+    Script::new(joined!("join.lua" "stand.lua" "common.lua" "tell.lua" "line.lua" "place.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
@@ -130,6 +133,7 @@ impl Command {
             Self::Join {
                 name,
                 place,
+                only_last,
                 ttl,
                 floor,
                 max_ttl,
@@ -150,6 +154,7 @@ impl Command {
                         life,
                         claim,
                         channel,
+                        Number((*only_last).into()),
                     ],
                 );
             }
@@ -231,6 +236,15 @@ fn joined(frame: &OwnedFrame) -> Option<Reply> {
             counter: count(counter)?,
             seq: count(seq)?,
         },
+        [left, counter, holder, last, _] => {
+            let (holder, ticket) = our_holder(holder);
+            Reply::Held {
+                remaining: ttl(left)?,
+                counter: count(counter)?,
+                holder,
+                ticket: ticket.max(count(last)?),
+            }
+        }
         [rank, left, holder, reserved] => {
             let (holder, ticket) = our_holder(holder);
             Reply::InLine {

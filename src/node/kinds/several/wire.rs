@@ -21,6 +21,7 @@ macro_rules! in_lines {
         concat!(
             include_str!($begin),
             include_str!("../mutex/common.lua"),
+            include_str!("../mutex/tell.lua"),
             include_str!("../mutex/line.lua"),
             include_str!($end)
         )

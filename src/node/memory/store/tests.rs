@@ -124,6 +124,7 @@ fn after_a_restart_nobody_listens() {
     let join = mutex::Command::Join {
         name: name(),
         place,
+        only_last: false,
         ttl: Duration::from_secs(1),
         floor: 0,
         max_ttl: TERMS.max_ttl,

@@ -35,7 +35,7 @@ impl Memory {
     pub(super) fn join(
         &mut self,
         name: &Name,
-        place: &Place,
+        (place, only_last): (&Place, bool),
         ttl: Duration,
         mint: &mut Mint<'_>,
         at: Moment,
@@ -46,6 +46,12 @@ impl Memory {
             let seq = self.prolong(name, ttl, at.time);
             let counter = mint.counters.read(&counted(name), at);
             return Ok(Reply::Taken { counter, seq });
+        }
+        if only_last
+            && self.overtakes(name, place, at)
+            && let Some(held) = self.held_or_served(name, mint, at)
+        {
+            return Ok(held);
         }
         let ahead = match self.live(name, at.time) {
             Some(lock) => {
@@ -77,6 +83,16 @@ impl Memory {
             rank: rank as u64,
             ahead,
         })
+    }
+
+    /// Whether one who is to be the last would stand before somebody, or before who has the lock.
+    fn overtakes(&self, name: &Name, place: &Place, at: Moment) -> bool {
+        let now = at.ms();
+        let last = self.lines.all(name, now).next_back();
+        let last = last.filter(|_| self.lines.stand(now));
+        let held = self.live(name, at.time).map_or(0, |lock| lock.came.ticket);
+        let after = last.map_or(0, |(ticket, _)| *ticket).max(held);
+        after > place.ticket && self.lines.waiter(name, &place.entry, now).is_none()
     }
 
     /// JOIN where the lock is free: who is alive and comes first.
@@ -147,6 +163,11 @@ impl Memory {
         if !self.has_line(name, at) {
             return None;
         }
+        self.held_or_served(name, mint, at)
+    }
+
+    /// Who has the lock, after it was handed over if it was free. None: nobody.
+    fn held_or_served(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Reply> {
         let ahead = match self.live(name, at.time) {
             Some(lock) => lock.ahead(at.time),
             None if mint.counters.read(&counted(name), at) >= MAX_TOKEN => return None,

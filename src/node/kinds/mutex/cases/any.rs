@@ -25,7 +25,12 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
         76 => repair(n, owner, ttl, MAX_TOKEN),
         77..104 => {
             let place = random_place(chance, owner);
-            join_for(n, place, ttl, floor)
+            let join = join_for(n, place, ttl, floor);
+            if chance.one(&[false, true]) {
+                only_last(join)
+            } else {
+                join
+            }
         }
         104..116 => {
             let place = random_place(chance, owner);

@@ -96,6 +96,7 @@ fn join() -> Command {
     Command::Join {
         name: Name::new("a:b").unwrap(),
         place: place(),
+        only_last: false,
         ttl: Duration::from_secs(10),
         floor: 7,
         max_ttl: Duration::from_secs(30),
@@ -124,7 +125,8 @@ fn a_place_travels_by_its_own_script_and_gives_back_as_a_batch_of_one() {
     let entry = entry.as_str();
     let place = "1125899906842624 1001 0 30000 50 q:wake:1 guard";
     let (sha, keys) = (JOIN.sha(), "5 q:@mutex:a:b q:open q:waiting q:c0 q:c1");
-    let wanted = format!("EVALSHA {sha} {keys} 30000 {entry} 10000 7 3 {place}");
+    let alone = place.replace(" guard", " 0 guard");
+    let wanted = format!("EVALSHA {sha} {keys} 30000 {entry} 10000 7 3 {alone}");
     assert_eq!(sent(join()), wanted);
     let (sha, keys) = (BATCH.sha(), "5 q:open q:waiting q:@mutex:a:b q:c0 q:c1");
     let wanted = format!("EVALSHA {sha} {keys} 30000 Y {entry} 8 3 {place}");
@@ -158,7 +160,7 @@ fn a_raise_names_the_grant_that_it_is_for() {
 }
 
 #[test]
-fn a_join_is_answered_by_two_or_by_four() {
+fn a_join_is_answered_by_two_or_by_four_or_by_five() {
     let answered = |reply: &str| decoded(&join(), reply, &str::to_owned);
     let (counter, seq) = (9, 3);
     assert_eq!(
@@ -191,6 +193,17 @@ fn a_join_is_answered_by_two_or_by_four() {
     assert_eq!(in_line(entry.as_str(), 5, 0), of(left, 0, holder, false));
     assert_eq!(in_line("somebody 3 77", -1, 0), of(None, 0, None, false));
     assert_eq!(in_line("", 0, 0), of(Some(Duration::ZERO), 0, None, false));
+    let held = |ticket| Reply::Held {
+        remaining: left,
+        counter: 9,
+        holder: Some(entry.text()),
+        ticket,
+    };
+    for (last, ticket) in [(99, 99), (0, 77)] {
+        let text = format!("${}\r\n{text}\r\n", text.len());
+        let reply = answered(&format!("*5\r\n:5\r\n:9\r\n{text}:{last}\r\n:1\r\n"));
+        assert_eq!(reply, Some(held(ticket)), "the greater of both");
+    }
     for other in ["*1\r\n:9\r\n", ":1\r\n", "*3\r\n:5\r\n:7\r\n_\r\n"] {
         assert_eq!(answered(other), None, "{other:?}");
     }

@@ -173,6 +173,7 @@ async fn a_hand_over_reaches_the_connection_of_who_waits() {
             claim: ms(50),
             channel: "a".into(),
         },
+        only_last: false,
         ttl: secs(10),
         floor: 0,
         max_ttl: secs(30),

@@ -28,6 +28,7 @@ fn join(place: &Place) -> Command {
     Command::Join {
         name: name(),
         place: place.clone(),
+        only_last: false,
         ttl: ms(20_000),
         floor: 0,
         max_ttl: MAX_TTL,
