@@ -105,6 +105,8 @@ pub enum Rule {
     YieldedIsOver,
     /// Who holds some nodes gives all of them back to one who stands before it.
     YieldAll,
+    /// Who asks for a place without having asked for the lock is refused where it would come before others.
+    OnlyLast,
     /// Who waits asks again and again.
     JoinAgain,
     /// A release tells every node that may know its owner, also those that never granted.
@@ -164,7 +166,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 73] = [
+    pub const EVERY: [Self; 74] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -211,6 +213,7 @@ impl Rule {
         Self::PushFromItsRequest,
         Self::YieldedIsOver,
         Self::YieldAll,
+        Self::OnlyLast,
         Self::JoinAgain,
         Self::LeaveEverywhere,
         Self::NextIsTold,

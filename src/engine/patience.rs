@@ -110,10 +110,12 @@ impl Patience {
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// It waits in line from now on: an outage does not end it at once.
-    pub(super) fn enters_the_line(&mut self) {
-        self.is_in_line = true;
-        self.without_majority = None;
+    /// It waits in line, or does so from now on: an outage does not end it at once.
+    pub(super) fn is_in_line(&mut self) {
+        if !self.is_in_line {
+            self.is_in_line = true;
+            self.without_majority = None;
+        }
     }
 
     /// A majority may be asked.

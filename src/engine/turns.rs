@@ -37,11 +37,7 @@ impl<W> Default for Turns<W> {
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line.
     pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W) -> Option<W> {
-        let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
-            asking: 0,
-            waiting: BTreeMap::new(),
-            refusal: None,
-        });
+        let line = self.line(queue);
         if line.asking < queue.most_asking() && line.waiting.is_empty() {
             line.asking += 1;
             return Some(wish);
@@ -100,6 +96,11 @@ impl<W> Turns<W> {
         wish
     }
 
+    /// One of this queue that was done asks once more.
+    pub(super) fn again(&mut self, queue: &Queue) {
+        self.line(queue).asking += 1;
+    }
+
     /// One of this queue that asked is done, or does not wish any more.
     pub(super) fn done(&mut self, queue: &Queue) {
         let Some(line) = self.lines.get_mut(queue) else {
@@ -110,6 +111,15 @@ impl<W> Turns<W> {
             self.free.push_back(queue.clone());
         }
         self.tidy(queue);
+    }
+
+    fn line(&mut self, queue: &Queue) -> &mut Line<W> {
+        let line = self.lines.entry(queue.clone());
+        line.or_insert_with(|| Line {
+            asking: 0,
+            waiting: BTreeMap::new(),
+            refusal: None,
+        })
     }
 
     fn tidy(&mut self, queue: &Queue) {

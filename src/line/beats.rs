@@ -31,11 +31,23 @@ impl Has {
     }
 }
 
+/// What a node has said of a place that is to be the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Entered {
+    #[default]
+    Unknown,
+    /// We stand there, or it is ours.
+    Yes,
+    /// Somebody with a greater ticket stands there.
+    No,
+}
+
 /// One node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beat {
     /// Who has it.
     pub(crate) has: Has,
+    pub(crate) entered: Entered,
     /// By which we know whether two nodes name the same one. 0: none who came through the line.
     pub(crate) holder: u64,
     /// The request that is unanswered, its number, and when it was sent: there is one at a time.
@@ -86,7 +98,13 @@ impl Beat {
 
     /// Whether it may know us.
     pub(crate) fn was_asked(&self) -> bool {
-        self.asked_at.is_some() || self.in_flight.is_some()
+        self.in_flight.is_some() || self.asked_at.is_some() && self.entered != Entered::No
+    }
+
+    /// Whether it has yet to say something of the place, and may.
+    pub(crate) fn is_open(&self) -> bool {
+        let is_asked = self.in_flight.is_some() || self.next.is_some();
+        is_asked && self.entered == Entered::Unknown && self.has != Has::Silent
     }
 
     /// Whether we stand first there, or next.

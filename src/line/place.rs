@@ -7,7 +7,7 @@ mod words;
 
 pub(crate) use self::words::{Answer, Step};
 use super::{
-    beats::{Beat, Has, ROUNDING},
+    beats::{Beat, Entered, Has, ROUNDING},
     terms::Terms,
     votes::{Verdict, Votes},
 };
@@ -28,6 +28,8 @@ const NEVER: Tick = Tick::from_nanos(u64::MAX);
 pub(crate) struct Place {
     /// The order of the line.
     pub(crate) ticket: u64,
+    /// It is taken only behind all others: nobody has said yet with which tickets they stand there.
+    pub(crate) only_last: bool,
     pub(crate) terms: Terms,
     votes: Votes,
     beats: Box<[Beat]>,
@@ -50,13 +52,14 @@ impl Place {
     /// Takes a place. It asks all of the nodes first.
     pub(crate) fn new(
         now: Tick,
-        ticket: u64,
+        (ticket, only_last): (u64, bool),
         terms: Terms,
         (nodes, needed): (usize, usize),
         rules: Rules,
     ) -> Self {
         let mut place = Self {
             ticket,
+            only_last,
             terms,
             votes: Votes::new(needed, rules),
             beats: vec![Beat::default(); nodes].into(),
@@ -77,7 +80,8 @@ impl Place {
     /// The same place, of which no node knows. It asks from then on.
     pub(crate) fn anew(&self, at: Tick) -> Self {
         let all = (self.beats.len(), self.votes.needed());
-        Self::new(at, self.ticket, self.terms, all, self.rules)
+        let ticket = (self.ticket, self.only_last);
+        Self::new(at, ticket, self.terms, all, self.rules)
     }
 
     // ---- what nodes say ---------------------------------------------------------------------
@@ -88,7 +92,16 @@ impl Place {
         };
         let sent = beat.ended(now);
         let was_partial = self.votes.is_partial();
+        if self.only_last {
+            beat.entered = match answer {
+                Answer::Refused => Entered::No,
+                Answer::Taken { .. } | Answer::Behind { .. } => Entered::Yes,
+            };
+        }
         match answer {
+            Answer::Refused if self.only_last => {}
+            // The place stands by what others have said: it is taken here too.
+            Answer::Refused => beat.now(now),
             Answer::Taken { seq, token } => {
                 beat.has = Has::Unknown;
                 if self.votes.was_yielded(node, seq) && self.rules.hold(Rule::YieldedIsOver) {
@@ -209,6 +222,7 @@ impl Place {
     pub(crate) fn came_back(&mut self, now: Tick, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.has = Has::Unknown;
+            beat.entered = Entered::Unknown;
             beat.now(now);
         }
     }
@@ -289,6 +303,9 @@ impl Place {
         }
         if self.is_blocked() && self.rules.hold(Rule::YieldAll) {
             return Step::GiveWay(self.give_way(now));
+        }
+        if let Some(step) = self.enter(now) {
+            return step;
         }
         if !self.owed.is_empty() {
             return Step::GiveWay(std::mem::take(&mut self.owed));

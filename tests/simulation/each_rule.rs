@@ -102,6 +102,7 @@ each_rule! {
     a_hand_over_is_as_old_as_its_request: PushFromItsRequest, LineStorm, ["mutual exclusion", "token order"];
     what_was_given_back_is_over: YieldedIsOver, LineStorm, ["mutual exclusion", "token order", "progress"];
     who_gives_way_gives_way_everywhere: YieldAll, LinePartial, ["progress", "nothing stands still"];
+    who_has_not_asked_comes_before_nobody: OnlyLast, LineStorm, ["nobody is overtaken"];
     who_waits_asks_again: JoinAgain, LinePushes, ["progress", "nothing stands still"];
     who_leaves_the_line_tells_everybody: LeaveEverywhere, LineLasting, ["no place left", "no key left", "progress"];
     the_next_is_told: NextIsTold, LineGone, ["nothing stands still"];

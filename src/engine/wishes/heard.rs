@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Asking, Follows, Wishes, tell};
+use super::{Asking, Follows, Wishes};
 use crate::{
     Silence,
     ballot::answers::Said,
@@ -43,13 +43,14 @@ impl Wishes {
             return self.heard(net, round, node, answer);
         }
         if self.slots.knows(round) {
-            return tell(self.slots.raised(net, round, node, &answer));
+            let follows = self.slots.raised(net, round, node, &answer);
+            return self.follow(net, follows);
         }
         if !self.line.knows(round) {
             return Follows::Stray(answer);
         }
         let follows = self.line.raised(net, round, node, answer);
-        tell(follows)
+        self.follow(net, follows)
     }
 
     /// A node answered one who waits in line.
@@ -60,7 +61,8 @@ impl Wishes {
         node: usize,
         answer: Result<Said, Silence>,
     ) -> Follows {
-        tell(self.line.joined(net, round, node, answer))
+        let follows = self.line.joined(net, round, node, answer);
+        self.follow(net, follows)
     }
 
     /// A node answered one who wants a slot.
@@ -71,10 +73,11 @@ impl Wishes {
         node: usize,
         answer: Result<Said, Silence>,
     ) -> Follows {
-        match self.slots.knows(round) {
-            true => tell(self.slots.heard(net, round, node, answer)),
-            false => Follows::Stray(answer),
+        if !self.slots.knows(round) {
+            return Follows::Stray(answer);
         }
+        let follows = self.slots.heard(net, round, node, answer);
+        self.follow(net, follows)
     }
 
     /// A node has been given back a slot.
@@ -85,10 +88,11 @@ impl Wishes {
         node: usize,
         answer: Result<Said, Silence>,
     ) -> Follows {
-        match self.slots.knows(round) {
-            true => tell(self.slots.yielded(net, round, node, &answer)),
-            false => Follows::Stray(answer),
+        if !self.slots.knows(round) {
+            return Follows::Stray(answer);
         }
+        let follows = self.slots.yielded(net, round, node, &answer);
+        self.follow(net, follows)
     }
 
     /// A node says something unasked.
@@ -97,8 +101,11 @@ impl Wishes {
             self.freed(net, &push.entry);
             return Follows::Nothing;
         }
-        let follows = self.slots.pushed(net, node, &push);
-        tell(follows.unwrap_or_else(|| self.line.pushed(net, node, push)))
+        let follows = match self.slots.pushed(net, node, &push) {
+            Some(follows) => follows,
+            None => self.line.pushed(net, node, push),
+        };
+        self.follow(net, follows)
     }
 
     /// A read-write lock was freed: all who wait for it ask again.

@@ -28,9 +28,14 @@ impl Last {
 
     pub(super) fn set(&mut self, node: usize, answer: Result<Said, Silence>) {
         let word = match answer {
-            Ok(Said::InLine {
-                remaining, holder, ..
-            }) => Word::Held(remaining, self.once(holder)),
+            Ok(
+                Said::InLine {
+                    remaining, holder, ..
+                }
+                | Said::Held {
+                    remaining, holder, ..
+                },
+            ) => Word::Held(remaining, self.once(holder)),
             Ok(Said::Slots {
                 mine: None,
                 next_free,

@@ -2,13 +2,14 @@
 //! is [`crate::line`].
 
 mod in_line;
+mod lately;
 
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use self::in_line::InLine;
+use self::{in_line::InLine, lately::Lately};
 use super::{standing::Standing, waiter::Waiter};
 use crate::{
     Error, FencingToken, Silence,
@@ -20,6 +21,7 @@ use crate::{
         place::{Answer, Place, Step},
         terms::Terms,
     },
+    name::Name,
     node::{Push, Says, session::RoundId, status::NodeState},
     owner::Entry,
 };
@@ -31,6 +33,7 @@ pub(super) struct Line {
     rounds: ById<RoundId, WishId>,
     entries: HashMap<Entry, WishId>,
     last_ticket: u64,
+    lately: Lately,
     /// The nodes that may be asked, when that was last looked at.
     voting: Vec<bool>,
 }
@@ -41,28 +44,58 @@ pub(super) enum Follows {
     Won(Box<Grant>),
     /// It waits no more, and is told so.
     Over(Box<Waiter>, Error),
+    /// It asks for the lock as if nobody waited.
+    Ask(Box<Waiter>),
 }
 
 impl Line {
-    /// Takes a place. `ticket`: the largest that any node has named; `counter`: the largest counter.
+    /// Whether somebody stood in line for this lock a moment ago, so that another will be refused it.
+    pub(super) fn stands(&self, net: &Net, name: &Name) -> bool {
+        net.has_a_majority() && self.lately.has(name, net.now)
+    }
+
+    /// Takes a place behind an attempt that was refused. `ticket`: the largest that any node has named; `counter`: the largest
+    /// counter.
     pub(super) fn enter(
         &mut self,
         net: &mut Net,
-        mut waiter: Box<Waiter>,
+        waiter: Box<Waiter>,
         (ticket, counter): (u64, u64),
+    ) -> Follows {
+        self.last_ticket = self.last_ticket.max(ticket);
+        self.lately.stands(waiter.wish.name(), net.now);
+        self.take_place(net, waiter, false, counter)
+    }
+
+    /// The same without an attempt, if it comes behind all others.
+    pub(super) fn enter_last(&mut self, net: &mut Net, waiter: Box<Waiter>) -> Follows {
+        self.take_place(net, waiter, true, 0)
+    }
+
+    fn take_place(
+        &mut self,
+        net: &mut Net,
+        waiter: Box<Waiter>,
+        only_last: bool,
+        counter: u64,
     ) -> Follows {
         let entry = match new_owner(net, waiter.wish.id) {
             Ok(entry) => entry,
             Err(error) => return Follows::Over(waiter, error),
         };
-        waiter.patience.enters_the_line();
-        let after = ticket.max(self.last_ticket).saturating_add(1);
+        let after = self.last_ticket.saturating_add(1);
         let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);
         self.last_ticket = ticket;
         let wish = &waiter.wish;
         let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), net.round_trip());
         let (total, rules) = (net.total(), net.settings.rules);
-        let place = Place::new(net.now, ticket, terms, (total, net.needed), rules);
+        let place = Place::new(
+            net.now,
+            (ticket, only_last),
+            terms,
+            (total, net.needed),
+            rules,
+        );
         let (id, round) = (wish.id, net.new_round());
         self.rounds.insert(round, id);
         self.entries.insert(entry.clone(), id);
@@ -90,6 +123,7 @@ impl Line {
             return Follows::Nothing;
         };
         let now = net.now;
+        let mut named = 0;
         match &answer {
             Ok(Said::Taken { counter, seq }) => {
                 one.saw(*counter);
@@ -118,9 +152,17 @@ impl Line {
                 };
                 one.place.answered(now, node, behind);
             }
+            Ok(Said::Held {
+                counter, ticket, ..
+            }) => {
+                one.saw(*counter);
+                named = *ticket;
+                one.place.answered(now, node, Answer::Refused);
+            }
             Ok(_) | Err(_) => one.place.unanswered(now, node),
         }
         one.standing.last.set(node, answer);
+        self.last_ticket = self.last_ticket.max(named);
         self.look(net, id)
     }
 
@@ -243,6 +285,17 @@ impl Line {
         Some(one)
     }
 
+    /// Others came before one that was to be the last: what some nodes may know of it is taken back, and behind that it takes a
+    /// place behind all that were named.
+    fn again(&mut self, net: &mut Net, id: WishId) -> Follows {
+        let Some(one) = self.take(net, id) else {
+            return Follows::Nothing;
+        };
+        one.take_back(net);
+        let counter = one.counter;
+        self.take_place(net, one.waiter, false, counter)
+    }
+
     /// One that reaches no majority for long must not keep the others from theirs: it leaves the nodes that know it. When
     /// a majority votes again it takes the same place, under another name, since a RELEASE that is still owed would end
     /// the old one.
@@ -284,6 +337,7 @@ impl Line {
         };
         loop {
             let step = match is_alone {
+                true if one.place.only_last => Step::Unheard,
                 true => Step::Rest(None),
                 false => one.place.next(net.now),
             };
@@ -291,10 +345,23 @@ impl Line {
                 Step::Ask(nodes, seq) => one.ask(net, &nodes, seq),
                 Step::GiveWay(given) => one.give_way(net, &given),
                 Step::Raise(token, behind) => one.raise(net, token, &behind),
+                Step::Again => return self.again(net, id),
+                Step::Unheard => {
+                    let Some(waiter) = self.leave(net, id) else {
+                        return Follows::Nothing;
+                    };
+                    self.lately.is_free(waiter.wish.name());
+                    return Follows::Ask(waiter);
+                }
                 Step::Won(won) => {
                     let Some(one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
+                    let name = one.waiter.wish.name();
+                    match won.is_provisional {
+                        true => self.lately.stands(name, net.now),
+                        false => self.lately.is_free(name),
+                    }
                     let good = Good {
                         until: won.end,
                         notice: won.notice,
@@ -304,6 +371,9 @@ impl Line {
                     return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
                 }
                 Step::Rest(at) => {
+                    if !one.place.only_last {
+                        one.waiter.patience.is_in_line();
+                    }
                     if let Some(error) = one.standing.is_over(net, &mut one.waiter) {
                         return match self.leave(net, id) {
                             Some(waiter) => Follows::Over(waiter, error),
@@ -322,9 +392,9 @@ impl Line {
     }
 }
 
-/// A number for an entry.
-fn number(entry: &str) -> u64 {
+/// A number for a text.
+fn number(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    entry.hash(&mut hasher);
+    text.hash(&mut hasher);
     hasher.finish()
 }

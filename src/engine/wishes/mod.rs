@@ -69,7 +69,10 @@ impl Wishes {
         let wants = wish.wants.clone();
         let waiter = Box::new(Waiter::new(wish));
         let queue = match wants {
-            Wants::Slot(slot) => return tell(self.slots.begin(net, waiter, slot)),
+            Wants::Slot(slot) => {
+                let follows = self.slots.begin(net, waiter, slot);
+                return self.follow(net, follows);
+            }
             Wants::Lock(lock) => lock.queue(),
         };
         if !waiter.patience.waits() {
@@ -148,16 +151,18 @@ impl Wishes {
 
     /// Looks what follows for one who waits in line.
     pub(super) fn look_at(&mut self, net: &mut Net, id: WishId) -> Follows {
-        match self.slots.has(id) {
-            true => tell(self.slots.look(net, id)),
-            false => tell(self.line.look(net, id)),
-        }
+        let follows = match self.slots.has(id) {
+            true => self.slots.look(net, id),
+            false => self.line.look(net, id),
+        };
+        self.follow(net, follows)
     }
 
     /// A deadline of an attempt.
     pub(super) fn round_due(&mut self, net: &mut Net, round: RoundId) -> Follows {
         if self.slots.knows(round) {
-            return tell(self.slots.round_due(net, round));
+            let follows = self.slots.round_due(net, round);
+            return self.follow(net, follows);
         }
         if let Some(asking) = self.asking.get_mut(&round) {
             asking.attempt.due(net);
@@ -207,17 +212,33 @@ impl Wishes {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// Asks the nodes, or, once the wait is over, tells the caller what is known.
+    /// Asks the nodes, or, once the wait is over, tells the caller what is known. Who waits for a lock that others wait for too
+    /// stands in line with them at once.
     fn attempt(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
-        let wants = waiter.wish.wants.clone();
         // A slot is won without attempts.
-        let Wants::Lock(lock) = &wants else { return };
+        let Wants::Lock(lock) = &waiter.wish.wants else {
+            return;
+        };
         if waiter.patience.is_over(net.now) {
             let refusal = || self.turns.refusal(&lock.queue()).map(Error::Held);
             if let Some(last) = waiter.last.take().or_else(refusal) {
                 return self.tell(net, waiter, last);
             }
         }
+        if lock.has_a_line() && waiter.patience.waits() && self.line.stands(net, waiter.wish.name())
+        {
+            self.make_room(&waiter.wish);
+            let follows = self.line.enter_last(net, waiter);
+            // Nobody has answered, so nothing is granted.
+            self.follow(net, follows);
+            return;
+        }
+        self.ask(net, waiter);
+    }
+
+    fn ask(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
+        let wants = waiter.wish.wants.clone();
+        let Wants::Lock(lock) = &wants else { return };
         waiter.patience.attempt();
         let floor = net.floor(waiter.wish.seen.load(Relaxed));
         let waits = match self.calls.tell_of(net, &mut waiter) {
@@ -306,7 +327,8 @@ impl Wishes {
             After::Line => {
                 self.make_room(&waiter.wish);
                 let seen = (attempt.largest_ticket(), attempt.largest_counter());
-                return tell(self.line.enter(net, waiter, seen));
+                let follows = self.line.enter(net, waiter, seen);
+                return self.follow(net, follows);
             }
         }
         Follows::Nothing
@@ -356,16 +378,23 @@ impl Wishes {
             self.turns.done(&queue);
         }
     }
-}
 
-/// Tells a caller whose wait in line is over.
-fn tell(follows: line::Follows) -> Follows {
-    match follows {
-        line::Follows::Nothing => Follows::Nothing,
-        line::Follows::Won(grant) => Follows::Grant(grant),
-        line::Follows::Over(waiter, error) => {
-            waiter.answer(error);
-            Follows::Nothing
+    /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
+    fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
+        match follows {
+            line::Follows::Nothing => Follows::Nothing,
+            line::Follows::Won(grant) => Follows::Grant(grant),
+            line::Follows::Over(waiter, error) => {
+                waiter.answer(error);
+                Follows::Nothing
+            }
+            line::Follows::Ask(waiter) => {
+                if let Some(queue) = waiter.wish.wants.queue() {
+                    self.turns.again(&queue);
+                }
+                self.ask(net, waiter);
+                Follows::Nothing
+            }
         }
     }
 }

@@ -1,9 +1,38 @@
 //! One who has a part of the nodes: who else has which, and whether to give way to them.
 
 use super::{NEVER, Place, Step, next_beat};
-use crate::{clock::Tick, line::beats::Has};
+use crate::{
+    clock::Tick,
+    line::beats::{Beat, Entered, Has},
+};
 
 impl Place {
+    /// A place that is to be the last stands once a majority has it: so nobody stood on a majority before whom it comes. Where one node
+    /// refuses it, a majority has to have said with which tickets others stand there.
+    pub(super) fn enter(&mut self, now: Tick) -> Option<Step> {
+        if !self.only_last {
+            return None;
+        }
+        let of = |is: fn(&Beat) -> bool| self.beats.iter().filter(|beat| is(beat)).count();
+        let entered = of(|beat| beat.entered == Entered::Yes);
+        let refused = of(|beat| beat.entered == Entered::No);
+        let needed = self.votes.needed();
+        if entered >= needed {
+            self.only_last = false;
+            for beat in &mut self.beats {
+                if std::mem::take(&mut beat.entered) == Entered::No {
+                    beat.now(now);
+                }
+            }
+            return None;
+        }
+        if refused > 0 && entered + refused >= needed {
+            return Some(Step::Again);
+        }
+        let open = of(Beat::is_open);
+        (entered + refused + open < needed).then_some(Step::Unheard)
+    }
+
     /// One more node has handed over: the others follow soon, or are asked.
     pub(super) fn voted(&mut self, now: Tick, node: usize, was_partial: bool) {
         if let Some((token, seq)) = self.votes.is_late(node) {

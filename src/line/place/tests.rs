@@ -15,7 +15,7 @@ fn ms(ms: u64) -> Duration {
 /// Three nodes, 10 ms away.
 fn place() -> Place {
     let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
-    Place::new(at(0), TICKET, terms, (3, 2), Rules::ALL)
+    Place::new(at(0), (TICKET, false), terms, (3, 2), Rules::ALL)
 }
 
 /// It has asked all nodes, and each answered that it is first behind a holder that did not wait.
@@ -271,7 +271,7 @@ fn a_node_that_cannot_call_is_asked_more_often() {
 #[test]
 fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
     let terms = Terms::new(Duration::from_secs(1), Duration::from_secs(30), ms(10));
-    let mut place = Place::new(at(0), TICKET, terms, (5, 3), Rules::ALL);
+    let mut place = Place::new(at(0), (TICKET, false), terms, (5, 3), Rules::ALL);
     place.next(at(0));
     for (node, token) in [(0, 7), (1, 7), (2, 9)] {
         let seq = 1;
@@ -350,7 +350,7 @@ fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
     let another: Change = |place| place.answered(at(130), 4, behind(0, 900, 0));
     for change in [silent, refused, unreached, before, another] {
         let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
-        let mut place = Place::new(at(0), TICKET, terms, (5, 3), Rules::ALL);
+        let mut place = Place::new(at(0), (TICKET, false), terms, (5, 3), Rules::ALL);
         place.next(at(0));
         for node in 0..5 {
             // Who has it now stood before us: that says nothing of who comes next.
@@ -448,4 +448,60 @@ fn unequal_tokens_are_not_waited_for_until_a_vote_is_over() {
     place.handed(at(265), 1, (1, 8), TERM);
     assert_eq!(settles(&mut place, 265), Step::Rest(Some(at(270))));
     assert_eq!(settles(&mut place, 270), Step::Raise(8, vec![(0, 1)]));
+}
+
+/// Of five nodes, to be the last or nowhere.
+fn only_last() -> Place {
+    let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
+    let mut place = Place::new(at(0), (TICKET, true), terms, (5, 3), Rules::ALL);
+    assert_eq!(place.next(at(0)), Step::Ask(vec![0, 1, 2, 3, 4], 1));
+    place
+}
+
+#[test]
+fn a_place_behind_all_stands_once_a_majority_has_it_and_is_then_taken_where_it_was_refused() {
+    let mut place = only_last();
+    place.answered(at(10), 0, Answer::Refused);
+    for node in [1, 2] {
+        rests_until(&mut place, 10);
+        place.answered(at(10), node, behind(4, 5_000, 0));
+    }
+    // Two of three that have answered would be enough to give up, were the third not the last that was wanted.
+    let mut other = only_last();
+    other.answered(at(10), 3, behind(4, 5_000, 0));
+    other.answered(at(10), 4, behind(4, 5_000, 0));
+    other.answered(at(10), 0, behind(4, 5_000, 0));
+    assert!(matches!(other.next(at(10)), Step::Rest(_)));
+    other.answered(at(11), 1, Answer::Refused);
+    assert_eq!(other.next(at(11)), Step::Ask(vec![1], 2), "it came late");
+    assert!(!other.only_last);
+    assert_eq!(other.asked().count(), 5);
+}
+
+#[test]
+fn a_place_that_would_come_before_others_is_given_up_once_a_majority_has_spoken() {
+    let mut place = only_last();
+    for (node, answer) in [(0, Answer::Refused), (1, behind(4, 5_000, 0))] {
+        place.answered(at(10), node, answer);
+        rests_until(&mut place, 10);
+    }
+    place.answered(at(10), 2, Answer::Refused);
+    assert_eq!(place.next(at(10)), Step::Again);
+    // Those that have refused it do not know it; those that have not answered may.
+    assert_eq!(place.asked().collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+#[test]
+fn a_place_behind_all_is_given_up_where_too_few_speak_of_it() {
+    let mut place = only_last();
+    place.unanswered(at(10), 0);
+    place.refused(1);
+    rests_until(&mut place, 10);
+    place.answered(at(10), 2, behind(4, 5_000, 0));
+    rests_until(&mut place, 10);
+    place.went(3);
+    assert_eq!(place.next(at(10)), Step::Unheard);
+    // One that has come back is asked anew, and may be heard.
+    place.came_back(at(20), 0);
+    assert_eq!(place.next(at(20)), Step::Ask(vec![0], 2));
 }

@@ -24,6 +24,8 @@ pub(crate) enum Answer {
         /// A number for its entry, where that is known.
         holder: u64,
     },
+    /// It gives no place: we would come before others.
+    Refused,
 }
 
 /// What is to be done next.
@@ -36,6 +38,10 @@ pub(crate) enum Step {
     /// The counters for these grants are to be raised to this token.
     Raise(u64, Vec<(usize, u64)>),
     Won(Won),
+    /// Others came before: this place is given up, and another taken behind all that were named.
+    Again,
+    /// Too few nodes say anything of this place: it is given up, and the lock asked for as if nobody waited.
+    Unheard,
     /// Nothing before this.
     Rest(Option<Tick>),
 }

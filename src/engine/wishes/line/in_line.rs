@@ -97,7 +97,12 @@ impl InLine {
                 continue;
             }
             let registration = self.registration(net, seq, hears);
-            let operation = claim::join(self.waiter.wish.name(), registration, false, ask);
+            let operation = claim::join(
+                self.waiter.wish.name(),
+                registration,
+                self.place.only_last,
+                ask,
+            );
             for node in &some {
                 self.place.hears(*node, hears);
             }

@@ -185,7 +185,7 @@ impl Asking {
         let step = self.seat.next(net.now, &mut |most| chance.up_to(most));
         if self.seat.was_answered() && waits(&self.waiter) && !self.is_in_line {
             self.is_in_line = true;
-            self.waiter.patience.enters_the_line();
+            self.waiter.patience.is_in_line();
         }
         if let Some(limit) = self.seat.told() {
             self.slot.agreed.set(limit, net.now, net.settings.rules);

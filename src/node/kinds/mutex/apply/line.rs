@@ -48,6 +48,7 @@ impl Memory {
             return Ok(Reply::Taken { counter, seq });
         }
         if only_last
+            && at.rules.hold(Rule::OnlyLast)
             && self.overtakes(name, place, at)
             && let Some(held) = self.held_or_served(name, mint, at)
         {
