@@ -13,6 +13,7 @@ use crate::{
     NODES, connect,
     cost::Cost,
     lockers::{InLine, Locker, Polling, Rslock},
+    passes,
     show::{reaches, within},
     support::{Fleet, Proxy},
 };
@@ -116,7 +117,7 @@ async fn run<L: Locker>(lockers: Vec<L>, servers: &[u32]) -> Run {
                     let asked = Instant::now();
                     let held = locker.lock(&name).await;
                     let begun = Instant::now();
-                    tokio::time::sleep(HOLD).await;
+                    passes(HOLD).await;
                     let ended = Instant::now();
                     let section = Section {
                         client,

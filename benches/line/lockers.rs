@@ -6,7 +6,7 @@ use quorate::{Lease, Quorum};
 use rand::random_range;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection};
 
-use crate::TTL;
+use crate::{TTL, passes};
 
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -100,7 +100,7 @@ impl Locker for Polling {
             self.release(name, owner).await;
             let rest = self.rest.start.as_micros()..self.rest.end.as_micros();
             let rest = random_range(rest.start as u64..rest.end as u64);
-            tokio::time::sleep(Duration::from_micros(rest)).await;
+            passes(Duration::from_micros(rest)).await;
         }
     }
 

@@ -91,3 +91,9 @@ async fn connect(urls: &[String]) -> Quorum {
     }
     quorum
 }
+
+/// So long, and not up to two milliseconds for one, as tokio's timer has it.
+async fn passes(time: Duration) {
+    let sleep = move || std::thread::sleep(time);
+    tokio::task::spawn_blocking(sleep).await.unwrap();
+}

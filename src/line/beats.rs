@@ -38,7 +38,7 @@ pub(crate) enum Entered {
     Unknown,
     /// We stand there, or it is ours.
     Yes,
-    /// Somebody with a greater ticket stands there.
+    /// Somebody stands there whose ticket is not less.
     No,
 }
 

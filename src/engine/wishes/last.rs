@@ -57,6 +57,21 @@ impl Last {
         }
     }
 
+    /// How many have answered.
+    pub(super) fn answered(&self) -> usize {
+        let is_answer = |word: &&Word| !matches!(word, Word::Nothing | Word::Silent(_));
+        self.0.iter().filter(is_answer).count()
+    }
+
+    /// Who has not answered is not waited for any more.
+    pub(super) fn end(&mut self) {
+        for word in &mut self.0 {
+            if *word == Word::Nothing {
+                *word = Word::Silent(Box::new(Silence::WaitOver));
+            }
+        }
+    }
+
     /// Whether its last answer was none.
     pub(super) fn is_silent(&self, node: usize) -> bool {
         matches!(self.0.get(node), Some(Word::Silent(_)))

@@ -371,10 +371,15 @@ impl Line {
                     return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
                 }
                 Step::Rest(at) => {
-                    if !one.place.only_last {
-                        one.waiter.patience.is_in_line();
-                    }
-                    if let Some(error) = one.standing.is_over(net, &mut one.waiter) {
+                    let cut_short = match one.place.only_last {
+                        true => one.standing.is_cut_short(net, &mut one.waiter),
+                        false => {
+                            one.waiter.patience.is_in_line();
+                            None
+                        }
+                    };
+                    let over = || one.standing.is_over(net, &mut one.waiter);
+                    if let Some(error) = cut_short.or_else(over) {
                         return match self.leave(net, id) {
                             Some(waiter) => Follows::Over(waiter, error),
                             None => Follows::Nothing,

@@ -86,6 +86,20 @@ impl Standing {
         (!goes_on).then_some(error)
     }
 
+    /// Why it waits no more, where its time is over before a majority has said whether it stands in line: as of an attempt that is cut
+    /// short.
+    pub(super) fn is_cut_short(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Error> {
+        if !waiter.patience.is_over(net.now) || self.last.answered() >= net.needed {
+            return None;
+        }
+        self.last.end();
+        let unheard = || {
+            let report = self.report(net, waiter.wish.name(), Some(net.try_again(net.needed)));
+            Error::NoQuorum(report)
+        };
+        Some(waiter.last.take().unwrap_or_else(unheard))
+    }
+
     /// The evidence: what each node has said last, or why it says nothing.
     pub(super) fn report(&self, net: &Net, name: &Name, retry_after: Option<Duration>) -> Report {
         let mut answers = self.last.answers();

@@ -205,7 +205,7 @@ end
 local function overtakes(key, entry, ticket)
   local last = waiting and pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2]
   local its = string.match(lock[key] or '', ' (%d+)$')
-  return math.max(tonumber(last or 0) or 0, tonumber(its or 0)) > ticket and not pcall('ZSCORE', q, entry)
+  return math.max(tonumber(last or 0) or 0, tonumber(its or 0)) >= ticket and not pcall('ZSCORE', q, entry)
 end
 
 -- RELEASE of a name that has a line.

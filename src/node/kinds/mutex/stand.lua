@@ -3,21 +3,19 @@
 local text, entry, over = seen[2], ARGV[2], tonumber(seen[3] or 0)
 local only_last = ARGV[12] == '1'
 if over and text and text ~= entry and string.sub(text, 1, #entry + 1) ~= entry .. ' '
-  and not (only_last and tonumber(string.match(text, ' (%d+)$') or 0) > tonumber(ARGV[6])) then
+  and not (only_last and tonumber(string.match(text, ' (%d+)$') or 0) >= tonumber(ARGV[6])) then
   local time, least, left = redis.call('TIME'), 3 * ARGV[9], redis.pcall('PTTL', q)
   local ms = time[1] * 1000 + math.floor(time[2] / 1000)
   -- The line need not be made to live longer.
-  if type(left) == 'number' and left >= least and over - ms >= least then
+  if type(left) == 'number' and left >= least and over - ms >= least
+    and not (only_last and redis.pcall('ZCOUNT', q, ARGV[6], '+inf') ~= 0) then
     local is_new = redis.pcall('HSET', qh, entry,
       string.format('%.0f %s %s %s %s %s 0 %s', ms, ARGV[5], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]))
     if is_new == 1 and type(redis.pcall('ZADD', q, ARGV[6], entry)) ~= 'number' then
       is_new = nil
     end
     local rank = redis.pcall('ZRANK', q, entry)
-    if is_new == 1 and only_last and rank and rank + 1 < redis.call('ZCARD', q) then
-      redis.call('ZREM', q, entry)
-      redis.call('HDEL', qh, entry)
-    elseif type(is_new) == 'number' and type(rank) == 'number' then
+    if type(is_new) == 'number' and type(rank) == 'number' then
       return { rank, redis.call('PTTL', KEYS[1]), string.sub(text, 1, 160), 0 }
     end
   end

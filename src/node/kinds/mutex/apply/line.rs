@@ -93,7 +93,7 @@ impl Memory {
         let last = last.filter(|_| self.lines.stand(now));
         let held = self.live(name, at.time).map_or(0, |lock| lock.came.ticket);
         let after = last.map_or(0, |(ticket, _)| *ticket).max(held);
-        after > place.ticket && self.lines.waiter(name, &place.entry, now).is_none()
+        after >= place.ticket && self.lines.waiter(name, &place.entry, now).is_none()
     }
 
     /// JOIN where the lock is free: who is alive and comes first.
