@@ -5,6 +5,8 @@
 #   quorate-local-redis     redis-server and redis-cli (this one if none is named)
 #   quorate-local-valkey    valkey-server with libfaketime, and redis-cli
 #   quorate-local-torture   quorate and links, built here for release, and iptables
+#
+# QUORATE_PROFILE=dev: with the quorate that the tests have built, which saves its build for release.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -74,17 +76,20 @@ valkey() {
 }
 
 torture() {
-  local iptables extensions target
+  local iptables extensions target profile=${QUORATE_PROFILE:-release} what=(--features cli,test-util --bin quorate)
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
-  cargo build --locked --release --features cli,test-util --bin quorate >&2
-  cargo build --locked --release --manifest-path docker/links/Cargo.toml --target-dir "$target" >&2
+  # Built together with the tests it is the one that they run: alone it would have other features of its dependencies.
+  [[ $profile != dev ]] || what=(--all-features --bins --tests)
+  cargo build --locked --profile "$profile" "${what[@]}" >&2
+  cargo build --locked --profile "$profile" --manifest-path docker/links/Cargo.toml --target-dir "$target" >&2
+  target+=/${profile/dev/debug}
   iptables=$(program iptables 'apt-get install iptables')
   # iptables loads its targets from files; DROP is in the standard one.
   extensions=$(find /usr/lib /lib -path '*/xtables/libxt_standard.so' 2>/dev/null | head -n 1)
   [[ -n $extensions ]] || die "no xtables/libxt_standard.so on this machine: apt-get install iptables"
   image quorate-local-torture /usr/bin/links \
-    "/usr/bin/links=$target/release/links" \
-    "/usr/bin/quorate=$target/release/quorate" \
+    "/usr/bin/links=$target/links" \
+    "/usr/bin/quorate=$target/quorate" \
     "/usr/sbin/iptables=$iptables" \
     "$extensions=$extensions"
 }

@@ -1,7 +1,7 @@
 //! Whose turn it is to ask. Pure.
 //!
-//! Before a wish stands in line on the nodes it makes an attempt. Of one queue only a few do so at a time, and the
-//! others wait in the engine: a crowd that comes at once would keep all other names waiting.
+//! Before a wish stands in line on the nodes it makes an attempt, or asks for a place there that nobody knows yet. Of one queue only
+//! a few do so at a time, and the others wait in the engine: a crowd that comes at once would keep all other names waiting.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -37,7 +37,11 @@ impl<W> Default for Turns<W> {
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line.
     pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W) -> Option<W> {
-        let line = self.line(queue);
+        let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
+            asking: 0,
+            waiting: BTreeMap::new(),
+            refusal: None,
+        });
         if line.asking < queue.most_asking() && line.waiting.is_empty() {
             line.asking += 1;
             return Some(wish);
@@ -96,11 +100,6 @@ impl<W> Turns<W> {
         wish
     }
 
-    /// One of this queue that was done asks once more.
-    pub(super) fn again(&mut self, queue: &Queue) {
-        self.line(queue).asking += 1;
-    }
-
     /// One of this queue that asked is done, or does not wish any more.
     pub(super) fn done(&mut self, queue: &Queue) {
         let Some(line) = self.lines.get_mut(queue) else {
@@ -111,15 +110,6 @@ impl<W> Turns<W> {
             self.free.push_back(queue.clone());
         }
         self.tidy(queue);
-    }
-
-    fn line(&mut self, queue: &Queue) -> &mut Line<W> {
-        let line = self.lines.entry(queue.clone());
-        line.or_insert_with(|| Line {
-            asking: 0,
-            waiting: BTreeMap::new(),
-            refusal: None,
-        })
     }
 
     fn tidy(&mut self, queue: &Queue) {

@@ -98,7 +98,17 @@ impl Beat {
 
     /// Whether it may know us.
     pub(crate) fn was_asked(&self) -> bool {
-        self.in_flight.is_some() || self.asked_at.is_some() && self.entered != Entered::No
+        self.in_flight.is_some() || self.asked_at.is_some()
+    }
+
+    /// Whether it was asked once at most.
+    pub(crate) fn is_first(&self) -> bool {
+        self.asked_at.is_none()
+    }
+
+    /// It has refused what it was asked, and knows nothing of us.
+    pub(crate) fn never_asked(&mut self) {
+        self.asked_at = None;
     }
 
     /// Whether it has yet to say something of the place, and may.

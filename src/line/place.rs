@@ -90,6 +90,7 @@ impl Place {
         let Some(beat) = self.beats.get_mut(node) else {
             return;
         };
+        let is_first = beat.is_first();
         let sent = beat.ended(now);
         let was_partial = self.votes.is_partial();
         if self.only_last {
@@ -99,9 +100,17 @@ impl Place {
             };
         }
         match answer {
-            Answer::Refused if self.only_last => {}
-            // The place stands by what others have said: it is taken here too.
-            Answer::Refused => beat.now(now),
+            Answer::Refused => {
+                self.votes
+                    .lost(node, sent.map_or(u64::MAX, |(asked, _)| asked));
+                if is_first {
+                    beat.never_asked();
+                }
+                // Otherwise the place stands by what others have said: it is taken here too.
+                if !self.only_last {
+                    beat.now(now);
+                }
+            }
             Answer::Taken { seq, token } => {
                 beat.has = Has::Unknown;
                 if self.votes.was_yielded(node, seq) && self.rules.hold(Rule::YieldedIsOver) {

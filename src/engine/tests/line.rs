@@ -386,9 +386,30 @@ fn who_joins_at_once_and_is_not_heard_asks_as_if_nobody_waited() {
 }
 
 #[test]
-fn a_try_is_never_a_place() {
+fn one_attempt_is_never_a_place() {
+    for wait in [Wait::Never, Wait::For(Some(Duration::ZERO))] {
+        let mut world = World::new(3);
+        world.came_through();
+        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(2), wait));
+        assert_eq!(world.sent(), all('A'), "{wait:?}");
+    }
+}
+
+#[test]
+fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
     let mut world = World::new(3);
     world.came_through();
-    let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(2), Wait::Never));
-    assert_eq!(world.sent(), all('A'));
+    let wait = Wait::For(None);
+    let _kept: Vec<_> = (2..100)
+        .map(|id| world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)))
+        .collect();
+    assert_eq!(world.sent().len(), 16 * 3);
+    // Two nodes have given all of these their places: the next begin.
+    for node in [0, 1] {
+        for _ in 0..16 {
+            world.says(node, in_line());
+        }
+    }
+    world.at(1);
+    assert_eq!(world.sent().len(), 16 * 3);
 }

@@ -1,27 +1,25 @@
 //! The wishes that wait in line (protocol §5), and what travels between them and the nodes. What follows from what
 //! is [`crate::line`].
 
+mod entering;
 mod in_line;
 mod lately;
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::collections::HashMap;
 
-use self::{in_line::InLine, lately::Lately};
-use super::{standing::Standing, waiter::Waiter};
+use self::{
+    in_line::InLine,
+    lately::{Lately, number},
+};
+use super::waiter::Waiter;
 use crate::{
-    Error, FencingToken, Silence,
+    Error, Silence,
     ballot::answers::Said,
+    claim::Queue,
     engine::{attempt::new_owner, event::WishId, grant::Grant, net::Net, timers::Key},
     ids::ById,
     lease::upkeep::Good,
-    line::{
-        place::{Answer, Place, Step},
-        terms::Terms,
-    },
-    name::Name,
+    line::place::{Answer, Step},
     node::{Push, Says, session::RoundId, status::NodeState},
     owner::Entry,
 };
@@ -34,6 +32,8 @@ pub(super) struct Line {
     entries: HashMap<Entry, WishId>,
     last_ticket: u64,
     lately: Lately,
+    /// The queues of those who ask no more, one for each.
+    decided: Vec<Queue>,
     /// The nodes that may be asked, when that was last looked at.
     voting: Vec<bool>,
 }
@@ -49,68 +49,6 @@ pub(super) enum Follows {
 }
 
 impl Line {
-    /// Whether somebody stood in line for this lock a moment ago, so that another will be refused it.
-    pub(super) fn stands(&self, net: &Net, name: &Name) -> bool {
-        net.has_a_majority() && self.lately.has(name, net.now)
-    }
-
-    /// Takes a place behind an attempt that was refused. `ticket`: the largest that any node has named; `counter`: the largest
-    /// counter.
-    pub(super) fn enter(
-        &mut self,
-        net: &mut Net,
-        waiter: Box<Waiter>,
-        (ticket, counter): (u64, u64),
-    ) -> Follows {
-        self.last_ticket = self.last_ticket.max(ticket);
-        self.lately.stands(waiter.wish.name(), net.now);
-        self.take_place(net, waiter, false, counter)
-    }
-
-    /// The same without an attempt, if it comes behind all others.
-    pub(super) fn enter_last(&mut self, net: &mut Net, waiter: Box<Waiter>) -> Follows {
-        self.take_place(net, waiter, true, 0)
-    }
-
-    fn take_place(
-        &mut self,
-        net: &mut Net,
-        waiter: Box<Waiter>,
-        only_last: bool,
-        counter: u64,
-    ) -> Follows {
-        let entry = match new_owner(net, waiter.wish.id) {
-            Ok(entry) => entry,
-            Err(error) => return Follows::Over(waiter, error),
-        };
-        let after = self.last_ticket.saturating_add(1);
-        let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);
-        self.last_ticket = ticket;
-        let wish = &waiter.wish;
-        let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), net.round_trip());
-        let (total, rules) = (net.total(), net.settings.rules);
-        let place = Place::new(
-            net.now,
-            (ticket, only_last),
-            terms,
-            (total, net.needed),
-            rules,
-        );
-        let (id, round) = (wish.id, net.new_round());
-        self.rounds.insert(round, id);
-        self.entries.insert(entry.clone(), id);
-        let in_line = InLine {
-            waiter,
-            round,
-            entry,
-            place,
-            standing: Standing::new(total),
-            counter,
-        };
-        self.waiting.insert(id, Box::new(in_line));
-        self.look(net, id)
-    }
-
     /// A node's answer to a request of one who waits.
     pub(super) fn joined(
         &mut self,
@@ -285,17 +223,6 @@ impl Line {
         Some(one)
     }
 
-    /// Others came before one that was to be the last: what some nodes may know of it is taken back, and behind that it takes a
-    /// place behind all that were named.
-    fn again(&mut self, net: &mut Net, id: WishId) -> Follows {
-        let Some(one) = self.take(net, id) else {
-            return Follows::Nothing;
-        };
-        one.take_back(net);
-        let counter = one.counter;
-        self.take_place(net, one.waiter, false, counter)
-    }
-
     /// One that reaches no majority for long must not keep the others from theirs: it leaves the nodes that know it. When
     /// a majority votes again it takes the same place, under another name, since a RELEASE that is still owed would end
     /// the old one.
@@ -354,9 +281,10 @@ impl Line {
                     return Follows::Ask(waiter);
                 }
                 Step::Won(won) => {
-                    let Some(one) = self.take(net, id) else {
+                    let Some(mut one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
+                    self.decided.extend(one.stands());
                     let name = one.waiter.wish.name();
                     match won.is_provisional {
                         true => self.lately.stands(name, net.now),
@@ -371,15 +299,15 @@ impl Line {
                     return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
                 }
                 Step::Rest(at) => {
-                    let cut_short = match one.place.only_last {
+                    let error = match one.place.only_last {
                         true => one.standing.is_cut_short(net, &mut one.waiter),
-                        false => {
-                            one.waiter.patience.is_in_line();
-                            None
-                        }
+                        false => None,
                     };
+                    if !one.place.only_last {
+                        self.decided.extend(one.stands());
+                    }
                     let over = || one.standing.is_over(net, &mut one.waiter);
-                    if let Some(error) = cut_short.or_else(over) {
+                    if let Some(error) = error.or_else(over) {
                         return match self.leave(net, id) {
                             Some(waiter) => Follows::Over(waiter, error),
                             None => Follows::Nothing,
@@ -395,11 +323,4 @@ impl Line {
             }
         }
     }
-}
-
-/// A number for a text.
-fn number(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }

@@ -225,9 +225,10 @@ impl Wishes {
                 return self.tell(net, waiter, last);
             }
         }
-        if lock.has_a_line() && waiter.patience.waits() && self.line.stands(net, waiter.wish.name())
-        {
-            self.make_room(&waiter.wish);
+        // A wait that is over already, as one of zero is, is one attempt.
+        let waits = waiter.patience.waits() && !waiter.patience.is_over(net.now);
+        if waits && lock.has_a_line() && self.line.stands(net, waiter.wish.name()) {
+            waiter.has_turn = true;
             let follows = self.line.enter_last(net, waiter);
             // Nobody has answered, so nothing is granted.
             self.follow(net, follows);
@@ -357,10 +358,14 @@ impl Wishes {
             return Some(waiter);
         }
         let Some(round) = self.rounds.get(&id).copied() else {
-            return match self.slots.has(id) {
+            let waiter = match self.slots.has(id) {
                 true => self.slots.leave(net, id),
                 false => self.line.leave(net, id),
-            };
+            }?;
+            if waiter.has_turn {
+                self.make_room(&waiter.wish);
+            }
+            return Some(waiter);
         };
         let Asking {
             mut waiter,
@@ -381,17 +386,21 @@ impl Wishes {
 
     /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
     fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
+        for queue in self.line.decided() {
+            self.turns.done(&queue);
+        }
         match follows {
             line::Follows::Nothing => Follows::Nothing,
             line::Follows::Won(grant) => Follows::Grant(grant),
             line::Follows::Over(waiter, error) => {
+                if waiter.has_turn {
+                    self.make_room(&waiter.wish);
+                }
                 waiter.answer(error);
                 Follows::Nothing
             }
-            line::Follows::Ask(waiter) => {
-                if let Some(queue) = waiter.wish.wants.queue() {
-                    self.turns.again(&queue);
-                }
+            line::Follows::Ask(mut waiter) => {
+                waiter.has_turn = false;
                 self.ask(net, waiter);
                 Follows::Nothing
             }

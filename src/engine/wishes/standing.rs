@@ -75,7 +75,7 @@ impl Standing {
                 Error::Held(self.report(net, name, self.last.free_in()))
             });
         }
-        let quarantined = of(|state| matches!(state, NodeState::Quarantined(_)));
+        let quarantined = of(is_quarantined);
         let report = self.report(net, name, Some(net.try_again(net.needed)));
         let (failure, error) = match voting + quarantined >= net.needed {
             true => (Failure::Quarantined, Error::Quarantined(report)),
@@ -93,9 +93,13 @@ impl Standing {
             return None;
         }
         self.last.end();
+        let quarantined = net.states().filter(is_quarantined).count();
         let unheard = || {
             let report = self.report(net, waiter.wish.name(), Some(net.try_again(net.needed)));
-            Error::NoQuorum(report)
+            match self.last.answered() + quarantined >= net.needed {
+                true => Error::Quarantined(report),
+                false => Error::NoQuorum(report),
+            }
         };
         Some(waiter.last.take().unwrap_or_else(unheard))
     }
@@ -110,4 +114,8 @@ impl Standing {
         }
         answers.report(name.as_str(), net.needed, &net.settings.nodes, retry_after)
     }
+}
+
+fn is_quarantined(state: &NodeState) -> bool {
+    matches!(state, NodeState::Quarantined(_))
 }

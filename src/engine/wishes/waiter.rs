@@ -23,6 +23,8 @@ pub(super) struct Waiter {
     pub(super) last: Option<Error>,
     /// Of a read-write lock: how the nodes know it over all its attempts.
     pub(super) known: Option<Known>,
+    /// It asks for a place in line at once, and counts among those who ask until a majority has spoken.
+    pub(super) has_turn: bool,
 }
 
 /// One who waits for a read-write lock, as nodes know it.
@@ -52,6 +54,7 @@ impl Waiter {
             patience,
             last: None,
             known: None,
+            has_turn: false,
         }
     }
 

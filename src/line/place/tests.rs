@@ -461,21 +461,15 @@ fn only_last() -> Place {
 #[test]
 fn a_place_behind_all_stands_once_a_majority_has_it_and_is_then_taken_where_it_was_refused() {
     let mut place = only_last();
-    place.answered(at(10), 0, Answer::Refused);
-    for node in [1, 2] {
-        rests_until(&mut place, 10);
+    for node in [3, 4, 0] {
+        assert!(place.only_last);
         place.answered(at(10), node, behind(4, 5_000, 0));
+        rests_until(&mut place, 10);
     }
-    // Two of three that have answered would be enough to give up, were the third not the last that was wanted.
-    let mut other = only_last();
-    other.answered(at(10), 3, behind(4, 5_000, 0));
-    other.answered(at(10), 4, behind(4, 5_000, 0));
-    other.answered(at(10), 0, behind(4, 5_000, 0));
-    assert!(matches!(other.next(at(10)), Step::Rest(_)));
-    other.answered(at(11), 1, Answer::Refused);
-    assert_eq!(other.next(at(11)), Step::Ask(vec![1], 2), "it came late");
-    assert!(!other.only_last);
-    assert_eq!(other.asked().count(), 5);
+    assert!(!place.only_last);
+    place.answered(at(11), 1, Answer::Refused);
+    assert_eq!(place.next(at(11)), Step::Ask(vec![1], 2), "it came late");
+    assert_eq!(place.asked().count(), 5);
 }
 
 #[test]
@@ -489,6 +483,17 @@ fn a_place_that_would_come_before_others_is_given_up_once_a_majority_has_spoken(
     assert_eq!(place.next(at(10)), Step::Again);
     // Those that have refused it do not know it; those that have not answered may.
     assert_eq!(place.asked().collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+#[test]
+fn a_node_that_refuses_a_second_request_may_still_know_us_by_the_first() {
+    let mut place = only_last();
+    place.unanswered(at(10), 0);
+    place.answered(at(11), 1, Answer::Refused);
+    place.came_back(at(12), 0);
+    assert_eq!(place.next(at(12)), Step::Ask(vec![0], 2));
+    place.answered(at(13), 0, Answer::Refused);
+    assert_eq!(place.asked().collect::<Vec<_>>(), [0, 2, 3, 4]);
 }
 
 #[test]

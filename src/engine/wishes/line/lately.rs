@@ -1,9 +1,11 @@
 //! For which locks somebody stood in line a moment ago: who asks for one of them stands in line at once, and is spared an attempt that
 //! would be refused.
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
-use super::number;
 use crate::{clock::Tick, name::Name};
 
 /// A line of which nothing was heard for so long may be gone.
@@ -37,6 +39,13 @@ impl Lately {
         let known = self.0.get(place(number)).copied().flatten();
         known.is_some_and(|(its, at)| its == number && now < at.plus(LATELY))
     }
+}
+
+/// A number for a text.
+pub(super) fn number(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn place(number: u64) -> usize {

@@ -5,6 +5,7 @@
 
 mod any;
 mod counters;
+mod last;
 mod line;
 mod locks;
 mod repairs;
@@ -25,6 +26,7 @@ use crate::{
 };
 pub(crate) use any::{alike, random, random_and_short};
 use counters::*;
+use last::*;
 use line::*;
 pub(crate) use line::{P, granted, holder, join, line, millis, next, owners, place, push, stand};
 use locks::*;

@@ -1,5 +1,5 @@
 -- JOIN (protocol §5): takes the lock if it is free and nobody waits before us; else a place in line, or keeps it.
--- Where it may only be the last, and somebody whose ticket is not less stands there or has the lock, it is an ACQUIRE.
+-- Where it may only be the last, and somebody whose ticket is not less stands there or has the lock, it is answered as an ACQUIRE is.
 -- KEYS     lock, open, waiting, c0, c1
 -- ARGV     max_ttl ms, entry, ttl ms, p µs, place: seq, ticket, S ms, lock-delay ms, life ms, claim ms, channel; 1, where it may
 --          only be the last, or 0; guard
