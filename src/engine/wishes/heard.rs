@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Asking, Follows, Wishes};
+use super::{Asking, Follows, Wishes, line};
 use crate::{
     Silence,
     ballot::answers::Said,
@@ -106,6 +106,29 @@ impl Wishes {
             None => self.line.pushed(net, node, push),
         };
         self.follow(net, follows)
+    }
+
+    /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
+    pub(super) fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
+        for queue in self.line.decided() {
+            self.turns.done(&queue);
+        }
+        match follows {
+            line::Follows::Nothing => Follows::Nothing,
+            line::Follows::Won(grant) => Follows::Grant(grant),
+            line::Follows::Over(waiter, error) => {
+                if waiter.has_turn {
+                    self.make_room(&waiter.wish);
+                }
+                waiter.answer(error);
+                Follows::Nothing
+            }
+            line::Follows::Ask(mut waiter) => {
+                waiter.has_turn = false;
+                self.ask(net, waiter);
+                Follows::Nothing
+            }
+        }
     }
 
     /// A read-write lock was freed: all who wait for it ask again.

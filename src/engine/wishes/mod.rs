@@ -383,27 +383,4 @@ impl Wishes {
             self.turns.done(&queue);
         }
     }
-
-    /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
-    fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
-        for queue in self.line.decided() {
-            self.turns.done(&queue);
-        }
-        match follows {
-            line::Follows::Nothing => Follows::Nothing,
-            line::Follows::Won(grant) => Follows::Grant(grant),
-            line::Follows::Over(waiter, error) => {
-                if waiter.has_turn {
-                    self.make_room(&waiter.wish);
-                }
-                waiter.answer(error);
-                Follows::Nothing
-            }
-            line::Follows::Ask(mut waiter) => {
-                waiter.has_turn = false;
-                self.ask(net, waiter);
-                Follows::Nothing
-            }
-        }
-    }
 }
