@@ -76,7 +76,7 @@ each_rule! {
     counters_are_numbers: NumericCounters, Digits, ["counters never go back", "token order"] beside ["progress"];
     counters_keep_all_their_digits: AllDigits, Stormy, ["counters never go back"];
     old_counters_go_by_age: RotateByAge, Weeks, ["counters never go back", "token order"];
-    an_acquire_is_not_sent_again: AcquireOnce, Lasting, ["no key left", "progress"];
+    an_acquire_is_not_sent_again: AcquireOnce, Lasting, ["no key left", "no place left", "progress"];
     a_full_server_frees: DeleteFirst, Full, ["no key left", "progress", "tidy"];
     a_release_is_repeated: ReleaseUntilAnswered, Lasting, ["no key left", "progress"];
     a_release_is_repeated_behind_the_kill: ReleaseBehindKill, Doubtful, ["no key left", "progress"];
