@@ -413,3 +413,25 @@ fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
     world.at(1);
     assert_eq!(world.sent().len(), 16 * 3);
 }
+
+#[test]
+fn who_does_not_wait_for_a_place_any_more_leaves_room_for_others() {
+    for hears_first in [false, true] {
+        let mut world = World::new(3);
+        world.came_through();
+        let wait = Wait::For(None);
+        for id in 2..18 {
+            drop(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+        }
+        assert_eq!(world.sent().len(), 16 * 3);
+        if hears_first {
+            (0..16).for_each(|_| world.says(0, in_line()));
+        }
+        for id in 2..18 {
+            world.core.event(Event::Cancel(WishId(id)));
+        }
+        world.sent();
+        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(18), wait));
+        assert_eq!(world.sent(), all('J'), "{hears_first}");
+    }
+}

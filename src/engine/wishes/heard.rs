@@ -110,9 +110,7 @@ impl Wishes {
 
     /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
     pub(super) fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
-        for queue in self.line.decided() {
-            self.turns.done(&queue);
-        }
+        self.make_room_in_line();
         match follows {
             line::Follows::Nothing => Follows::Nothing,
             line::Follows::Won(grant) => Follows::Grant(grant),
@@ -128,6 +126,13 @@ impl Wishes {
                 self.ask(net, waiter);
                 Follows::Nothing
             }
+        }
+    }
+
+    /// Those who asked for a place in line are answered, or gone.
+    pub(super) fn make_room_in_line(&mut self) {
+        for queue in self.line.decided() {
+            self.turns.done(&queue);
         }
     }
 

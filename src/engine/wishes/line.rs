@@ -185,8 +185,9 @@ impl Line {
 
     /// It waits no more; what it may have left on the nodes is taken back. None: it does not wait in line.
     pub(super) fn leave(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
-        let one = self.take(net, id)?;
+        let mut one = self.take(net, id)?;
         one.take_back(net);
+        self.decided.extend(one.is_decided());
         Some(one.waiter)
     }
 
@@ -274,17 +275,18 @@ impl Line {
                 Step::Raise(token, behind) => one.raise(net, token, &behind),
                 Step::Again => return self.again(net, id),
                 Step::Unheard => {
-                    let Some(waiter) = self.leave(net, id) else {
+                    let Some(one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
-                    self.lately.is_free(waiter.wish.name());
-                    return Follows::Ask(waiter);
+                    one.take_back(net);
+                    self.lately.is_free(one.waiter.wish.name());
+                    return Follows::Ask(one.waiter);
                 }
                 Step::Won(won) => {
                     let Some(mut one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
-                    self.decided.extend(one.stands());
+                    self.decided.extend(one.is_decided());
                     let name = one.waiter.wish.name();
                     match won.is_provisional {
                         true => self.lately.stands(name, net.now),
@@ -304,7 +306,8 @@ impl Line {
                         false => None,
                     };
                     if !one.place.only_last {
-                        self.decided.extend(one.stands());
+                        one.waiter.patience.is_in_line();
+                        self.decided.extend(one.is_decided());
                     }
                     let over = || one.standing.is_over(net, &mut one.waiter);
                     if let Some(error) = error.or_else(over) {

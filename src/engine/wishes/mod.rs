@@ -361,11 +361,9 @@ impl Wishes {
             let waiter = match self.slots.has(id) {
                 true => self.slots.leave(net, id),
                 false => self.line.leave(net, id),
-            }?;
-            if waiter.has_turn {
-                self.make_room(&waiter.wish);
-            }
-            return Some(waiter);
+            };
+            self.make_room_in_line();
+            return waiter;
         };
         let Asking {
             mut waiter,

@@ -35,9 +35,8 @@ impl InLine {
         self.waiter.wish.seen.fetch_max(counter, Relaxed);
     }
 
-    /// It stands in line, or holds. Its queue, if it counted among those who ask until now.
-    pub(super) fn stands(&mut self) -> Option<Queue> {
-        self.waiter.patience.is_in_line();
+    /// It asks no more. Its queue, if it counted among those who ask until now.
+    pub(super) fn is_decided(&mut self) -> Option<Queue> {
         let had_turn = std::mem::take(&mut self.waiter.has_turn);
         self.waiter.wish.wants.queue().filter(|_| had_turn)
     }
