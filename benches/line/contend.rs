@@ -13,7 +13,7 @@ use crate::{
     NODES, connect,
     cost::Cost,
     lockers::{InLine, Locker, Polling, Rslock},
-    passes,
+    median, passes,
     show::{reaches, within},
     support::{Fleet, Proxy},
 };
@@ -165,8 +165,7 @@ async fn round_trip(urls: &[String]) -> Duration {
         took.push(start.elapsed());
         lease.release().await.unwrap();
     }
-    took.sort();
-    took[took.len() / 2]
+    median(took)
 }
 
 fn head() {
@@ -208,11 +207,6 @@ fn show(what: &str, run: &Run, rtt: Option<Duration>) {
         within(&format!("{wait:.2}"), wait, 1.3),
         within(&format!("{retaken:.2}"), retaken, 0.0),
     );
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn rate(run: &Run) -> f64 {

@@ -86,15 +86,12 @@ fn heard_since(node: &mut Connection, names: &[String], ms: u64) -> usize {
     all.filter(|waiter| heard_at(waiter) >= ms).count()
 }
 
-/// Who stands in some of the lines, in order, and on how many nodes.
-async fn order(waiting: &Quorum, names: &[String]) -> Vec<Vec<(String, usize)>> {
+/// Who stands in some of the lines, in order.
+async fn order(waiting: &Quorum, names: &[String]) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for name in names.iter().step_by(names.len() / LOOKED_AT) {
         let line = waiting.inspect(name).await.unwrap().line();
-        let line = line
-            .into_iter()
-            .map(|waiter| (waiter.entry, waiter.nodes.len()));
-        lines.push(line.collect());
+        lines.push(line.into_iter().map(|waiter| waiter.entry).collect());
     }
     lines
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    connect,
+    connect, median,
     show::within,
     support::{Fleet, Proxy},
 };
@@ -45,9 +45,4 @@ async fn ping(url: &str) -> Duration {
         took.push(start.elapsed());
     }
     median(took)
-}
-
-fn median(mut took: Vec<Duration>) -> Duration {
-    took.sort();
-    took[took.len() / 2]
 }

@@ -97,3 +97,8 @@ async fn passes(time: Duration) {
     let sleep = move || std::thread::sleep(time);
     tokio::task::spawn_blocking(sleep).await.unwrap();
 }
+
+fn median<T: PartialOrd + Copy>(mut of: Vec<T>) -> T {
+    of.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    of[of.len() / 2]
+}

@@ -19,6 +19,8 @@ pub(super) struct Turns<W> {
 
 struct Line<W> {
     asking: usize,
+    /// Those of them that ask for a place in line at once, without an attempt.
+    joining: usize,
     waiting: BTreeMap<WishId, W>,
     /// What the last one who asked was told, if it was refused.
     refusal: Option<Report>,
@@ -39,6 +41,7 @@ impl<W> Turns<W> {
     pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W) -> Option<W> {
         let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
             asking: 0,
+            joining: 0,
             waiting: BTreeMap::new(),
             refusal: None,
         });
@@ -98,6 +101,30 @@ impl<W> Turns<W> {
         let wish = self.lines.get_mut(&queue)?.waiting.remove(&id);
         self.tidy(&queue);
         wish
+    }
+
+    /// Whether one of those who ask may do so for a place at once, and counts as one who does: not while others make their attempts, as it
+    /// would come before them.
+    pub(super) fn may_join(&mut self, queue: &Queue) -> bool {
+        let line = self.lines.get_mut(queue);
+        line.is_some_and(|line| {
+            let may = line.asking == line.joining + 1;
+            line.joining += usize::from(may);
+            may
+        })
+    }
+
+    /// One that asked for a place makes an attempt instead.
+    pub(super) fn asks_instead(&mut self, queue: &Queue) {
+        if let Some(line) = self.lines.get_mut(queue) {
+            line.joining = line.joining.saturating_sub(1);
+        }
+    }
+
+    /// One that asked for a place is done, or does not wish any more.
+    pub(super) fn joined(&mut self, queue: &Queue) {
+        self.asks_instead(queue);
+        self.done(queue);
     }
 
     /// One of this queue that asked is done, or does not wish any more.
@@ -188,6 +215,22 @@ mod tests {
         );
         assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
         assert_eq!((turns.is_due(), turns.next()), (false, None));
+    }
+
+    #[test]
+    fn who_joins_does_not_come_before_one_who_attempts() {
+        let (mut turns, queue) = (Turns::default(), name("a"));
+        assert_eq!(turns.enter(&queue, WishId(1), 1), Some(1));
+        assert!(turns.may_join(&queue));
+        assert_eq!(turns.enter(&queue, WishId(2), 2), Some(2));
+        assert!(turns.may_join(&queue), "beside others who join");
+        turns.asks_instead(&queue);
+        assert_eq!(turns.enter(&queue, WishId(3), 3), Some(3));
+        assert!(!turns.may_join(&queue), "one of them makes an attempt");
+        turns.done(&queue);
+        turns.done(&queue);
+        turns.joined(&queue);
+        assert_eq!(turns.len(), 0);
     }
 
     #[test]

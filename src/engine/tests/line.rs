@@ -415,6 +415,28 @@ fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
 }
 
 #[test]
+fn nobody_joins_at_once_while_one_who_came_before_makes_an_attempt() {
+    let mut world = World::new(3);
+    let wait = Wait::For(None);
+    let ask = |world: &mut World, id| {
+        std::mem::forget(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+        world.sent()
+    };
+    assert_eq!(ask(&mut world, 1), all('A'));
+    assert_eq!(ask(&mut world, 2), all('A'));
+    // The first is refused, and stands in line: others wait there from now on.
+    for node in [0, 1] {
+        world.core.answered(node, [Ok(held())]);
+    }
+    assert_eq!(world.sent(), [vec![(2, 'R')], all('J')].concat());
+    assert_eq!(
+        ask(&mut world, 3),
+        all('A'),
+        "the second has not joined yet"
+    );
+}
+
+#[test]
 fn who_does_not_wait_for_a_place_any_more_leaves_room_for_others() {
     for hears_first in [false, true] {
         let mut world = World::new(3);

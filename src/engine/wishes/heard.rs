@@ -115,14 +115,13 @@ impl Wishes {
             line::Follows::Nothing => Follows::Nothing,
             line::Follows::Won(grant) => Follows::Grant(grant),
             line::Follows::Over(waiter, error) => {
-                if waiter.has_turn {
-                    self.make_room(&waiter.wish);
-                }
                 waiter.answer(error);
                 Follows::Nothing
             }
             line::Follows::Ask(mut waiter) => {
-                waiter.has_turn = false;
+                if let Some(queue) = waiter.gives_back_its_turn() {
+                    self.turns.asks_instead(&queue);
+                }
                 self.ask(net, waiter);
                 Follows::Nothing
             }
@@ -132,7 +131,7 @@ impl Wishes {
     /// Those who asked for a place in line are answered, or gone.
     pub(super) fn make_room_in_line(&mut self) {
         for queue in self.line.decided() {
-            self.turns.done(&queue);
+            self.turns.joined(&queue);
         }
     }
 

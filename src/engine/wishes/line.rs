@@ -187,7 +187,7 @@ impl Line {
     pub(super) fn leave(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
         let mut one = self.take(net, id)?;
         one.take_back(net);
-        self.decided.extend(one.is_decided());
+        self.decided.extend(one.waiter.gives_back_its_turn());
         Some(one.waiter)
     }
 
@@ -286,7 +286,7 @@ impl Line {
                     let Some(mut one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
-                    self.decided.extend(one.is_decided());
+                    self.decided.extend(one.waiter.gives_back_its_turn());
                     let name = one.waiter.wish.name();
                     match won.is_provisional {
                         true => self.lately.stands(name, net.now),
@@ -301,13 +301,12 @@ impl Line {
                     return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
                 }
                 Step::Rest(at) => {
-                    let error = match one.place.only_last {
-                        true => one.standing.is_cut_short(net, &mut one.waiter),
-                        false => None,
-                    };
-                    if !one.place.only_last {
+                    let mut error = None;
+                    if one.place.only_last {
+                        error = one.standing.is_cut_short(net, &mut one.waiter);
+                    } else {
                         one.waiter.patience.is_in_line();
-                        self.decided.extend(one.is_decided());
+                        self.decided.extend(one.waiter.gives_back_its_turn());
                     }
                     let over = || one.standing.is_over(net, &mut one.waiter);
                     if let Some(error) = error.or_else(over) {

@@ -219,15 +219,17 @@ impl Wishes {
         let Wants::Lock(lock) = &waiter.wish.wants else {
             return;
         };
-        if waiter.patience.is_over(net.now) {
+        // A wait that is over already, as one of zero is, is one attempt.
+        let is_over = waiter.patience.is_over(net.now);
+        if is_over {
             let refusal = || self.turns.refusal(&lock.queue()).map(Error::Held);
             if let Some(last) = waiter.last.take().or_else(refusal) {
                 return self.tell(net, waiter, last);
             }
         }
-        // A wait that is over already, as one of zero is, is one attempt.
-        let waits = waiter.patience.waits() && !waiter.patience.is_over(net.now);
-        if waits && lock.has_a_line() && self.line.stands(net, waiter.wish.name()) {
+        let waits = waiter.patience.waits() && !is_over && lock.has_a_line();
+        if waits && self.line.stands(net, waiter.wish.name()) && self.turns.may_join(&lock.queue())
+        {
             waiter.has_turn = true;
             let follows = self.line.enter_last(net, waiter);
             // Nobody has answered, so nothing is granted.

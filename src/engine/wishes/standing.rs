@@ -75,12 +75,7 @@ impl Standing {
                 Error::Held(self.report(net, name, self.last.free_in()))
             });
         }
-        let quarantined = of(is_quarantined);
-        let report = self.report(net, name, Some(net.try_again(net.needed)));
-        let (failure, error) = match voting + quarantined >= net.needed {
-            true => (Failure::Quarantined, Error::Quarantined(report)),
-            false => (Failure::NoQuorum, Error::NoQuorum(report)),
-        };
+        let (failure, error) = self.no_majority(net, name, voting);
         self.look_at = Some(net.now.plus(LOOK));
         let goes_on = waiter.goes_on(net, failure, &error);
         (!goes_on).then_some(error)
@@ -93,15 +88,22 @@ impl Standing {
             return None;
         }
         self.last.end();
-        let quarantined = net.states().filter(is_quarantined).count();
         let unheard = || {
-            let report = self.report(net, waiter.wish.name(), Some(net.try_again(net.needed)));
-            match self.last.answered() + quarantined >= net.needed {
-                true => Error::Quarantined(report),
-                false => Error::NoQuorum(report),
-            }
+            self.no_majority(net, waiter.wish.name(), self.last.answered())
+                .1
         };
         Some(waiter.last.take().unwrap_or_else(unheard))
+    }
+
+    /// So many are heard, and these are too few: for the time of a quarantine, or not.
+    fn no_majority(&self, net: &Net, name: &Name, heard: usize) -> (Failure, Error) {
+        let is_quarantined = |state: &NodeState| matches!(state, NodeState::Quarantined(_));
+        let quarantined = net.states().filter(is_quarantined).count();
+        let report = self.report(net, name, Some(net.try_again(net.needed)));
+        match heard + quarantined >= net.needed {
+            true => (Failure::Quarantined, Error::Quarantined(report)),
+            false => (Failure::NoQuorum, Error::NoQuorum(report)),
+        }
     }
 
     /// The evidence: what each node has said last, or why it says nothing.
@@ -114,8 +116,4 @@ impl Standing {
         }
         answers.report(name.as_str(), net.needed, &net.settings.nodes, retry_after)
     }
-}
-
-fn is_quarantined(state: &NodeState) -> bool {
-    matches!(state, NodeState::Quarantined(_))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     Error,
-    claim::{Side, Wants},
+    claim::{Queue, Side, Wants},
     clock::Tick,
     engine::{
         attempt::Attempt,
@@ -56,6 +56,11 @@ impl Waiter {
             known: None,
             has_turn: false,
         }
+    }
+
+    /// It asks no more. Its queue, if it counted among those who ask for a place until now.
+    pub(super) fn gives_back_its_turn(&mut self) -> Option<Queue> {
+        std::mem::take(&mut self.has_turn).then(|| self.wish.wants.queue())?
     }
 
     /// An attempt was not won: why, and what follows.

@@ -45,13 +45,16 @@ impl Line {
     fn take_place(
         &mut self,
         net: &mut Net,
-        waiter: Box<Waiter>,
+        mut waiter: Box<Waiter>,
         only_last: bool,
         counter: u64,
     ) -> Follows {
         let entry = match new_owner(net, waiter.wish.id) {
             Ok(entry) => entry,
-            Err(error) => return Follows::Over(waiter, error),
+            Err(error) => {
+                self.decided.extend(waiter.gives_back_its_turn());
+                return Follows::Over(waiter, error);
+            }
         };
         let after = self.last_ticket.saturating_add(1);
         let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
-    claim::{self, Ask, Claim, Lock, Place as Registration, Queue},
+    claim::{self, Ask, Claim, Lock, Place as Registration},
     clock::Tick,
     engine::{
         grant::Grant,
@@ -33,12 +33,6 @@ impl InLine {
     pub(super) fn saw(&mut self, counter: u64) {
         self.counter = self.counter.max(counter);
         self.waiter.wish.seen.fetch_max(counter, Relaxed);
-    }
-
-    /// It asks no more. Its queue, if it counted among those who ask until now.
-    pub(super) fn is_decided(&mut self) -> Option<Queue> {
-        let had_turn = std::mem::take(&mut self.waiter.has_turn);
-        self.waiter.wish.wants.queue().filter(|_| had_turn)
     }
 
     /// It has left all nodes, and is to be put in line again under this name: when a majority votes again; or after a term, in
