@@ -53,11 +53,11 @@ impl Calls {
                 .or_default()
                 .there
                 .insert(waiter.wish.id);
-            waiter.known = Some(Known {
+            waiter.known = Some(Box::new(Known {
                 entry,
                 by: BTreeSet::new(),
                 is_called: false,
-            });
+            }));
         }
         Ok(waiter.known.as_mut().map(|known| {
             known.is_called = false;
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// It waits no more: how nodes know that it did, if that has to be taken back.
-    pub(super) fn leave(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Known> {
+    pub(super) fn leave(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Box<Known>> {
         let known = waiter.known.take()?;
         if let Some(room) = self.rooms.get_mut(waiter.wish.name()) {
             room.there.remove(&waiter.wish.id);

@@ -22,7 +22,7 @@ pub(super) struct Waiter {
     /// What its last attempt came to: the caller is told so if the next one cannot be finished in time.
     pub(super) last: Option<Error>,
     /// Of a read-write lock: how the nodes know it over all its attempts.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<Box<Known>>,
     /// It asks for a place in line at once, and counts among those who ask until a majority has spoken.
     pub(super) has_turn: bool,
 }
