@@ -100,7 +100,7 @@ each_rule! {
     a_fleet_that_was_used_is_not_new: BootstrapUnused, Bootstrap, ["mutual exclusion", "token order"];
     anothers_data_is_no_guard: OwnGuard, Failover, ["mutual exclusion"];
     a_hand_over_is_as_old_as_its_request: PushFromItsRequest, LineStorm, ["mutual exclusion", "token order"];
-    what_was_given_back_is_over: YieldedIsOver, LineStorm, ["mutual exclusion", "token order", "progress"];
+    what_was_given_back_is_over: YieldedIsOver, LinePartial, ["mutual exclusion", "token order", "progress"];
     who_gives_way_gives_way_everywhere: YieldAll, LinePartial, ["progress", "nothing stands still"];
     who_has_not_asked_comes_before_nobody: OnlyLast, LineStorm, ["nobody is overtaken"];
     who_waits_asks_again: JoinAgain, LinePushes, ["progress", "nothing stands still"];

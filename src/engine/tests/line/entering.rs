@@ -1,0 +1,218 @@
+//! Joining the line at once, without an attempt, where others stood there a moment ago.
+
+use super::*;
+
+impl World {
+    /// One came through the line and has released: others may wait there. Its ticket.
+    fn came_through(&mut self) -> u64 {
+        let (mut answer, place) = self.waits(Renewal::auto());
+        self.pushes(1, &place, handed(7));
+        self.pushes(2, &place, handed(7));
+        let _lease = answer.try_recv().unwrap().unwrap().unwrap();
+        self.frees();
+        place.ticket
+    }
+
+    fn frees(&mut self) {
+        let id = self.core.first_lease().unwrap();
+        let _released = self.release(id);
+        assert_eq!(self.sent(), all('R'));
+        let freed = mutex::Reply::Released(true);
+        ALL.iter().for_each(|node| self.says(*node, freed.clone()));
+    }
+
+    fn wants_it_again(&mut self) -> Answered {
+        let wait = Wait::For(None);
+        self.ask(|wish| {
+            (wish.id, wish.wait, wish.renewal) = (WishId(2), wait, Renewal::auto());
+        })
+    }
+
+    /// The places that were asked for, and whether only as the last; after the RELEASEs that went before.
+    fn joins(&mut self) -> (Vec<usize>, Vec<(mutex::Place, bool)>) {
+        let (mut released, mut joins) = (Vec::new(), Vec::new());
+        for (node, command) in self.until_sent() {
+            match command {
+                Command::Mutex(mutex::Command::Release { .. }) => released.push(node),
+                Command::Mutex(mutex::Command::Join {
+                    place, only_last, ..
+                }) => joins.push((place, only_last)),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.core.left();
+        (released, joins)
+    }
+}
+
+fn full() -> Fault {
+    Fault::Error("OOM command not allowed".into())
+}
+
+fn others_are_ahead(ticket: u64) -> mutex::Reply {
+    mutex::Reply::Held {
+        remaining: Some(Duration::from_secs(1)),
+        counter: 6,
+        holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
+        ticket,
+    }
+}
+
+#[test]
+fn where_others_wait_one_joins_at_once_and_behind_all_where_that_came_before_some() {
+    let mut world = World::new(3);
+    let before = world.came_through();
+    let mut answer = world.wants_it_again();
+    let (released, joins) = world.joins();
+    assert_eq!((released.len(), joins.len()), (0, 3));
+    assert!(
+        joins
+            .iter()
+            .all(|(place, last)| *last && place.ticket > before)
+    );
+    let first = joins[0].0.clone();
+    let far = first.ticket + 1_000_000;
+    world.says(0, others_are_ahead(far));
+    assert_eq!(world.sent(), []);
+    world.says(1, others_are_ahead(5));
+    // Only the node that has not answered may know that place.
+    let (released, joins) = world.joins();
+    assert_eq!((released, joins.len()), (vec![2], 3));
+    for (place, last) in &joins {
+        assert!(!last && place.ticket > far && place.entry != first.entry);
+        assert_eq!(place.entry, joins[0].0.entry);
+    }
+    world.says(2, in_line());
+    world.says(2, mutex::Reply::Released(false));
+    ALL.iter().for_each(|node| world.says(*node, in_line()));
+    let place = joins[0].0.clone();
+    world.pushes(0, &place, handed(8));
+    world.pushes(2, &place, handed(8));
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(lease.token().as_u64(), 8);
+}
+
+#[test]
+fn a_lock_that_is_free_by_then_is_won_by_joining_and_nobody_is_expected_after_that() {
+    let mut world = World::new(3);
+    world.came_through();
+    let mut answer = world.wants_it_again();
+    assert_eq!(world.sent(), all('J'));
+    let taken = mutex::Reply::Taken { counter: 8, seq: 1 };
+    world.says(0, taken.clone());
+    world.says(1, taken);
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(lease.token().as_u64(), 8);
+    world.says(2, mutex::Reply::Taken { counter: 8, seq: 1 });
+    world.sent();
+    world.frees();
+    let wait = Wait::For(None);
+    let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(3), wait));
+    assert_eq!(world.sent(), all('A'));
+}
+
+#[test]
+fn a_line_that_was_not_heard_of_for_a_second_is_not_expected() {
+    for (ms, letter) in [(900, 'J'), (1_001, 'A')] {
+        let mut world = World::new(3);
+        world.came_through();
+        world.at(ms);
+        world.sent();
+        let _kept = world.wants_it_again();
+        assert_eq!(world.sent(), all(letter), "{ms}");
+    }
+}
+
+#[test]
+fn who_joins_at_once_and_is_not_heard_asks_as_if_nobody_waited() {
+    let mut world = World::new(3);
+    world.came_through();
+    let mut answer = world.wants_it_again();
+    assert_eq!(world.sent(), all('J'));
+    world.core.answered(0, [Err(full())]);
+    assert_eq!(world.sent(), []);
+    world.core.answered(1, [Err(full())]);
+    let sent = world.sent();
+    assert_eq!(sent, [all('R'), all('A')].concat());
+    // It is the first attempt, and fails as such.
+    world.core.answered(0, [Err(full())]);
+    for node in [0, 1] {
+        world.core.answered(node, [Err(full())]);
+        world.core.answered(node, [Err(full())]);
+    }
+    let told = answer.try_recv().unwrap();
+    assert!(matches!(told, Err(Error::NoQuorum(_))), "{told:?}");
+}
+
+#[test]
+fn one_attempt_is_never_a_place() {
+    for wait in [Wait::Never, Wait::For(Some(Duration::ZERO))] {
+        let mut world = World::new(3);
+        world.came_through();
+        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(2), wait));
+        assert_eq!(world.sent(), all('A'), "{wait:?}");
+    }
+}
+
+#[test]
+fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
+    let mut world = World::new(3);
+    world.came_through();
+    let wait = Wait::For(None);
+    let _kept: Vec<_> = (2..100)
+        .map(|id| world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)))
+        .collect();
+    assert_eq!(world.sent().len(), 16 * 3);
+    // Two nodes have given all of these their places: the next begin.
+    for node in [0, 1] {
+        for _ in 0..16 {
+            world.says(node, in_line());
+        }
+    }
+    world.at(1);
+    assert_eq!(world.sent().len(), 16 * 3);
+}
+
+#[test]
+fn nobody_joins_at_once_while_one_who_came_before_makes_an_attempt() {
+    let mut world = World::new(3);
+    let wait = Wait::For(None);
+    let ask = |world: &mut World, id| {
+        std::mem::forget(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+        world.sent()
+    };
+    assert_eq!(ask(&mut world, 1), all('A'));
+    assert_eq!(ask(&mut world, 2), all('A'));
+    // The first is refused, and stands in line: others wait there from now on.
+    for node in [0, 1] {
+        world.core.answered(node, [Ok(held())]);
+    }
+    assert_eq!(world.sent(), [vec![(2, 'R')], all('J')].concat());
+    assert_eq!(
+        ask(&mut world, 3),
+        all('A'),
+        "the second has not joined yet"
+    );
+}
+
+#[test]
+fn who_does_not_wait_for_a_place_any_more_leaves_room_for_others() {
+    for hears_first in [false, true] {
+        let mut world = World::new(3);
+        world.came_through();
+        let wait = Wait::For(None);
+        for id in 2..18 {
+            drop(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+        }
+        assert_eq!(world.sent().len(), 16 * 3);
+        if hears_first {
+            (0..16).for_each(|_| world.says(0, in_line()));
+        }
+        for id in 2..18 {
+            world.core.event(Event::Cancel(WishId(id)));
+        }
+        world.sent();
+        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(18), wait));
+        assert_eq!(world.sent(), all('J'), "{hears_first}");
+    }
+}
