@@ -242,7 +242,7 @@ impl Mutex {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((lock, ttl)) => Acquire::Unasked(Asks {
+            Ok((lock, ttl)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
                 wants: Wants::Lock(lock),
                 ttl,

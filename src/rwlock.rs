@@ -255,7 +255,7 @@ impl RwLock {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((name, ttl)) => Acquire::Unasked(Asks {
+            Ok((name, ttl)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
                 wants: Wants::Lock(Lock::Rwlock(name, side)),
                 ttl,

@@ -338,13 +338,13 @@ impl Semaphore {
         wait: Wait,
     ) -> Acquire {
         match self.check() {
-            Ok((name, ttl)) => Acquire::Unasked(Asks {
+            Ok((name, ttl)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
-                wants: Wants::Slot(Slot {
+                wants: Wants::Slot(Box::new(Slot {
                     pool: Pool { name, family },
                     agreed: Arc::clone(agreed),
                     of,
-                }),
+                })),
                 ttl,
                 lock_delay: self.hold.lock_delay,
                 renewal: self.hold.renewal,

@@ -10,8 +10,8 @@ use crate::{limit::Agreed, name::Name};
 pub(crate) enum Wants {
     /// A lock.
     Lock(Lock),
-    /// One of the slots of a semaphore.
-    Slot(Slot),
+    /// One of the slots of a semaphore. Most who wait want a lock, and have no room for this.
+    Slot(Box<Slot>),
 }
 
 /// One slot of a semaphore, whichever.

@@ -299,7 +299,7 @@ impl Attempt {
     /// Looks again then, or at the end of the wait.
     fn wait(&self, net: &mut Net, until: Tick) -> Progress {
         let at = self.end.map_or(until, |end| end.min(until));
-        net.timers.at(Key::Round(self.tag()), at);
+        net.timers.at(Key::of(self.tag()), at);
         Progress::Open
     }
 

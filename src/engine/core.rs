@@ -295,7 +295,7 @@ impl Core {
             }
             Key::Limit(id) => self.rates.line_due(net, id),
             Key::Rest(id) => self.rests.over(id),
-            Key::Round(tag) => self.answers_due(tag),
+            Key::Round(round, request) => self.answers_due(Tag { round, request }),
         }
     }
 

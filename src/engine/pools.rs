@@ -147,7 +147,7 @@ impl Pools {
         else {
             return;
         };
-        net.timers.cancel(Key::Round(for_what.request().of(round)));
+        net.timers.cancel(Key::of(for_what.request().of(round)));
         match for_what {
             For::Available(answers, reply) => {
                 let _ = reply.send(free(net, &pool, &agreed, &answers));

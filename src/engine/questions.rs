@@ -165,7 +165,7 @@ impl Questions {
     fn look(&mut self, net: &mut Net, round: RoundId) {
         if self.0.get(&round).is_some_and(Question::is_answered) {
             for request in REQUESTS {
-                net.timers.cancel(Key::Round(request.of(round)));
+                net.timers.cancel(Key::of(request.of(round)));
             }
             if let Some(question) = self.0.remove(&round) {
                 question.end(net);

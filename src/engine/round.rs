@@ -144,7 +144,7 @@ pub(super) fn due(
 ) -> Vec<(usize, Silence)> {
     let Late { silent, until } = net.late(outstanding);
     if let Some(at) = until {
-        net.timers.at(Key::Round(tag), at);
+        net.timers.at(Key::of(tag), at);
     }
     silent
 }
@@ -152,7 +152,7 @@ pub(super) fn due(
 /// Answers to what was just asked are due after the node timeout.
 pub(super) fn arm(net: &mut Net, tag: Tag) -> Tick {
     let at = net.now.plus(net.settings.node_timeout);
-    net.timers.at(Key::Round(tag), at);
+    net.timers.at(Key::of(tag), at);
     at
 }
 

@@ -3,12 +3,18 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::event::WishId;
-use crate::{clock::Tick, ids::ById, lease::keeper::LeaseId, node::session::Tag};
+use crate::{
+    clock::Tick,
+    ids::ById,
+    lease::keeper::LeaseId,
+    node::session::{RoundId, Tag},
+};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    Round(Tag),
+    /// The parts of a [`Tag`], which take half the room of one here.
+    Round(RoundId, u8),
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.
     Wish(WishId),
@@ -16,6 +22,13 @@ pub(crate) enum Key {
     Limit(LimitId),
     /// The end of a rest that a caller asked for.
     Rest(RestId),
+}
+
+impl Key {
+    /// For the answers to a request of a round.
+    pub(crate) fn of(tag: Tag) -> Self {
+        Self::Round(tag.round, tag.request)
+    }
 }
 
 /// One rest of a caller.
@@ -108,7 +121,6 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::session::RoundId;
 
     fn lease(id: u64) -> Key {
         Key::Lease(LeaseId(id))
@@ -116,7 +128,7 @@ mod tests {
 
     fn round(id: u64) -> Key {
         let round = RoundId(id);
-        Key::Round(Tag { round, request: 0 })
+        Key::of(Tag { round, request: 0 })
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct Beat {
     pub(crate) has: Has,
     pub(crate) entered: Entered,
     /// By which we know whether two nodes name the same one. 0: none who came through the line.
-    pub(crate) holder: u64,
+    pub(crate) holder: u32,
     /// The request that is unanswered, its number, and when it was sent: there is one at a time.
     in_flight: Option<(u64, Tick)>,
     /// It is to be asked once more when that is answered.

@@ -7,7 +7,7 @@ use crate::ballot::validity::{drift, notice};
 const SHORTEST_TERM: Duration = Duration::from_secs(1);
 const SHORTEST_CLAIM: Duration = Duration::from_millis(50);
 /// For this many terms a head is always fresh enough for a hand-over.
-const PROMPT: u32 = 4;
+const PROMPT: u32 = 2;
 
 /// The times of one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Terms {
     pub(crate) fn as_head_for(&self, long: Duration) -> Duration {
         match long < self.term() * PROMPT {
             true => self.as_head(),
-            false => (long / 8).max(self.term()).min(self.behind()),
+            false => (long / 4).min(self.behind()),
         }
     }
 
@@ -91,10 +91,9 @@ mod tests {
     fn who_is_the_head_for_long_asks_less_often() {
         let terms = Terms::new(ms(10_000), ms(30_000), ms(1));
         for (long, every) in [
-            (3_999, 250),
-            (4_000, 1_000),
-            (8_000, 1_000),
-            (16_000, 2_000),
+            (1_999, 250),
+            (2_000, 500),
+            (8_000, 2_000),
             (1_000_000, 10_000),
         ] {
             assert_eq!(terms.as_head_for(ms(long)), ms(every), "{long}");

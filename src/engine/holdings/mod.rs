@@ -320,7 +320,7 @@ impl Holdings {
         let (id, held) = (extension.lease(), self.leases.len());
         let decided = extension.decide(net, self.leases.get_mut(&id), held);
         if extension.is_over() {
-            net.timers.cancel(Key::Round(Request::Extend.of(round)));
+            net.timers.cancel(Key::of(Request::Extend.of(round)));
             self.extensions.remove(&round);
         }
         if decided {
@@ -332,7 +332,7 @@ impl Holdings {
         if !self.releases.get(&round).is_some_and(Release::is_decided) {
             return;
         }
-        net.timers.cancel(Key::Round(Request::Release.of(round)));
+        net.timers.cancel(Key::of(Request::Release.of(round)));
         if let Some(release) = self.releases.remove(&round) {
             release.end(net);
         }

@@ -109,7 +109,7 @@ impl Rates {
         if search.is_answered()
             && let Some(search) = self.searches.remove(&round)
         {
-            net.timers.cancel(Key::Round(Request::Spend.of(round)));
+            net.timers.cancel(Key::of(Request::Spend.of(round)));
             self.answered(net, search);
         }
     }
@@ -171,7 +171,7 @@ impl Rates {
         if !self.looks.get(&round).is_some_and(is_over) {
             return;
         }
-        net.timers.cancel(Key::Round(Request::Meter.of(round)));
+        net.timers.cancel(Key::of(Request::Meter.of(round)));
         let Some(looks) = self.looks.remove(&round) else {
             return;
         };

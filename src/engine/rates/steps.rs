@@ -83,7 +83,7 @@ impl Rates {
             .unwrap_or(net.now.plus(net.settings.node_timeout));
         search.parked = Some(until);
         let round = net.new_round();
-        net.timers.at(Key::Round(Request::Spend.of(round)), until);
+        net.timers.at(Key::of(Request::Spend.of(round)), until);
         self.parked.insert(round, search);
     }
 
@@ -92,7 +92,7 @@ impl Rates {
         let Some(search) = self.parked.remove(&round) else {
             return;
         };
-        net.timers.cancel(Key::Round(Request::Spend.of(round)));
+        net.timers.cancel(Key::of(Request::Spend.of(round)));
         self.go_on(net, search);
     }
 

@@ -39,7 +39,7 @@ impl World {
             agreed: Arc::new(Agreed::new(3)),
             of: 1,
         };
-        self.ask(|wish| wish.wants = Wants::Slot(slot))
+        self.ask(|wish| wish.wants = Wants::Slot(Box::new(slot)))
     }
 
     /// What went out about slots: T for TAKE, P for REPAIR, R for RELEASE, L for RESIZE, E for EXTEND.

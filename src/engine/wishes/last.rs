@@ -1,7 +1,7 @@
-//! What each node has said last to one who waits: as much of it as its caller may be told. Many wait, so it takes half the
-//! room of [`Answers`].
+//! What each node has said last to one who waits: as much of it as its caller may be told. Many wait, so it takes a third of
+//! the room of [`Answers`].
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     FencingToken, Silence, Vote,
@@ -16,9 +16,24 @@ enum Word {
     Nothing,
     Ours(FencingToken),
     /// For how much longer it is another's, and whose entry, where that was told.
-    Held(Option<Duration>, Option<Arc<str>>),
+    Held(Option<Left>, Option<Arc<str>>),
     Else,
     Silent(Box<Silence>),
+}
+
+/// A time in ms, as nodes tell it. It is kept as one more, and so takes four bytes where there may be none too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Left(NonZeroU32);
+
+impl Left {
+    fn new(left: Duration) -> Self {
+        let ms = u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u32::MAX);
+        Self(NonZeroU32::MIN.saturating_add(ms))
+    }
+
+    fn time(self) -> Duration {
+        Duration::from_millis(u64::from(self.0.get() - 1))
+    }
 }
 
 impl Last {
@@ -35,12 +50,12 @@ impl Last {
                 | Said::Held {
                     remaining, holder, ..
                 },
-            ) => Word::Held(remaining, self.once(holder)),
+            ) => Word::Held(remaining.map(Left::new), self.once(holder)),
             Ok(Said::Slots {
                 mine: None,
                 next_free,
                 ..
-            }) => Word::Held(next_free, None),
+            }) => Word::Held(next_free.map(Left::new), None),
             Ok(Said::Conflict(_)) => Word::Held(None, None),
             Ok(
                 Said::Taken { counter, .. }
@@ -105,7 +120,7 @@ impl Last {
             Word::Held(left, _) => *left,
             _ => None,
         });
-        left.max()
+        left.max().map(Left::time)
     }
 
     /// The same as evidence.
@@ -126,7 +141,7 @@ impl Evidence for Word {
     fn vote(&self) -> Vote {
         match self {
             Self::Ours(token) => Vote::Granted(*token),
-            Self::Held(left, _) => Vote::Held(*left),
+            Self::Held(left, _) => Vote::Held(left.map(Left::time)),
             Self::Else => Vote::Confirmed,
             Self::Nothing => Vote::NotWaitedFor,
             Self::Silent(silence) => Vote::None(Silence::clone(silence)),
@@ -147,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_word_is_small_and_a_holder_is_kept_once() {
-        assert!(size_of::<Word>() <= 32, "{}", size_of::<Word>());
+        assert!(size_of::<Word>() <= 24, "{}", size_of::<Word>());
         let behind = |holder: &str| Said::InLine {
             rank: 1,
             remaining: None,
@@ -165,5 +180,16 @@ mod tests {
         };
         assert!(Arc::ptr_eq(&holder(0), &holder(2)));
         assert_eq!(&*holder(1), "b");
+    }
+
+    #[test]
+    fn what_is_left_is_told_in_ms_and_never_too_little() {
+        let told = |left: Duration| Left::new(left).time();
+        let ms = Duration::from_millis;
+        assert_eq!(told(Duration::ZERO), Duration::ZERO);
+        assert_eq!(told(ms(1)), ms(1));
+        assert_eq!(told(Duration::from_micros(1)), ms(1));
+        assert_eq!(told(ms(86_400_000)), ms(86_400_000));
+        assert!(told(Duration::MAX) > ms(49 * 86_400_000), "some 49 days");
     }
 }

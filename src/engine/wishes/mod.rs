@@ -70,7 +70,7 @@ impl Wishes {
         let waiter = Box::new(Waiter::new(wish));
         let queue = match wants {
             Wants::Slot(slot) => {
-                let follows = self.slots.begin(net, waiter, slot);
+                let follows = self.slots.begin(net, waiter, *slot);
                 return self.follow(net, follows);
             }
             Wants::Lock(lock) => lock.queue(),
@@ -222,8 +222,9 @@ impl Wishes {
         // A wait that is over already, as one of zero is, is one attempt.
         let is_over = waiter.patience.is_over(net.now);
         if is_over {
+            let last = waiter.last.take().map(|last| *last);
             let refusal = || self.turns.refusal(&lock.queue()).map(Error::Held);
-            if let Some(last) = waiter.last.take().or_else(refusal) {
+            if let Some(last) = last.or_else(refusal) {
                 return self.tell(net, waiter, last);
             }
         }
@@ -324,7 +325,7 @@ impl Wishes {
             After::RestUntil(at) => {
                 let id = waiter.wish.id;
                 net.timers.at(Key::Wish(id), at);
-                waiter.last = Some(error);
+                waiter.last = Some(Box::new(error));
                 self.resting.insert(id, waiter);
             }
             After::Line => {
@@ -340,7 +341,7 @@ impl Wishes {
     /// An attempt that is over.
     fn take(&mut self, net: &mut Net, round: RoundId) -> Option<Asking> {
         let asking = self.asking.remove(&round)?;
-        net.timers.cancel(Key::Round(asking.attempt.tag()));
+        net.timers.cancel(Key::of(asking.attempt.tag()));
         self.rounds.remove(&asking.waiter.wish.id);
         self.asking.give_back();
         self.rounds.give_back();

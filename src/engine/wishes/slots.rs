@@ -261,7 +261,7 @@ impl Slots {
     fn take(&mut self, net: &mut Net, id: WishId) -> Option<Box<Asking>> {
         let one = self.asking.remove(&id)?;
         net.timers.cancel(Key::Wish(id));
-        net.timers.cancel(Key::Round(one.tag()));
+        net.timers.cancel(Key::of(one.tag()));
         self.rounds.remove(&one.round);
         self.entries.remove(&one.entry);
         Some(one)
@@ -285,7 +285,7 @@ impl Slots {
             return Ok(());
         }
         let entry = new_owner(net, id)?;
-        net.timers.cancel(Key::Round(one.tag()));
+        net.timers.cancel(Key::of(one.tag()));
         one.take_back(net);
         self.rounds.remove(&one.round);
         self.entries.remove(&one.entry);

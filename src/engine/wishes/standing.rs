@@ -92,7 +92,7 @@ impl Standing {
             self.no_majority(net, waiter.wish.name(), self.last.answered())
                 .1
         };
-        Some(waiter.last.take().unwrap_or_else(unheard))
+        Some(waiter.last.take().map_or_else(unheard, |last| *last))
     }
 
     /// So many are heard, and these are too few: for the time of a quarantine, or not.

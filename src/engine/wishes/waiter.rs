@@ -20,7 +20,7 @@ pub(super) struct Waiter {
     pub(super) wish: Wish,
     pub(super) patience: Patience,
     /// What its last attempt came to: the caller is told so if the next one cannot be finished in time.
-    pub(super) last: Option<Error>,
+    pub(super) last: Option<Box<Error>>,
     /// Of a read-write lock: how the nodes know it over all its attempts.
     pub(super) known: Option<Box<Known>>,
     /// It asks for a place in line at once, and counts among those who ask until a majority has spoken.
@@ -72,7 +72,7 @@ impl Waiter {
     ) -> (Error, After) {
         let past = attempt.past(net.now, failure);
         let error = match self.last.take() {
-            Some(last) if attempt.was_cut_short() && failure != Failure::Held => last,
+            Some(last) if attempt.was_cut_short() && failure != Failure::Held => *last,
             _ => error(net, attempt, &past),
         };
         self.follows(net, &past, error)

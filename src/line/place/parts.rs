@@ -74,7 +74,7 @@ impl Place {
 
     /// Whether a majority names one who has it: that is a lease, and gives way to nobody.
     fn is_won_by_another(&self) -> bool {
-        let named = |holder: u64| {
+        let named = |holder: u32| {
             let same = self.beats.iter().filter(|beat| beat.holder == holder);
             same.count() >= self.votes.needed()
         };

@@ -22,7 +22,7 @@ pub(crate) enum Answer {
         /// It is free, and kept for one who was called.
         is_reserved: bool,
         /// A number for its entry, where that is known.
-        holder: u64,
+        holder: u32,
     },
     /// It gives no place: we would come before others.
     Refused,

@@ -15,7 +15,7 @@ const KEPT: usize = 256;
 
 /// By a number for the name. Two of the same number are not told apart: it only says which way is likely to be shorter.
 #[derive(Default)]
-pub(super) struct Lately(Vec<Option<(u64, Tick)>>);
+pub(super) struct Lately(Vec<Option<(u32, Tick)>>);
 
 impl Lately {
     /// Somebody stands in line for it.
@@ -42,14 +42,14 @@ impl Lately {
 }
 
 /// A number for a text.
-pub(super) fn number(text: &str) -> u64 {
+pub(super) fn number(text: &str) -> u32 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    hasher.finish()
+    hasher.finish() as u32
 }
 
-fn place(number: u64) -> usize {
-    usize::try_from(number % KEPT as u64).unwrap_or_default()
+fn place(number: u32) -> usize {
+    number as usize % KEPT
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Asking {
         let error = of(self.standing.report(net, name, Some(again)));
         // Cut short, it is told what was known before.
         let error = match self.waiter.last.take() {
-            Some(last) if self.waiter.patience.is_over(net.now) => last,
+            Some(last) if self.waiter.patience.is_over(net.now) => *last,
             _ => error,
         };
         let past = Past {
@@ -146,7 +146,7 @@ impl Asking {
         match after {
             After::Answer | After::Line => Ends::With(error),
             After::RestUntil(at) => {
-                self.waiter.last = Some(error);
+                self.waiter.last = Some(Box::new(error));
                 self.rests_until = Some(at);
                 net.timers.at(Key::Wish(self.waiter.wish.id), at);
                 Ends::Again
@@ -187,6 +187,9 @@ impl Asking {
     /// What its caller is told when its wait is over between two rounds.
     fn over_before_it_began(&mut self, net: &Net) -> Option<Error> {
         let is_over = self.rests_until.is_some() && self.waiter.patience.is_over(net.now);
-        is_over.then(|| self.waiter.last.take().unwrap_or_else(|| self.held(net)))
+        is_over.then(|| match self.waiter.last.take() {
+            Some(last) => *last,
+            None => self.held(net),
+        })
     }
 }
