@@ -15,9 +15,13 @@ use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 async fn quorum(fleet: &Fleet) -> Quorum {
+    within(fleet, Duration::from_millis(500)).await
+}
+
+async fn within(fleet: &Fleet, node_timeout: Duration) -> Quorum {
     let quorum = Quorum::builder()
         .nodes(fleet.urls())
-        .node_timeout(Duration::from_millis(500))
+        .node_timeout(node_timeout)
         .connect()
         .await
         .unwrap();
@@ -56,6 +60,37 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
         }
     }
     assert_eq!(left, 0, "they were dropped, so they are released");
+}
+
+/// Nodes are not asked for more than they keep up with, so nobody is told that healthy nodes are away; and nobody is forgotten over
+/// that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_flood_of_names_all_get_in_line() {
+    const NAMES: usize = 1_000;
+    let _alone = ALONE.lock().await;
+    let fleet = Fleet::start(5, Kind::Redis);
+    let (holder, quorum) = (
+        within(&fleet, Duration::from_secs(2)).await,
+        within(&fleet, Duration::from_millis(200)).await,
+    );
+    let name = |i: usize| format!("flood:{}", i % NAMES);
+    let held = join_all((0..NAMES).map(|i| holder.mutex(name(i)).lock())).await;
+    let held: Vec<_> = held.into_iter().map(Result::unwrap).collect();
+    let start = Instant::now();
+    let mut waiting: JoinSet<_> = (0..10 * NAMES)
+        .map(|i| quorum.mutex(name(i)).lock())
+        .collect();
+    for i in 0..NAMES {
+        while holder.inspect(name(i)).await.unwrap().waiting() < 10 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", name(i));
+            let ended = waiting.try_join_next().map(Result::unwrap);
+            assert!(ended.is_none(), "{ended:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    println!("all in line within {:?}", start.elapsed());
+    drop((waiting, held));
+    assert!(quorum.shutdown().await.is_empty());
 }
 
 /// Each locks, releases, and is done.

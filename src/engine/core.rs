@@ -331,7 +331,10 @@ impl Core {
 
     /// When [`tick`](Self::tick) has something to do.
     pub(crate) fn next_tick(&self) -> Option<Tick> {
-        let turns = self.wishes.has_turns().then(|| self.net.clock.now());
+        let turns = self
+            .wishes
+            .has_turns(&self.net)
+            .then(|| self.net.clock.now());
         [
             self.net.next_tick(),
             self.ready.next_tick(),

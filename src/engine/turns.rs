@@ -1,7 +1,8 @@
 //! Whose turn it is to ask. Pure.
 //!
 //! Before a wish stands in line on the nodes it makes an attempt, or asks for a place there that nobody knows yet. Of one queue only
-//! a few do so at a time, and the others wait in the engine: a crowd that comes at once would keep all other names waiting.
+//! a few do so at a time, and the others wait in the engine: a crowd that comes at once would keep all other names waiting. Nor do
+//! all of a flood of names ask at once: their answers would come too late, and healthy nodes would look as if they were away.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,7 +14,7 @@ pub(super) struct Turns<W> {
     lines: HashMap<Queue, Line<W>>,
     /// The line of everyone who stands in one.
     queues: HashMap<WishId, Queue>,
-    /// One entry for every place that became free while somebody stood in line.
+    /// One entry for every place that became free while somebody stood in line, or was free when somebody came.
     free: VecDeque<Queue>,
 }
 
@@ -37,17 +38,20 @@ impl<W> Default for Turns<W> {
 }
 
 impl<W> Turns<W> {
-    /// A new wish. It comes back if it may ask at once, else it stands in line.
-    pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W) -> Option<W> {
+    /// A new wish. It comes back if it may ask at once, else it stands in line; `at_once`: it may, unless its own queue is full.
+    pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W, at_once: bool) -> Option<W> {
         let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
             asking: 0,
             joining: 0,
             waiting: BTreeMap::new(),
             refusal: None,
         });
-        if line.asking < queue.most_asking() && line.waiting.is_empty() {
-            line.asking += 1;
-            return Some(wish);
+        if line.asking < queue.most_asking() {
+            if at_once && line.waiting.is_empty() {
+                line.asking += 1;
+                return Some(wish);
+            }
+            self.free.push_back(queue.clone());
         }
         line.waiting.insert(id, wish);
         self.queues.insert(id, queue.clone());
@@ -56,17 +60,26 @@ impl<W> Turns<W> {
 
     /// The one that asks next, in a place that became free.
     pub(super) fn next(&mut self) -> Option<W> {
-        while let Some(queue) = self.free.pop_front() {
-            if let Some(line) = self.lines.get_mut(&queue)
-                && line.asking < queue.most_asking()
-                && let Some((id, wish)) = line.waiting.pop_first()
-            {
-                line.asking += 1;
-                self.queues.remove(&id);
-                return Some(wish);
-            }
+        if !self.has_next() {
+            return None;
         }
-        None
+        let line = self.lines.get_mut(&self.free.pop_front()?)?;
+        let (id, wish) = line.waiting.pop_first()?;
+        line.asking += 1;
+        self.queues.remove(&id);
+        Some(wish)
+    }
+
+    /// Whether somebody's turn has come. Places that nobody waits for any more are forgotten.
+    pub(super) fn has_next(&mut self) -> bool {
+        while let Some(queue) = self.free.front() {
+            let line = self.lines.get(queue);
+            if line.is_some_and(|it| it.asking < queue.most_asking() && !it.waiting.is_empty()) {
+                return true;
+            }
+            self.free.pop_front();
+        }
+        false
     }
 
     /// Whether [`next`](Self::next) may have somebody.
@@ -179,7 +192,7 @@ mod tests {
     fn crowd(wishes: u64) -> Turns<u64> {
         let mut turns = Turns::default();
         for id in 0..wishes {
-            let asks = turns.enter(&name("a"), WishId(id), id);
+            let asks = turns.enter(&name("a"), WishId(id), id, true);
             assert_eq!(asks, (id < MOST).then_some(id));
         }
         turns
@@ -194,7 +207,7 @@ mod tests {
         let mut turns = crowd(MOST + 4);
         assert_eq!((turns.is_due(), turns.next()), (false, None));
         assert_eq!(
-            turns.enter(&name("b"), WishId(999), 999),
+            turns.enter(&name("b"), WishId(999), 999, true),
             Some(999),
             "another name"
         );
@@ -204,7 +217,7 @@ mod tests {
         }
         assert!(turns.is_due());
         assert_eq!(
-            turns.enter(&name("a"), WishId(500), 500),
+            turns.enter(&name("a"), WishId(500), 500, true),
             None,
             "no overtaking"
         );
@@ -214,18 +227,36 @@ mod tests {
             "tired of waiting"
         );
         assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
-        assert_eq!((turns.is_due(), turns.next()), (false, None));
+        assert_eq!((turns.next(), turns.is_due()), (None, false));
+    }
+
+    #[test]
+    fn who_may_not_ask_at_once_follows_in_order() {
+        let mut turns = Turns::default();
+        for id in 0..3 {
+            assert_eq!(turns.enter(&name("a"), WishId(id), id, false), None);
+        }
+        assert_eq!(
+            turns.enter(&name("a"), WishId(3), 3, true),
+            None,
+            "behind them"
+        );
+        assert_eq!(turns.leave(WishId(1)), Some(1));
+        let next: Vec<u64> = std::iter::from_fn(|| turns.next()).collect();
+        assert_eq!(next, [0, 2, 3]);
+        (0..3).for_each(|_| turns.done(&name("a")));
+        assert_eq!(turns.len(), 0);
     }
 
     #[test]
     fn who_joins_does_not_come_before_one_who_attempts() {
         let (mut turns, queue) = (Turns::default(), name("a"));
-        assert_eq!(turns.enter(&queue, WishId(1), 1), Some(1));
+        assert_eq!(turns.enter(&queue, WishId(1), 1, true), Some(1));
         assert!(turns.may_join(&queue));
-        assert_eq!(turns.enter(&queue, WishId(2), 2), Some(2));
+        assert_eq!(turns.enter(&queue, WishId(2), 2, true), Some(2));
         assert!(turns.may_join(&queue), "beside others who join");
         turns.asks_instead(&queue);
-        assert_eq!(turns.enter(&queue, WishId(3), 3), Some(3));
+        assert_eq!(turns.enter(&queue, WishId(3), 3, true), Some(3));
         assert!(!turns.may_join(&queue), "one of them makes an attempt");
         turns.done(&queue);
         turns.done(&queue);
@@ -286,7 +317,7 @@ mod tests {
                 match act {
                     0..3 => {
                         last += 1;
-                        match turns.enter(&of, WishId(last), last) {
+                        match turns.enter(&of, WishId(last), last, pick % 3 > 0) {
                             Some(id) => asking.push((id, of)),
                             None => drop(waiting.insert(last, of)),
                         }

@@ -196,3 +196,30 @@ fn a_wait_of_no_length_is_one_attempt() {
     }
     refusal(&mut answer);
 }
+
+#[test]
+fn a_flood_of_names_asks_in_turns() {
+    let mut world = World::new(3);
+    let mut answers: Vec<Answered> = (0..1_026)
+        .map(|n| {
+            let name = Name::new(format!("job:{n}")).unwrap();
+            world.ask(|wish| {
+                (wish.id, wish.wait) = (WishId(n), Wait::For(None));
+                wish.wants = Wants::Lock(Lock::Mutex(name));
+            })
+        })
+        .collect();
+    let asked_of = |node: usize, sent: &[(usize, char)]| {
+        sent.iter().filter(|sent| **sent == (node, 'A')).count()
+    };
+    assert_eq!(asked_of(0, &world.sent()), 1_024);
+    world.says(0, GRANTED);
+    assert!(is_open(&mut answers[0]));
+    assert_eq!(asked_of(0, &world.sent()), 0);
+    world.says(1, GRANTED);
+    assert!(answers[0].try_recv().is_ok());
+    assert_eq!(asked_of(0, &world.sent()), 1, "the next one");
+    // Who does not wait asks at once.
+    world.ask(|wish| wish.id = WishId(9_999));
+    assert_eq!(asked_of(0, &world.sent()), 1);
+}

@@ -79,7 +79,7 @@ impl Wishes {
             self.attempt(net, waiter);
             return Follows::Nothing;
         }
-        match (self.turns.enter(&queue, id, waiter), end) {
+        match (self.turns.enter(&queue, id, waiter, net.keeps_up()), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
             (None, None) => {}
@@ -116,6 +116,9 @@ impl Wishes {
     /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
     pub(super) fn take_turns(&mut self, net: &mut Net) {
         for _ in 0..TURNS_AT_ONCE {
+            if !self.turns.has_next() || !net.keeps_up() {
+                return;
+            }
             let Some(waiter) = self.turns.next() else {
                 return;
             };
@@ -128,8 +131,8 @@ impl Wishes {
     }
 
     /// Whether [`take_turns`](Self::take_turns) has something to do.
-    pub(super) fn has_turns(&self) -> bool {
-        self.turns.is_due()
+    pub(super) fn has_turns(&self, net: &Net) -> bool {
+        self.turns.is_due() && net.keeps_up()
     }
 
     /// Whether the wait of this wish for its turn is over; what follows is done.

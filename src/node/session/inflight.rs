@@ -184,7 +184,6 @@ impl InFlight {
     }
 
     /// How many requests are unanswered.
-    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> usize {
         self.sent.len()
     }

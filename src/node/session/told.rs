@@ -82,7 +82,6 @@ impl Session {
     }
 
     /// How many requests are unanswered.
-    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn in_flight(&self) -> usize {
         self.requests.inflight.len()
     }
