@@ -331,17 +331,13 @@ impl Core {
 
     /// When [`tick`](Self::tick) has something to do.
     pub(crate) fn next_tick(&self) -> Option<Tick> {
-        let turns = self
-            .wishes
-            .has_turns(&self.net)
-            .then(|| self.net.clock.now());
         [
             self.net.next_tick(),
             self.ready.next_tick(),
             self.bootstrap.deadline(),
             self.shutdown.next_tick(),
             self.early.due(&self.net),
-            turns,
+            self.wishes.next_turns(&self.net),
         ]
         .into_iter()
         .flatten()

@@ -13,7 +13,7 @@ use crate::{
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    /// The parts of a [`Tag`], which take half the room of one here.
+    /// The parts of a [`Tag`], which take less room here.
     Round(RoundId, u8),
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.

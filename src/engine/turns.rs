@@ -4,10 +4,16 @@
 //! a few do so at a time, and the others wait in the engine: a crowd that comes at once would keep all other names waiting. Nor do
 //! all of a flood of names ask at once: their answers would come too late, and healthy nodes would look as if they were away.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    time::Duration,
+};
 
 use super::event::WishId;
-use crate::{Report, claim::Queue};
+use crate::{Report, claim::Queue, clock::Tick, room::Room as _};
+
+/// While the nodes have enough to answer one more asks so often: other requests may keep them busy for good.
+const NEVERTHELESS: Duration = Duration::from_millis(5);
 
 /// The wishes that wait for their first attempt; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
@@ -16,6 +22,8 @@ pub(super) struct Turns<W> {
     queues: HashMap<WishId, Queue>,
     /// One entry for every place that became free while somebody stood in line, or was free when somebody came.
     free: VecDeque<Queue>,
+    /// When one asks though the nodes have enough to answer.
+    nevertheless_at: Tick,
 }
 
 struct Line<W> {
@@ -33,6 +41,7 @@ impl<W> Default for Turns<W> {
             lines: HashMap::new(),
             queues: HashMap::new(),
             free: VecDeque::new(),
+            nevertheless_at: Tick::default(),
         }
     }
 }
@@ -51,15 +60,36 @@ impl<W> Turns<W> {
                 line.asking += 1;
                 return Some(wish);
             }
-            self.free.push_back(queue.clone());
+            if line.asking + line.waiting.len() < queue.most_asking() {
+                self.free.push_back(queue.clone());
+            }
         }
         line.waiting.insert(id, wish);
         self.queues.insert(id, queue.clone());
         None
     }
 
-    /// The one that asks next, in a place that became free.
-    pub(super) fn next(&mut self) -> Option<W> {
+    /// The one that asks now, in a place that is free: if the nodes keep up, or none has for a while.
+    pub(super) fn begin(&mut self, now: Tick, keeps_up: bool) -> Option<W> {
+        if !self.has_next() || !keeps_up && now < self.nevertheless_at {
+            return None;
+        }
+        if !keeps_up {
+            self.nevertheless_at = now.plus(NEVERTHELESS);
+        }
+        self.next()
+    }
+
+    /// When [`begin`](Self::begin) may have somebody.
+    pub(super) fn due(&self, now: Tick, keeps_up: bool) -> Option<Tick> {
+        let at = match keeps_up {
+            true => now,
+            false => now.max(self.nevertheless_at),
+        };
+        (!self.free.is_empty()).then_some(at)
+    }
+
+    fn next(&mut self) -> Option<W> {
         if !self.has_next() {
             return None;
         }
@@ -79,12 +109,8 @@ impl<W> Turns<W> {
             }
             self.free.pop_front();
         }
+        self.free.give_back();
         false
-    }
-
-    /// Whether [`next`](Self::next) may have somebody.
-    pub(super) fn is_due(&self) -> bool {
-        !self.free.is_empty()
     }
 
     /// What one of this queue was told: refused, with this report, or something else.
@@ -205,7 +231,7 @@ mod tests {
     #[test]
     fn so_many_ask_and_the_others_follow_in_order() {
         let mut turns = crowd(MOST + 4);
-        assert_eq!((turns.is_due(), turns.next()), (false, None));
+        assert_eq!((turns.has_next(), turns.next()), (false, None));
         assert_eq!(
             turns.enter(&name("b"), WishId(999), 999, true),
             Some(999),
@@ -215,7 +241,7 @@ mod tests {
             assert_eq!(turns.leave(WishId(asks)), None);
             turns.done(&name("a"));
         }
-        assert!(turns.is_due());
+        assert!(turns.has_next());
         assert_eq!(
             turns.enter(&name("a"), WishId(500), 500, true),
             None,
@@ -227,7 +253,7 @@ mod tests {
             "tired of waiting"
         );
         assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
-        assert_eq!((turns.next(), turns.is_due()), (None, false));
+        assert_eq!((turns.next(), turns.has_next()), (None, false));
     }
 
     #[test]

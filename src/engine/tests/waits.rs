@@ -200,7 +200,7 @@ fn a_wait_of_no_length_is_one_attempt() {
 #[test]
 fn a_flood_of_names_asks_in_turns() {
     let mut world = World::new(3);
-    let mut answers: Vec<Answered> = (0..1_026)
+    let mut answers: Vec<Answered> = (0..1_030)
         .map(|n| {
             let name = Name::new(format!("job:{n}")).unwrap();
             world.ask(|wish| {
@@ -212,14 +212,50 @@ fn a_flood_of_names_asks_in_turns() {
     let asked_of = |node: usize, sent: &[(usize, char)]| {
         sent.iter().filter(|sent| **sent == (node, 'A')).count()
     };
-    assert_eq!(asked_of(0, &world.sent()), 1_024);
+    assert_eq!(asked_of(0, &world.sent()), 1_025, "and one nevertheless");
+    world.says(0, GRANTED);
     world.says(0, GRANTED);
     assert!(is_open(&mut answers[0]));
-    assert_eq!(asked_of(0, &world.sent()), 0);
     world.says(1, GRANTED);
     assert!(answers[0].try_recv().is_ok());
+    assert_eq!(asked_of(0, &world.sent()), 0);
+    world.says(1, GRANTED);
+    assert!(answers[1].try_recv().is_ok());
     assert_eq!(asked_of(0, &world.sent()), 1, "the next one");
+    // While they are as busy, one more every 5 ms: others may keep them so for good.
+    world.at(4);
+    assert_eq!(asked_of(0, &world.sent()), 0);
+    world.at(5);
+    assert_eq!(asked_of(0, &world.sent()), 1);
     // Who does not wait asks at once.
     world.ask(|wish| wish.id = WishId(9_999));
     assert_eq!(asked_of(0, &world.sent()), 1);
+}
+
+#[test]
+fn a_flood_before_nodes_that_stop_is_told_so_and_leaves_nothing() {
+    let mut world = World::new(3);
+    let lock = |world: &mut World, n: u64| {
+        let name = Name::new(format!("job:{n}")).unwrap();
+        world.ask(|wish| {
+            (wish.id, wish.wait) = (WishId(n), Wait::For(None));
+            wish.wants = Wants::Lock(Lock::Mutex(name));
+        })
+    };
+    let mut answers: Vec<Answered> = (0..5_000).map(|n| lock(&mut world, n)).collect();
+    for gone in (0..5_000).step_by(3) {
+        world.core.event(Event::Cancel(WishId(gone)));
+    }
+    for ms in (0..1_500).step_by(5) {
+        world.at(ms);
+    }
+    for (n, answer) in answers.iter_mut().enumerate() {
+        let answer = answer.try_recv();
+        assert!(
+            n % 3 == 0 || matches!(answer, Ok(Err(Error::NoQuorum(_)))),
+            "{n}: {answer:?}"
+        );
+    }
+    world.core.event(Event::Cancel(WishId(0)));
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }

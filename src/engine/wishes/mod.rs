@@ -79,7 +79,8 @@ impl Wishes {
             self.attempt(net, waiter);
             return Follows::Nothing;
         }
-        match (self.turns.enter(&queue, id, waiter, net.keeps_up()), end) {
+        let at_once = !self.turns.has_next() && net.keeps_up();
+        match (self.turns.enter(&queue, id, waiter, at_once), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
             (None, None) => {}
@@ -116,10 +117,7 @@ impl Wishes {
     /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
     pub(super) fn take_turns(&mut self, net: &mut Net) {
         for _ in 0..TURNS_AT_ONCE {
-            if !self.turns.has_next() || !net.keeps_up() {
-                return;
-            }
-            let Some(waiter) = self.turns.next() else {
+            let Some(waiter) = self.turns.begin(net.now, net.keeps_up()) else {
                 return;
             };
             net.timers.cancel(Key::Wish(waiter.wish.id));
@@ -130,9 +128,9 @@ impl Wishes {
         }
     }
 
-    /// Whether [`take_turns`](Self::take_turns) has something to do.
-    pub(super) fn has_turns(&self, net: &Net) -> bool {
-        self.turns.is_due() && net.keeps_up()
+    /// When [`take_turns`](Self::take_turns) has something to do.
+    pub(super) fn next_turns(&self, net: &Net) -> Option<Tick> {
+        self.turns.due(net.now, net.keeps_up())
     }
 
     /// Whether the wait of this wish for its turn is over; what follows is done.
