@@ -70,23 +70,25 @@ impl<W> Turns<W> {
     }
 
     /// The one that asks now, in a place that is free: if the nodes keep up, or none has for a while.
-    pub(super) fn begin(&mut self, now: Tick, keeps_up: bool) -> Option<W> {
-        if !self.has_next() || !keeps_up && now < self.nevertheless_at {
+    pub(super) fn begin(&mut self, now: Tick, keep_up: impl FnOnce() -> bool) -> Option<W> {
+        if !self.has_next() {
             return None;
         }
-        if !keeps_up {
+        if !keep_up() {
+            if now < self.nevertheless_at {
+                return None;
+            }
             self.nevertheless_at = now.plus(NEVERTHELESS);
         }
         self.next()
     }
 
     /// When [`begin`](Self::begin) may have somebody.
-    pub(super) fn due(&self, now: Tick, keeps_up: bool) -> Option<Tick> {
-        let at = match keeps_up {
+    pub(super) fn due(&self, now: Tick, keep_up: impl FnOnce() -> bool) -> Option<Tick> {
+        (!self.free.is_empty()).then(|| match keep_up() {
             true => now,
             false => now.max(self.nevertheless_at),
-        };
-        (!self.free.is_empty()).then_some(at)
+        })
     }
 
     fn next(&mut self) -> Option<W> {

@@ -7,6 +7,19 @@ impl World {
     fn lock_within(&mut self, ms: u64) -> Answered {
         self.ask(|wish| wish.wait = Wait::For(Some(Duration::from_millis(ms))))
     }
+
+    /// Each wants a name of its own, and waits for at most `within` ms.
+    fn flood(&mut self, wishes: u64, within: Option<u64>) -> Vec<Answered> {
+        let wait = Wait::For(within.map(Duration::from_millis));
+        let ask = |n| {
+            let name = Name::new(format!("job:{n}")).unwrap();
+            self.ask(|wish| {
+                (wish.id, wish.wait) = (WishId(n), wait);
+                wish.wants = Wants::Lock(Lock::Mutex(name));
+            })
+        };
+        (0..wishes).map(ask).collect()
+    }
 }
 
 /// The refusal of one who waited.
@@ -200,15 +213,7 @@ fn a_wait_of_no_length_is_one_attempt() {
 #[test]
 fn a_flood_of_names_asks_in_turns() {
     let mut world = World::new(3);
-    let mut answers: Vec<Answered> = (0..1_030)
-        .map(|n| {
-            let name = Name::new(format!("job:{n}")).unwrap();
-            world.ask(|wish| {
-                (wish.id, wish.wait) = (WishId(n), Wait::For(None));
-                wish.wants = Wants::Lock(Lock::Mutex(name));
-            })
-        })
-        .collect();
+    let mut answers = world.flood(1_030, None);
     let asked_of = |node: usize, sent: &[(usize, char)]| {
         sent.iter().filter(|sent| **sent == (node, 'A')).count()
     };
@@ -235,14 +240,7 @@ fn a_flood_of_names_asks_in_turns() {
 #[test]
 fn a_flood_before_nodes_that_stop_is_told_so_and_leaves_nothing() {
     let mut world = World::new(3);
-    let lock = |world: &mut World, n: u64| {
-        let name = Name::new(format!("job:{n}")).unwrap();
-        world.ask(|wish| {
-            (wish.id, wish.wait) = (WishId(n), Wait::For(None));
-            wish.wants = Wants::Lock(Lock::Mutex(name));
-        })
-    };
-    let mut answers: Vec<Answered> = (0..5_000).map(|n| lock(&mut world, n)).collect();
+    let mut answers = world.flood(5_000, None);
     for gone in (0..5_000).step_by(3) {
         world.core.event(Event::Cancel(WishId(gone)));
     }
@@ -258,4 +256,20 @@ fn a_flood_before_nodes_that_stop_is_told_so_and_leaves_nothing() {
     }
     world.core.event(Event::Cancel(WishId(0)));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn a_wait_that_ends_before_its_turn_in_a_flood_has_heard_nobody() {
+    let mut world = World::new(3);
+    let mut answers = world.flood(1_100, Some(50));
+    world.sent();
+    world.at(49);
+    assert!(answers.iter_mut().all(is_open));
+    // So many ends are not all looked at in one go.
+    (0..10).for_each(|_| world.at(50));
+    for answer in &mut answers {
+        assert_eq!(unheard(&no_quorum(answer)), [0, 1, 2]);
+    }
+    let asked = world.sent().into_iter().filter(|(_, what)| *what == 'A');
+    assert!(asked.count() <= 3, "who is told so has asked nobody");
 }

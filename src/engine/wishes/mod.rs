@@ -117,7 +117,7 @@ impl Wishes {
     /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
     pub(super) fn take_turns(&mut self, net: &mut Net) {
         for _ in 0..TURNS_AT_ONCE {
-            let Some(waiter) = self.turns.begin(net.now, net.keeps_up()) else {
+            let Some(waiter) = self.turns.begin(net.now, || net.keeps_up()) else {
                 return;
             };
             net.timers.cancel(Key::Wish(waiter.wish.id));
@@ -130,7 +130,7 @@ impl Wishes {
 
     /// When [`take_turns`](Self::take_turns) has something to do.
     pub(super) fn next_turns(&self, net: &Net) -> Option<Tick> {
-        self.turns.due(net.now, net.keeps_up())
+        self.turns.due(net.now, || net.keeps_up())
     }
 
     /// Whether the wait of this wish for its turn is over; what follows is done.
