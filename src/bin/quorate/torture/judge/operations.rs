@@ -49,6 +49,8 @@ pub(super) struct Process {
     pub(super) last: u64,
     /// When it was told to end.
     pub(super) stopped: Option<u64>,
+    /// When it was first granted anything: a majority had answered it by then.
+    pub(super) answered: Option<u64>,
     /// When each of its lines was written, in order.
     pub(super) lines: Vec<u64>,
 }
@@ -162,6 +164,9 @@ impl History {
             {
                 process.last = process.last.max(at);
                 process.lines.push(at);
+                if matches!(event, Event::Granted { .. }) {
+                    process.answered = Some(process.answered.map_or(at, |first| first.min(at)));
+                }
             }
             match event.clone() {
                 Event::Process { label, .. } => {
@@ -171,6 +176,7 @@ impl History {
                         file: part.file.clone(),
                         last: at,
                         stopped: None,
+                        answered: None,
                         lines: vec![at],
                     });
                 }

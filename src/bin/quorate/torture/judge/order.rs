@@ -1,5 +1,7 @@
 //! Order: who waits is not overtaken by one that asked long after it. Only where that is certain: in a history whose faults
 //! are known, between two whom none of them concerned, and while the first one's process never stood still.
+//! And only of what a process asks after it was first granted anything: before that it may still be connecting, and has no
+//! place in line until it is. At a start beside a build 64 ms of overtaking were measured, at any time later 3 ms.
 //!
 //! Of a semaphore those in front are served in any order, and so are all for whom a slot is free: there it is found where
 //! one overtakes as many as that at once.
@@ -122,12 +124,16 @@ fn is_certain(history: &History, first: &Op, second: &Op, until: u64) -> bool {
         }),
         None => changes(history).any(|at| at < until.saturating_add(STILL)),
     };
-    !disturbed && went_on(of_first, first.invoked, until)
+    !disturbed && was_connected(of_first, first.invoked) && went_on(of_first, first.invoked, until)
 }
 
 fn changes(history: &History) -> impl Iterator<Item = u64> + '_ {
     let changes = history.faults.iter().chain(&history.healed);
     changes.map(|change| change.at)
+}
+
+fn was_connected(process: &Process, at: u64) -> bool {
+    process.answered.is_some_and(|answered| answered <= at)
 }
 
 /// Whether the process wrote a line often enough all the time.

@@ -734,23 +734,26 @@ fn a_run_that_shows_nothing() {
     finds(&told, Kind::Vacuous, &["no stale holder was refused"]);
 }
 
-/// `p` asks at 100, and `q`, which asks at 900, is granted at 1,000; `p` then at 1,100, or never. Both live until 3,000.
+/// `p`, which was granted something before, asks at 100, and `q`, which asks at 900, is granted at 1,000; `p` then at
+/// 1,100, or never. Both live until 3,000.
 fn overtaking(scenario: Scenario, granted: bool) -> Told {
     let mut told = Told::by(&["p", "q", "look"]);
     told.say("look", 0, Event::Scenario(scenario));
     for at in (0..3_000).step_by(50) {
         told.say("p", at, Event::Alive).say("q", at, Event::Alive);
     }
-    let asks = |told: &mut Told, label, at| {
-        told.say(label, at, invoked(9, "a"));
-    };
-    asks(&mut told, "p", 100);
-    asks(&mut told, "q", 900);
-    let granted_at = [("q", 1_000, 100), ("p", 1_100, 101)];
-    for (label, at, token) in granted_at.into_iter().take(1 + usize::from(granted)) {
+    told.say("p", 20, invoked(8, "another"));
+    told.say("p", 100, invoked(9, "a"));
+    told.say("q", 900, invoked(9, "a"));
+    let granted_at = [
+        ("p", 8, 40, 99),
+        ("q", 9, 1_000, 100),
+        ("p", 9, 1_100, 101),
+    ];
+    for (label, op, at, token) in granted_at.into_iter().take(2 + usize::from(granted)) {
         let valid_ns = 1_900 * MS;
         let event = Event::Granted {
-            op: 9,
+            op,
             token,
             valid_ns,
             slot: None,
@@ -758,7 +761,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
         told.say(label, at, event);
         let none = Access::NO_STORE;
         let event = Event::Ended {
-            op: 9,
+            op,
             fenced: none,
             plain: none,
             also: Vec::new(),
@@ -816,8 +819,17 @@ fn an_order_is_judged_only_where_it_is_certain() {
     // Almost at once.
     let mut told = overtaking(named(), true);
     for line in &mut told.files[0].1 {
-        if matches!(line.event, Event::Invoked { .. }) {
+        if matches!(line.event, Event::Invoked { op: 9, .. }) {
             line.at = 700 * MS;
+        }
+    }
+    assert_eq!(order_of(&told), (0, 0));
+
+    // Its process may still be connecting.
+    let mut told = overtaking(named(), true);
+    for line in &mut told.files[0].1 {
+        if matches!(line.event, Event::Granted { op: 8, .. }) {
+            line.at = 101 * MS;
         }
     }
     assert_eq!(order_of(&told), (0, 0));
