@@ -6,7 +6,7 @@ SHELL := bash
 .PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
 # Tests wait more than they compute; .config/nextest.toml says which need a CPU to themselves.
-export NEXTEST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+export NEXTEST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
 ifeq ($(CI),true)

@@ -1,19 +1,10 @@
 //! Who may vote, and who may stop the others (protocol §2), on real servers: the days on which format 1
 //! stopped a healthy fleet or gave a lock to two.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Server, ServerOptions};
 use quorate::{Builder, Error, NodeState, Quorum};
-use support::{Fleet, Kind, Server, ServerOptions};
 use tokio::time::sleep;
 
 const MAX_TTL: Duration = Duration::from_secs(2);

@@ -1,23 +1,11 @@
 //! The main job on every kind of server and every way to reach one: N masters, one holder, growing
 //! tokens, others told who holds. Of a mutex, and of a semaphore of one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
 use std::time::Duration;
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Kind, Server, ServerOptions};
 use quorate::{Builder, Error, NodeState, Quorum};
-use support::{Fleet, Kind, Server, ServerOptions};
 
 const TTL: Duration = Duration::from_secs(2);
 

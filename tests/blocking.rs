@@ -1,43 +1,26 @@
 //! Every primitive without async: from many threads, in async code, at the end, when a lease is lost. On real servers
 //! where many threads or a kill matter, else on masters in this process.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "blocking/asynchronous.rs"]
 mod asynchronous;
-#[path = "blocking/closed.rs"]
 mod closed;
-#[path = "blocking/consul.rs"]
 mod consul;
-#[path = "blocking/ending.rs"]
 mod ending;
-#[path = "blocking/lost.rs"]
 mod lost;
-#[path = "blocking/places.rs"]
 mod places;
-#[path = "blocking/running.rs"]
 mod running;
-#[path = "blocking/threads.rs"]
 mod threads;
 
 use std::{
-    process::{Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
 
+use crate::support::{Fleet, again, most_within};
 use quorate::{
     MemoryNode,
     blocking::{Builder, Quorum},
 };
-use support::{Fleet, most_within};
 
 /// For what must come, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -133,10 +116,7 @@ fn given() -> Option<String> {
 /// Starts this program again, as a process with this test and nothing else; what it said.
 #[track_caller]
 fn in_a_process(test: &str, given: &str) -> String {
-    let done = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    let done = again(module_path!(), test)
         .env(GIVEN, given)
         .stdin(Stdio::null())
         .output()

@@ -1,14 +1,10 @@
 //! A burst of requests is served: it does not make healthy nodes look dead.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind};
 use futures::future::join_all;
 use quorate::{Error, Quorum};
-use support::{Fleet, Kind};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
 /// One at a time: they count the memory of the process.

@@ -5,33 +5,22 @@
 //! when the future is dropped. Leases last 10 s here and all is looked at within 3 s, so no key
 //! goes because it expired.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "cancellation/permits.rs"]
 mod permits;
-#[path = "cancellation/rwlocks.rs"]
 mod rwlocks;
-#[path = "cancellation/several.rs"]
 mod several;
-mod support;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Proxy, Server};
 use futures::StreamExt as _;
 use quorate::{
     Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
     MemoryNode, Mutex, NodeChanges, NodeState, Owner, Quorum, ReentrantMutex, Renewal, Report,
     RwLock,
 };
-use support::{Fleet, Kind, Proxy, Server};
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(10);

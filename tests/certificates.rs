@@ -1,22 +1,12 @@
 //! `ca_certificates`: which authorities the connections of one quorum trust.
 
-#![cfg(feature = "tls-rustls")]
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::{path::Path, time::Duration};
 
-use quorate::{Builder, Error, NodeState, Quorum};
-use support::{
+use crate::support::{
     Kind, Server, ServerOptions,
     tls::{Certificates, certificates},
 };
+use quorate::{Builder, Error, NodeState, Quorum};
 
 /// A server with a certificate of a CA of its own.
 fn server(dir: &Path) -> (Server, Certificates) {

@@ -1,25 +1,16 @@
 //! The `quorate` command on real servers: it runs a command and has its exit status, wrong use and bad nodes are told,
 //! operators see and end locks.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
-use command::{QUORATE, Running, STAY, Wire, fleet, leftovers, ms, on_a_terminal, quorate, run};
+use crate::command::{
+    QUORATE, Running, STAY, Wire, fleet, leftovers, ms, on_a_terminal, quorate, run,
+};
+use crate::support::{Kind, Server, ServerOptions};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Kind, Server, ServerOptions};
 
 // ---- running a command ----------------------------------------------------------------------
 

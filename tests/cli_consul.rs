@@ -1,24 +1,15 @@
 //! `quorate lock` and `quorate semaphore` in Consul, on real agents, and beside the real `consul lock`.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
+use crate::command;
 
 use std::{
     process::Command,
     time::{Duration, Instant},
 };
 
-use command::{Done, PATIENCE, Running, STAY, Wire, ms, on_a_terminal, quorate};
+use crate::command::{Done, PATIENCE, Running, STAY, Wire, ms, on_a_terminal, quorate};
+use crate::support::{Agent, MASTER};
 use rustix::process::Signal;
-use support::{Agent, MASTER};
 
 /// The shortest that Consul has.
 const TTL: Duration = Duration::from_secs(10);

@@ -1,23 +1,14 @@
 //! `quorate limit` on real servers: as many commands begin as the limit says and no more, those that wait get their turn,
 //! and what is said where no server can tell is what was asked for.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
+use crate::command;
 
 use std::time::Instant;
 
-use command::{Done, Running, fleet, ignored, ms, quorate, run};
+use crate::command::{Done, Running, fleet, ignored, ms, quorate, run};
+use crate::support::{Fleet, Kind};
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Fleet, Kind};
 
 /// Where nobody listens.
 const NOWHERE: [&str; 3] = [

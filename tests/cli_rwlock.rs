@@ -1,20 +1,9 @@
 //! `quorate lock` with `--read`, with `--write` and with several names, on real servers: readers run side by side, a writer
 //! alone, sets that overlap one after the other, and none runs on without its lock.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::time::Instant;
 
-use command::{PATIENCE, Running, STAY, Wire, fleet, leftovers, ms, quorate, run};
+use crate::command::{PATIENCE, Running, STAY, Wire, fleet, leftovers, ms, quorate, run};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -1,20 +1,11 @@
 //! `quorate semaphore` on real servers: so many commands at once as it has slots, each told which slot it has, and none
 //! runs on without its slot.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
+use crate::command;
 
 use std::time::Instant;
 
-use command::{PATIENCE, Running, STAY, Wire, fleet, ignored, ms, quorate, run};
+use crate::command::{PATIENCE, Running, STAY, Wire, fleet, ignored, ms, quorate, run};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -1,23 +1,12 @@
 //! What cron jobs and scripts build on: `quorate` is silent while all is well, keeps the times that it was told, says
 //! errors in JSON, and shows nobody a password.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use command::{QUORATE, Running, STAY, Wire, fleet, leftovers, ms, quorate, run};
+use crate::command::{QUORATE, Running, STAY, Wire, fleet, leftovers, ms, quorate, run};
+use crate::support::{Fleet, Kind, Server};
 use rustix::process::Signal;
-use support::{Fleet, Kind, Server};
 
 #[test]
 fn a_run_that_kept_its_lock_says_nothing_whatever_the_nodes_do() {

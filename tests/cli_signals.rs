@@ -1,23 +1,12 @@
 //! `quorate lock` passes signals on to its command, and no command runs on without its lock.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use command::{
+use crate::command::{
     QUORATE, Running, STAY, Wire, fleet, ignored, in_env_of, leftovers, ms, quorate, run,
 };
 use rustix::process::{Signal, getgid, getuid};

@@ -1,8 +1,6 @@
 //! Every kind of node does what `quorate::testing::conformance` asks of it: the one in this process,
 //! and the one that carries the scripts to Redis 7 and to Valkey 9.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -11,6 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use crate::support::{Kind, Server};
 use quorate::{
     MemoryNode, Node,
     testing::conformance::{
@@ -18,9 +17,6 @@ use quorate::{
         rwlocks_alike, several_alike, slots_alike,
     },
 };
-use support::{Kind, Server};
-
-mod support;
 
 /// A real server. What no client of ours does is done through its socket.
 struct Real {

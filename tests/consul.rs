@@ -1,31 +1,13 @@
 //! Locks and semaphores in Consul, on real agents.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "consul/basics.rs"]
 mod basics;
-#[path = "consul/cluster.rs"]
 mod cluster;
-#[path = "consul/contention.rs"]
 mod contention;
-#[path = "consul/dropped.rs"]
 mod dropped;
-#[path = "consul/faults.rs"]
 mod faults;
-#[path = "consul/paused.rs"]
 mod paused;
-#[path = "consul/refused.rs"]
 mod refused;
-#[path = "consul/trips.rs"]
 mod trips;
-#[path = "consul/ways.rs"]
 mod ways;
 
 use std::{
@@ -33,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::Agent;
 use quorate::consul::Consul;
-use support::Agent;
 
 /// Each of these waits for a TTL of 10 s, or two: so they run side by side, each on an agent of its own.
 #[test]

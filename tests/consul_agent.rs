@@ -1,27 +1,14 @@
 //! Consul itself: that the agents of `support` do what tests ask of them, and that what `src/consul/` relies on is so.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "consul_agent/harness.rs"]
 mod harness;
-#[path = "consul_agent/its_own_lock.rs"]
 mod its_own_lock;
-#[path = "consul_agent/sessions.rs"]
 mod sessions;
-#[path = "consul_agent/transactions.rs"]
 mod transactions;
 
 use std::time::{Duration, Instant};
 
+use crate::support::Agent;
 use serde_json::{Value, json};
-use support::Agent;
 
 /// For what must happen, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,28 +7,14 @@
 //!
 //! Each of them with a mutex, and with a semaphore of one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-#[path = "support/workers.rs"]
-mod workers;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions};
+use crate::workers::{GONE_WITHIN, Job, PATIENCE, Workers, millis, write_line, written};
 use quorate::{Builder, Error, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Fleet, Kind, Proxy, Server, ServerOptions};
-use workers::{GONE_WITHIN, Job, PATIENCE, Workers, millis, write_line, written};
 
 const TTL: Duration = Duration::from_secs(2);
 /// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
@@ -159,7 +145,12 @@ fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_and_clients_die";
-    let mut workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
+    let mut workers = Workers::start(
+        (4, "count"),
+        (module_path!(), &test_of::<E>(test)),
+        &urls,
+        "",
+    );
     workers.progress("the start");
 
     fleet[0].kill9();
@@ -196,7 +187,12 @@ fn no_update_is_lost_while_servers_are_stopped_or_far<E: Exclusive>() {
     urls[4] = format!("redis://{USER}:{PASSWORD}@127.0.0.1:{}", proxy.port());
     bootstrap(&urls);
     let test = "no_update_is_lost_while_servers_are_stopped_or_far";
-    let workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
+    let workers = Workers::start(
+        (4, "count"),
+        (module_path!(), &test_of::<E>(test)),
+        &urls,
+        "",
+    );
     workers.progress("the start");
 
     each(&fleet[..1], Server::sigstop);
@@ -242,7 +238,12 @@ fn no_update_is_lost_while_memories_change<E: Exclusive>() {
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "no_update_is_lost_while_memories_change";
-    let workers = Workers::start((4, "count"), test_of::<E>(test), &urls, "");
+    let workers = Workers::start(
+        (4, "count"),
+        (module_path!(), &test_of::<E>(test)),
+        &urls,
+        "",
+    );
     workers.progress("the start");
     let flush = |server: &Server| drop(server.cmd(&["FLUSHALL"]));
 
@@ -360,7 +361,12 @@ fn clients_that_sleep_through_their_lease_are_refused_by_the_fence<E: Exclusive>
     let urls = urls(&fleet);
     bootstrap(&urls);
     let test = "clients_that_sleep_through_their_lease_are_refused_by_the_fence";
-    let mut workers = Workers::start((4, "fenced"), test_of::<E>(test), &urls, &store.url());
+    let mut workers = Workers::start(
+        (4, "fenced"),
+        (module_path!(), &test_of::<E>(test)),
+        &urls,
+        &store.url(),
+    );
     let mut conn = store.conn();
     let mut log = |key: &str| -> Vec<u64> {
         redis::cmd("LRANGE")

@@ -1,14 +1,10 @@
 //! One node's counter for a name is damaged: it says a token that is far too great. The name goes on
 //! on the other two, and no token of theirs comes near it.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Fleet, Kind};
 use quorate::Quorum;
-use support::{Fleet, Kind};
 
 /// Six locks one after the other, while one node's counter is this.
 async fn locks_beside(damaged: &str) {

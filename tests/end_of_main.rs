@@ -1,14 +1,7 @@
 //! `main` returns, or a runtime is dropped: the leases that are dropped with it are released, without
 //! anybody waiting for it. Leases last 10 s here, and all is looked at within a second.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
+use crate::support;
 
 use std::cell::RefCell;
 use std::future::{Future, pending};
@@ -19,8 +12,8 @@ use std::sync::{
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Server};
 use quorate::{Builder, Error, Lease, MemoryNode, Quorum, Renewal};
-use support::{Fleet, Kind, Server};
 use tokio::runtime::{self, Runtime};
 
 const PREFIX: &str = "quorate";
@@ -513,8 +506,7 @@ fn over_tls() {
     let options = support::ServerOptions::new(Kind::Redis).tls(&certificates);
     let fleet = Fleet::start_with(3, options);
     let child = |test: &str| {
-        std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test])
+        support::again(module_path!(), test)
             .env("END_OF_MAIN_URLS", fleet.urls().join(","))
             .env("SSL_CERT_FILE", &certificates.ca)
             .output()

@@ -1,14 +1,5 @@
 //! The examples do what they say: each one by itself, and the pool of workers on real servers, where workers are killed.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
@@ -19,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{Agent, Fleet, Kind, Server};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Agent, Fleet, Kind, Server};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -2,25 +2,13 @@
 //! a majority one node timeout; and what was granted meanwhile is taken back (protocol §2 and §3). Of a mutex, and of a
 //! semaphore of one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions};
 use quorate::{Builder, Error, NodeState, Quorum, Renewal, Silence, Vote};
-use support::{Fleet, Kind, Proxy, Server, ServerOptions};
 use tokio::time::sleep;
 
 const MAX_TTL: Duration = Duration::from_secs(2);

@@ -1,38 +1,21 @@
 //! `fence::postgres` on a real Postgres: no older token ever writes after a newer one, whatever the
 //! connections do.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "fence_postgres/admit.rs"]
 mod admit;
-#[path = "fence_postgres/concurrent.rs"]
 mod concurrent;
-#[path = "fence_postgres/isolation.rs"]
 mod isolation;
-#[path = "fence_postgres/model.rs"]
 mod model;
-#[path = "fence_postgres/names.rs"]
 mod names;
-#[path = "fence_postgres/plain_sql.rs"]
 mod plain_sql;
-#[path = "fence_postgres/round_trips.rs"]
 mod round_trips;
-#[path = "fence_postgres/server.rs"]
 mod server;
 
 use std::time::{Duration, Instant};
 
+use crate::support::Postgres;
 use quorate::FencingToken;
 use quorate::fence::StaleToken;
 use quorate::fence::postgres::{Error, SCHEMA, admit};
-use support::Postgres;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 

@@ -1,18 +1,10 @@
 //! `fence::redis` on real servers: what is stale is not done, in one step, whoever comes at once; the
 //! mark outlives what it guards, and is lost only as the docs say.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::support::{Kind, Server, ServerOptions};
 use proptest::prelude::*;
 use quorate::FencingToken;
 use quorate::fence::redis::{Error, GUARD, Guard, del, get, get_set, hset, rpush, set, xadd};
@@ -20,7 +12,6 @@ use quorate::redis::{
     AsyncCommands, Client, ErrorKind, FromRedisValue, RedisError, ServerErrorKind,
     aio::MultiplexedConnection, cmd, pipe,
 };
-use support::{Kind, Server, ServerOptions};
 
 const KINDS: [Kind; 2] = [Kind::Redis, Kind::Valkey];
 

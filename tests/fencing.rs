@@ -4,23 +4,14 @@
 //!
 //! The holders are processes of their own: this test program, started again as a worker.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
+use crate::support::{Fleet, Kind, Postgres, Server, again};
 use quorate::fence::{postgres, redis as fence};
 use quorate::{FencingToken, Lease, Quorum, Renewal, redis};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Fleet, Kind, Postgres, Server};
 use tokio_postgres::types::{ToSql, Type};
 
 const WORK: &str = "QUORATE_FENCING_WORK";
@@ -230,14 +221,7 @@ struct Worker {
 
 impl Worker {
     fn start(index: usize, urls: &str, store: &str, database: &str) -> Self {
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "a_thousand_paused_holders_write_late",
-                "--nocapture",
-            ])
+        let mut child = again(module_path!(), "a_thousand_paused_holders_write_late")
             .env(WORK, (index * NAMES).to_string())
             .env(URLS, urls)
             .env(STORE, store)

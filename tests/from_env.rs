@@ -1,24 +1,13 @@
 //! A program that takes its settings from the environment, as the command does. The environment is of a whole
 //! process, so each case is a process of its own.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-use std::process::Command;
-
+use crate::support::{Fleet, Kind, again};
 use quorate::{Builder, Quorum};
-use support::{Fleet, Kind};
 
 /// What the program says in an environment in which only these variables are set.
 fn program(variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "the_program", "--ignored", "--nocapture"]);
+    let mut command = again(module_path!(), "the_program");
+    command.arg("--ignored");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("QUORATE_") {
             command.env_remove(name);

@@ -1,9 +1,6 @@
 //! Who may name whom (src/docs/architecture.md): a room names only rooms below it, and inside `engine` and
 //! `node` no two files name each other, by whatever detour.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
-#[path = "layers/names.rs"]
 mod names;
 
 use std::{

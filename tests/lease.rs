@@ -1,25 +1,13 @@
 //! Holding over time: renewal, extension, loss in time, release (protocol §3, client steps 4, 7 and
 //! 8; api: `Lease`). Of a mutex, and of a semaphore of one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Kind, Proxy, Server};
 use quorate::{Builder, Error, Lease, LossReason, Quorum, Renewal, Vote};
-use support::{Fleet, Kind, Proxy, Server};
 use tokio::time::{sleep, timeout};
 
 const MAX_TTL: Duration = Duration::from_secs(2);

@@ -11,29 +11,11 @@
 //! | `line/leaving` | who gives up is gone from every node |
 //! | `line/terms` | settings of each waiter, and servers that may not push |
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
-#[path = "line/cut.rs"]
 mod cut;
-#[path = "line/dead.rs"]
 mod dead;
-#[path = "line/leaving.rs"]
 mod leaving;
-#[path = "line/order.rs"]
 mod order;
-#[path = "line/terms.rs"]
 mod terms;
-#[path = "line/traffic.rs"]
 mod traffic;
 
 use std::process::{Child, Command, Stdio};
@@ -43,11 +25,11 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Server};
 use quorate::{Builder, IntoNode, Quorum};
 use redis::FromRedisValue;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Fleet, Server};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 

@@ -1,23 +1,12 @@
 //! Operators see who waits in line, for how long and on which nodes, and an eviction goes on to the first of them: on
 //! masters in this process, on Redis and on Valkey, and by the command.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::time::Duration;
 
-use command::{Running, STAY, Wire, fleet, quorate, run};
+use crate::command::{Running, STAY, Wire, fleet, quorate, run};
+use crate::support::{Fleet, Kind};
 use quorate::{Error, Inspection, Lease, MemoryNode, Quorum};
 use serde_json::Value;
-use support::{Fleet, Kind};
 use tokio::{task::JoinHandle, time};
 
 const NAME: &str = "nightly";

@@ -1,14 +1,5 @@
 //! What is logged: `src/docs/logs.md` lists every event, an outage is bounded, and no text from outside begins a line.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs,
@@ -17,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{Kind, Server, ServerOptions};
 use futures::future::join_all;
 use quorate::{Lease, LossReason, MemoryNode, NodeState, Quorum};
-use support::{Kind, Server, ServerOptions};
 use tracing::{Event, Level, Metadata, Subscriber, field, span, subscriber::DefaultGuard};
 use tracing_subscriber::{
     layer::{Context, Layer, SubscriberExt as _},

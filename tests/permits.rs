@@ -4,26 +4,17 @@
 //! Every permit is two lines of a file, written at once: when it begins and when it ends, by the clock of the machine. A
 //! process that was killed has ended all of its permits by then.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use crate::support::{Fleet, Kind, again};
 use quorate::{Builder, Error, Quorum, Semaphore};
-use support::{Fleet, Kind};
 
 const TTL: Duration = Duration::from_secs(2);
 const RESTART_MARGIN: Duration = Duration::from_millis(100);
@@ -149,12 +140,8 @@ impl Workers {
         workers
     }
 
-    /// It ends with this thread, however that ends.
     fn hire(&mut self) {
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", self.test, "--nocapture"])
+        let child = again(module_path!(), self.test)
             .env(LIMIT, self.limit.to_string())
             .env(URLS, &self.urls)
             .env(DIR, self.dir.path())

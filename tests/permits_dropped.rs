@@ -3,13 +3,6 @@
 //! Every number of polls until the end, on in-process nodes: between two polls the engine gets one turn, so every state
 //! that it passes through is met.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
 use std::{
     future::{Future, poll_fn},
     pin::pin,

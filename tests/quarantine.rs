@@ -1,24 +1,15 @@
 //! What the `quorate` command does about a quarantine: `bootstrap` waits for its end or is told that the servers are new,
 //! commands that are far shorter end it together, `nodes --wait` waits, and `watch` counts it as a service.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use command::{Done, PATIENCE, QUORATE, Running, fleet, ignored, ms, on_a_terminal, quorate, run};
+use crate::command::{
+    Done, PATIENCE, QUORATE, Running, fleet, ignored, ms, on_a_terminal, quorate, run,
+};
+use crate::support::{Fleet, Kind, Server};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Fleet, Kind, Server};
 
 /// A quarantine of 2.01 s.
 const SHORT: [&str; 4] = ["--max-ttl", "1s", "--restart-margin", "1s"];

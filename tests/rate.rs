@@ -1,12 +1,5 @@
 //! Rate limits on masters in this process: what callers see.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
 use std::time::Duration;
 
 use quorate::{Error, MemoryNode, Outage, Quorum, Quota};

@@ -8,30 +8,19 @@
 //! | `rate_servers/late` | answers that come too late |
 //! | `rate_servers/traffic` | what the masters are asked |
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "rate_servers/late.rs"]
 mod late;
-#[path = "rate_servers/traffic.rs"]
 mod traffic;
 
 use std::{
     fs::{self, File},
     io::Write,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use crate::support::{Fleet, Proxy, Server, again, most_within};
 use quorate::{Builder, Quorum, Quota, RateLimiter};
-use support::{Fleet, Proxy, Server, most_within};
 
 /// A minute, shortened.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -145,11 +134,8 @@ impl Workers {
     fn start(test: &str, urls: &[String], (block, word): (Option<u32>, Option<&str>)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hire = |_| {
-            let mut command = Command::new("setpriv");
+            let mut command = again(module_path!(), test);
             command
-                .args(["--pdeathsig", "KILL", "--"])
-                .arg(std::env::current_exe().unwrap())
-                .args(["--exact", test, "--nocapture"])
                 .env(URLS, urls.join(","))
                 .env(DIR, dir.path())
                 .stdout(Stdio::null());

@@ -12,31 +12,17 @@
 //! | `recipes/tokens` | a list of tokens, and BLPOP |
 //! | `recipes/majority` | any that counts, on a majority of several masters |
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "recipes/clocks.rs"]
 mod clocks;
-#[path = "recipes/locked.rs"]
 mod locked;
-#[path = "recipes/majority.rs"]
 mod majority;
-#[path = "recipes/numbers.rs"]
 mod numbers;
-#[path = "recipes/tokens.rs"]
 mod tokens;
 
 use std::time::Duration;
 
+use crate::support::{Fleet, Kind, Proxy, Server};
 use quorate::{IntoNode, Lease, Quorum, Renewal, Semaphore, fence::Gate};
 use redis::{Connection, FromRedisValue};
-use support::{Fleet, Kind, Proxy, Server};
 use tokio::time::{sleep, timeout};
 
 /// How many may hold the semaphore, unless a test says otherwise.

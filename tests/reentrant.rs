@@ -1,16 +1,7 @@
 //! The reentrant mutex: an owner enters again what it holds, the last share frees, waits are joined, and nothing stays
 //! behind. On masters in this process, mostly with a paused clock.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "reentrant/model.rs"]
 mod model;
-#[path = "reentrant/waits.rs"]
 mod waits;
 
 use std::{

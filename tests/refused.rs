@@ -1,21 +1,12 @@
 //! What is not as it should be is refused with the right kind of error, and a text that says what is
 //! wrong and what to do; never with a password in it (api: `Error`; protocol §2).
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions};
 use quorate::{Builder, Error, NodeState, NodeStatus, Quorum, Renewal, Silence, Vote};
-use support::{Fleet, Kind, Proxy, Server, ServerOptions};
 
 const PASSWORD: &str = "swordfish77";
 

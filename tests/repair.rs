@@ -1,25 +1,13 @@
 //! Leases that heal: what a master lost is put back while the lease is held (protocol §3, client step 9). Of a mutex,
 //! and of a semaphore of one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
+use crate::support::{Fleet, Kind, Server};
 use quorate::{Lease, LossReason, Mutex, NodeState, Quorum};
-use support::{Fleet, Kind, Server};
 use tokio::time::{sleep, timeout};
 
 const PREFIX: &str = "quorate";

@@ -1,19 +1,10 @@
 //! A node votes only if its user may do everything that taking, renewing and freeing a lock need; what
 //! else is missing is a note (operations: the line for ACL SETUSER). On real servers.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Server, ServerOptions};
 use quorate::{Builder, Error, NodeState, NodeStatus, Quorum};
-use support::{Fleet, Kind, Server, ServerOptions};
 
 /// What a voting node may be without, and how its note begins. The greeting is no right that can be
 /// withheld.

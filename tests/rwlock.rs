@@ -1,7 +1,5 @@
 //! Read-write locks on in-process nodes.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-
 use std::{
     future::Future,
     sync::{

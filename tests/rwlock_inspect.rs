@@ -1,22 +1,11 @@
 //! Operators see who reads, who writes and who waits to write, and free a read-write lock: on masters in this process, on
 //! Redis and on Valkey, and by the command. Of several names at once they see each.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::time::Duration;
 
-use command::{fleet, run};
+use crate::command::{fleet, run};
+use crate::support::{Fleet, Kind};
 use quorate::{Error, Inspection, Lease, LossReason, MemoryNode, Quorum};
-use support::{Fleet, Kind};
 use tokio::{task::JoinHandle, time};
 
 const NAME: &str = "prices";

@@ -4,23 +4,14 @@
 //! Writers add to one counter: read, sleep, write. Readers look twice and must see the same. The counter is the last line of a
 //! file, and a write is one appended line.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-#[path = "support/workers.rs"]
-mod workers;
+use crate::workers;
 
 use std::{path::Path, time::Duration};
 
+use crate::support::{Fleet, Kind, Server};
+use crate::workers::{Job, Workers, millis, write_line, written};
 use futures::future::join_all;
 use quorate::{Builder, Error, Quorum};
-use support::{Fleet, Kind, Server};
-use workers::{Job, Workers, millis, write_line, written};
 
 const TTL: Duration = Duration::from_secs(2);
 /// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
@@ -154,7 +145,7 @@ fn lines(file: &Path) -> usize {
 
 fn start(test: &str, urls: &[String]) -> Workers {
     bootstrap(urls);
-    let mut workers = Workers::start((4, "read"), test, urls, "");
+    let mut workers = Workers::start((4, "read"), (module_path!(), test), urls, "");
     for _ in 0..5 {
         workers.hire("write");
     }

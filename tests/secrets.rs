@@ -1,16 +1,7 @@
 //! No password is shown: not of a URL that is wrong, nor by a server that repeats it.
 //!
 //! A password may not be told in pieces either: nowhere may four of its characters stand in a row.
-//! `PROPTEST_CASES=1000000 cargo test --test secrets urls` looks longer.
-
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
+//! `PROPTEST_CASES=1000000 cargo test --test promises secrets::urls` looks longer.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -20,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{Kind, Server, ServerOptions};
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 use quorate::{Error, NodeState, Quorum};
-use support::{Kind, Server, ServerOptions};
 
 const WINDOW: usize = 4;
 

@@ -1,7 +1,5 @@
 //! Semaphores on in-process nodes.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -1,12 +1,5 @@
 //! Several names at once, on in-process nodes.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
 use std::{future::Future, time::Duration};
 
 use quorate::{Error, Quorum};

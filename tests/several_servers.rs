@@ -4,26 +4,17 @@
 //! Each name is a counter: the last line of a file, and a write is one appended line. Whoever has a set adds to all its
 //! counters: read, sleep, write.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-#[path = "support/workers.rs"]
-mod workers;
+use crate::workers;
 
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use crate::support::{Fleet, Server};
+use crate::workers::{Job, Workers, check, millis, write_line, written};
 use quorate::{Builder, Error, Quorum};
 use rand::seq::SliceRandom as _;
-use support::{Fleet, Server};
-use workers::{Job, Workers, check, millis, write_line, written};
 
 const TTL: Duration = Duration::from_secs(2);
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -139,7 +130,7 @@ fn a_thousand_sets_that_overlap_are_never_torn_and_none_waits_for_ever() {
         quorum.bootstrap_forced().await.unwrap();
     });
     let test = "a_thousand_sets_that_overlap_are_never_torn_and_none_waits_for_ever";
-    let mut workers = Workers::start((4, "sets"), test, &urls, "");
+    let mut workers = Workers::start((4, "sets"), (module_path!(), test), &urls, "");
     workers.hire("one");
     progress(&workers, 300, "the start");
     fleet[0].sigstop();

@@ -1,13 +1,9 @@
 //! A limit that has become smaller: who waits is quiet until it fits, and enters then (protocol §6).
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Fleet, Kind, Server};
 use quorate::{Builder, Quorum};
-use support::{Fleet, Kind, Server};
 use tokio::time::{sleep, timeout};
 
 const WAITERS: usize = 5;

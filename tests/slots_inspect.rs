@@ -1,22 +1,11 @@
 //! Operators see how many slots of a semaphore are taken, who has which, and who waits: on masters in this process, on
 //! Redis and on Valkey, and by the command.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-mod support;
-
 use std::time::Duration;
 
-use command::{fleet, run};
+use crate::command::{fleet, run};
+use crate::support::{Fleet, Kind};
 use quorate::{Inspection, MemoryNode, Quorum};
-use support::{Fleet, Kind};
 use tokio::time;
 
 const NAME: &str = "pool";

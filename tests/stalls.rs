@@ -2,15 +2,11 @@
 //! deadlines over and the answers unread, and reads them first. And a node that cannot keep up costs
 //! neither the others nor this process's memory.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
-
 use std::{
     fs,
     future::poll_fn,
     path::Path,
-    process::{Child, Command},
+    process::Child,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -19,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{Fleet, Kind, Proxy, Server, again};
 use futures::future::{FutureExt as _, join_all};
 use quorate::{Builder, Error, NodeState, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Fleet, Kind, Proxy, Server};
 use tokio::{runtime, task::JoinHandle, time::sleep};
 
 const TASKS: usize = 64;
@@ -235,10 +231,7 @@ impl Drop for Client {
 fn stop_a_client(test: &str) {
     let fleet = Fleet::start(3, Kind::Valkey);
     let dir = tempfile::tempdir().unwrap();
-    let client = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    let client = again(module_path!(), test)
         .env(URLS, fleet.urls().join(","))
         .env(DIR, dir.path())
         .spawn();

@@ -1,24 +1,15 @@
 //! A stream whose items come at a limited rate: no item is lost, doubled or handed out of turn, and no unit is taken for one
 //! that is not there.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Fleet, Kind, most_within};
 use futures::{
     Stream as _, StreamExt as _,
     channel::mpsc,
     stream::{self, FusedStream as _},
 };
 use quorate::{Error, Outage, Quorum, Quota, stream::StreamExt as _};
-use support::{Fleet, Kind, most_within};
 use tokio::time::{Instant, sleep, timeout};
 
 const PERIOD: Duration = Duration::from_secs(1);

@@ -1,23 +1,14 @@
 //! The harness itself: every fault that other tests rely on must really happen, or those tests
 //! prove nothing.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions, again, tls};
 use redis::Value;
-use support::{Fleet, Kind, Proxy, Server, ServerOptions, tls};
 
 /// For what must be answered, on a busy machine too.
 const PATIENT: Duration = Duration::from_secs(5);
@@ -361,8 +352,7 @@ fn a_start_that_fails_says_why() {
 
 /// Runs the named test of this file alone, in a process of its own.
 fn in_another_process(test: &str, variable: &str, value: &str) -> std::process::Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    again(module_path!(), test)
         .env(variable, value)
         .output()
         .unwrap()

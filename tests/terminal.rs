@@ -1,25 +1,12 @@
 //! `quorate lock` as somebody meets it at a terminal: Ctrl-Z and Ctrl-C, fg and bg, pipes, prompts, editors. A real
 //! shell on a real terminal runs it; what is typed and shown is all that the tests have.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-#[path = "support/command.rs"]
-mod command;
-#[path = "support/pty.rs"]
-mod pty;
-mod support;
-
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use command::{QUORATE, fleet, ms, quorate, run};
-use pty::{CTRL_C, CTRL_Z, Terminal};
-use support::Fleet;
+use crate::command::{QUORATE, fleet, ms, quorate, run};
+use crate::pty::{CTRL_C, CTRL_Z, Terminal};
+use crate::support::Fleet;
 
 /// Longer than it takes to stop a job: the command has 100 ms to obey, and the kernel needs a moment.
 const A_STOP: Duration = ms(400);

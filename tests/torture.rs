@@ -1,24 +1,15 @@
 //! `quorate torture` on real servers: it records and judges what it should, sees what goes wrong when
 //! a rule is switched off, and leaves no process, no lock and no file behind.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::support::{Fleet, Kind, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Fleet, Kind, Server};
 use tempfile::TempDir;
 
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");

@@ -1,13 +1,6 @@
 //! What tower asks of a layer: readiness without effect, clones, back-pressure, and that nothing is held by a future that is
 //! gone. In memory; on a real server, with a real client, in tests/tower_servers.rs.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
 use std::{
     convert::Infallible,
     sync::{

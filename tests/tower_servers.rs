@@ -11,24 +11,10 @@
 //! | `tower_servers/outage` | masters that are gone, and permits that are lost |
 //! | `tower_servers/fence` | tokens of real locks |
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
-
-mod support;
-
-#[path = "tower_servers/demands.rs"]
 mod demands;
-#[path = "tower_servers/fence.rs"]
 mod fence;
-#[path = "tower_servers/outage.rs"]
 mod outage;
-#[path = "tower_servers/permits.rs"]
 mod permits;
-#[path = "tower_servers/rate.rs"]
 mod rate;
 
 use std::{
@@ -39,11 +25,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{Fleet, most_within};
 use axum::Router;
 use http::{HeaderMap, Method, StatusCode};
 use quorate::{Builder, Quorum};
 use reqwest::Client;
-use support::{Fleet, most_within};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// Far more than anything here takes: who waits this long hangs.

@@ -1,16 +1,9 @@
 //! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
 //! and `node_changes` tells every change once. On masters in this process.
 
-#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-
-#[macro_use]
-#[path = "support/exclusive.rs"]
-mod exclusive;
-mod support;
-
 use std::{future::Future, time::Duration};
 
-use exclusive::Exclusive;
+use crate::exclusive::Exclusive;
 use futures::StreamExt;
 use quorate::{Builder, Error, MemoryNode, NodeChanges, NodeState, Quorum};
 

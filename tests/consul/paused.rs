@@ -2,26 +2,22 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use quorate::{FencingToken, fence::Gate};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+use crate::support::again;
 
 const AGENT: &str = "QUORATE_TEST_AGENT";
 
 /// Its late write is refused by whoever has seen its successor's token.
 pub(super) async fn a_holder_that_was_paused_beyond_its_ttl_is_refused_by_the_gate() {
     let agent = Agent::start();
-    let mut paused = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "paused::a_careless_holder",
-            "--exact",
-            "--ignored",
-            "--nocapture",
-        ])
+    let mut paused = again(module_path!(), "a_careless_holder")
+        .arg("--ignored")
         .env(AGENT, agent.url())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,14 +1,12 @@
 //! The ways to an agent: TLS, a socket, the variables of Consul's own tools.
 
-use std::process::Command;
-
 use quorate::{
     Error,
     consul::{Consul, Tls},
 };
 
 use super::*;
-use crate::support::tls::certificates;
+use crate::support::{again, tls::certificates};
 
 async fn works(consul: &Consul) {
     let lease = consul.mutex("ways/a b?#%").lock().await.unwrap();
@@ -83,8 +81,8 @@ async fn a_socket_and_a_prefix() {
 
 /// In a process of its own, as the environment belongs to all of a process: whether it works there.
 fn works_with(variables: &[(&str, &str)]) -> bool {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["ways::with_the_environment", "--exact", "--ignored"])
+    let output = again(module_path!(), "with_the_environment")
+        .arg("--ignored")
         .envs(variables.iter().copied())
         .output()
         .unwrap();

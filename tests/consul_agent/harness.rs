@@ -1,10 +1,9 @@
 //! The agents of `support`: every fault that tests rely on must really happen.
 
 use std::path::Path;
-use std::process::Command;
 
 use super::*;
-use crate::support::{Cluster, tls};
+use crate::support::{Cluster, again, tls};
 
 /// Nothing is left of a zombie's command line.
 fn is_alive(pid: u32) -> bool {
@@ -169,12 +168,7 @@ fn no_agent_outlives_its_test_process() {
         println!("\npid={}\ndir={}", agent.pid(), agent.dir().display());
         std::process::abort();
     }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "harness::no_agent_outlives_its_test_process",
-            "--nocapture",
-        ])
+    let output = again(module_path!(), "no_agent_outlives_its_test_process")
         .env("SELFTEST_ABORT", "1")
         .output()
         .unwrap();
@@ -191,12 +185,7 @@ fn no_agent_outlives_its_test_process() {
 
 #[test]
 fn a_missing_agent_tells_how_to_get_it() {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "harness::starts_on_its_port_and_ends",
-            "--nocapture",
-        ])
+    let output = again(module_path!(), "starts_on_its_port_and_ends")
         .env("QUORATE_TEST_CONSUL", "/nowhere")
         .output()
         .unwrap();

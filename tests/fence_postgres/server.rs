@@ -1,13 +1,12 @@
 //! The server: what it keeps over a crash, and that no process of it outlives its test.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use quorate::fence::postgres::admit;
 
 use super::{PATIENCE, admit_alone, connect, newest, stale, token};
-use crate::support::Postgres;
+use crate::support::{Postgres, again};
 
 /// Nothing is left of a zombie's command line.
 fn is_alive(pid: u32) -> bool {
@@ -83,12 +82,7 @@ fn no_server_outlives_its_test_process() {
         println!("\npids={:?}\ndir={}", server.pids(), server.dir().display());
         std::process::abort();
     }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "server::no_server_outlives_its_test_process",
-            "--nocapture",
-        ])
+    let output = again(module_path!(), "no_server_outlives_its_test_process")
         .env("SELFTEST_ABORT", "1")
         .output()
         .unwrap();
@@ -106,12 +100,7 @@ fn no_server_outlives_its_test_process() {
 
 #[test]
 fn a_missing_server_tells_how_to_get_it() {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "server::starts_on_its_port_and_ends",
-            "--nocapture",
-        ])
+    let output = again(module_path!(), "starts_on_its_port_and_ends")
         .env("QUORATE_TEST_POSTGRES", "/nowhere")
         .output()
         .unwrap();

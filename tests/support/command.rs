@@ -1,9 +1,9 @@
 //! The `quorate` command as the tests run it: [`run`], and [`Running`] for one that is to be met while it runs.
 //!
 //! Not a part of `support`, which the library's own tests use too: only where cargo has built the command is there a
-//! path to it. So a test file says `#[path = "support/command.rs"] mod command;`.
+//! path to it.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

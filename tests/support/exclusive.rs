@@ -1,23 +1,7 @@
 //! What one holds at a time, for tests of what a caller may rely on: written once, they run on a [`quorate::Mutex`] and
 //! on a semaphore of one. [`on_both!`] makes two tests of each.
-//!
-//! A test takes this in beside `support`:
-//!
-//! ```text
-//! #[macro_use]
-//! #[path = "support/exclusive.rs"]
-//! mod exclusive;
-//! ```
 
-// Every test file uses a part of it only, as of `support`.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    unused_macros,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used
-)]
+#![allow(unreachable_pub)]
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Real servers for the integration tests: `mod support;` in a test file, then
-//! `Server::start(Kind::Redis)`.
+//! Real servers for the integration tests: `Server::start(Kind::Redis)`.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -9,18 +8,21 @@
 //! | `postgres` | one Postgres |
 //! | `consul` | one Consul agent, or a cluster of them |
 //! | `tls` | throw-away certificates |
+//! | `again` | the test program once more, as a process of its own |
 //! | `interval` | how many at most in any interval |
 //! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
 //!
-//! Beside this module, for the tests of the `quorate` command alone, which take them in by `#[path]`:
+//! Beside this module, for `tests/main.rs` alone:
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `command` | a run of it, and what came of it |
+//! | `command` | a run of the `quorate` command, and what came of it |
 //! | `pty` | a shell with job control at a terminal of its own |
+//! | `workers` | processes that work at the same time on one file |
+//! | `exclusive` | a test of a mutex that is one of a semaphore of one too |
 
-// Every test file compiles this module into a program of its own and uses only a part of it; what
-// one file leaves unused is another's tool. So neither "never used" nor "not reachable from
+// The library's own tests and the benches take this module in too, and each uses only a part of it; what one
+// leaves unused is another's tool. So neither "never used" nor "not reachable from
 // outside" says anything here.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 // A harness that cannot do its work must end the test at once, with the reason: panics are its
@@ -32,6 +34,7 @@
     clippy::unwrap_used
 )]
 
+mod again;
 mod consul;
 mod fleet;
 mod interval;
@@ -42,6 +45,7 @@ pub mod proxy;
 mod server;
 pub mod tls;
 
+pub use again::again;
 pub use consul::{Agent, AgentOptions, Cluster, MASTER, Pair};
 pub use fleet::Fleet;
 pub use interval::most_within;

@@ -1,6 +1,4 @@
 //! Somebody at a terminal: a shell with job control on a terminal of its own, keys and what is shown.
-//!
-//! A test file takes it in beside `command`: `#[path = "support/pty.rs"] mod pty;`.
 
 #![allow(unreachable_pub)]
 

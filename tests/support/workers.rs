@@ -1,23 +1,14 @@
 //! Processes that work at the same time on one file, and their work: this very test program, started again.
-//!
-//! A test takes this in beside `support`: `#[path = "support/workers.rs"] mod workers;`.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
+#![allow(unreachable_pub)]
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Fleet;
+use crate::support::{Fleet, again};
 
 /// Far more than a lease and a quarantine last.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -88,23 +79,25 @@ pub fn written(log: &Path) -> Vec<Entry> {
 pub struct Workers {
     pub dir: tempfile::TempDir,
     urls: String,
+    module: &'static str,
     test: String,
     store: String,
     pub children: Vec<Child>,
 }
 
 impl Workers {
-    /// `test`: the one that calls [`Job::of_this_process`].
+    /// `test`: the one that calls [`Job::of_this_process`], after its `module_path!()`.
     pub fn start(
         (n, work): (usize, &str),
-        test: impl Into<String>,
+        (module, test): (&'static str, &str),
         urls: &[String],
         store: &str,
     ) -> Self {
         let mut workers = Self {
             dir: tempfile::tempdir().unwrap(),
             urls: urls.join(","),
-            test: test.into(),
+            module,
+            test: test.to_owned(),
             store: store.to_owned(),
             children: Vec::new(),
         };
@@ -114,12 +107,8 @@ impl Workers {
         workers
     }
 
-    /// It ends with this thread, however that ends.
     pub fn hire(&mut self, work: &str) {
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", &self.test, "--nocapture"])
+        let child = again(self.module, &self.test)
             .env(WORK, work)
             .env(URLS, &self.urls)
             .env(DIR, self.dir.path())

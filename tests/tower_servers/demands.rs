@@ -103,7 +103,7 @@ async fn what_costs_no_unit_always_passes() {
     desk.ask("ada", 0).await.is(200);
     // Nobody is asked: neither about the key nor about anything.
     desk.ask(&"k".repeat(600), 0).await.is(200);
-    fleet.iter().for_each(support::Server::kill9);
+    fleet.iter().for_each(crate::support::Server::kill9);
     desk.ask("grace", 0).await.is(200);
     assert_eq!(witness.served(), 4);
 }
@@ -186,7 +186,7 @@ async fn permits_that_can_never_be_had_are_mistakes_and_none_are_always_had() {
     is_a_mistake(desk.ask(&"k".repeat(513), 1).await, "at most 512");
     is_a_mistake(desk.ask(&"k".repeat(513), 2).await, "at most 512");
     assert_eq!(witness.served(), 0);
-    fleet.iter().for_each(support::Server::kill9);
+    fleet.iter().for_each(crate::support::Server::kill9);
     desk.ask("ada", 0).await.is(200);
 }
 

@@ -1,11 +1,11 @@
 //! Masters that are gone, and permits that are lost with them.
 
+use crate::support::{Proxy, Server};
 use axum::routing::get;
 use quorate::{
     Outage, Quota, Semaphore,
     tower::{ConcurrencyLimitLayer, RateLimitLayer, Rejected},
 };
-use support::{Proxy, Server};
 
 use super::*;
 

@@ -215,7 +215,7 @@ async fn who_hangs_up_while_it_waits_leaves_the_line() {
 /// How many stand in line, at the master where most do.
 fn line(fleet: &Fleet) -> usize {
     let key = format!("quorate:@semaphore-line:{NAME}");
-    let of = |server: &support::Server| server.scored(&key, 0).len();
+    let of = |server: &crate::support::Server| server.scored(&key, 0).len();
     fleet.iter().map(of).max().unwrap()
 }
 

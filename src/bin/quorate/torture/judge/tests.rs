@@ -745,11 +745,7 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
     told.say("p", 20, invoked(8, "another"));
     told.say("p", 100, invoked(9, "a"));
     told.say("q", 900, invoked(9, "a"));
-    let granted_at = [
-        ("p", 8, 40, 99),
-        ("q", 9, 1_000, 100),
-        ("p", 9, 1_100, 101),
-    ];
+    let granted_at = [("p", 8, 40, 99), ("q", 9, 1_000, 100), ("p", 9, 1_100, 101)];
     for (label, op, at, token) in granted_at.into_iter().take(2 + usize::from(granted)) {
         let valid_ns = 1_900 * MS;
         let event = Event::Granted {

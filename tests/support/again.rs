@@ -1,0 +1,15 @@
+//! This program once more, as a process of its own with one of its tests and nothing else.
+
+use std::process::Command;
+
+/// The test of this name in this module, for which the caller has `module_path!()`. The process ends with the thread that
+/// starts it, however that ends.
+pub fn again(module: &str, test: &str) -> Command {
+    let (_, module) = module.split_once("::").expect("a module of a test program");
+    let mut command = Command::new("setpriv"); // Debian: util-linux
+    command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("{module}::{test}"), "--nocapture"]);
+    command
+}
