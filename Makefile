@@ -47,9 +47,13 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	chmod +x target/rustdoc-of-docs.rs
 	RUSTDOC="$$PWD/target/rustdoc-of-docs.rs" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --locked --no-deps --all-features
 	grep -q 'Available on.*crate feature' target/doc/quorate/fence/redis/index.html
-	@# The package builds from what is in it; nothing is left out of it that its manifest names.
-	cargo package --locked --allow-dirty >target/package.log 2>&1 || { cat target/package.log; exit 1; }
+	@# The package builds from what is in it; nothing is left out of it that its manifest names. Checked, not built, as
+	@# cargo itself would.
+	rm -rf target/package
+	cargo package --locked --allow-dirty --no-verify >target/package.log 2>&1 || { cat target/package.log; exit 1; }
 	! grep '^warning: ignoring' target/package.log
+	tar -xzf target/package/quorate-*.crate -C target/package
+	cargo check --locked --all-features --manifest-path target/package/quorate-*/Cargo.toml --target-dir target
 	@# The features are additive only if each one builds without the others, and without warnings: clippy, because
 	@# flags for cargo check would build every dependency anew.
 	cargo clippy --locked --no-default-features -- -D warnings
@@ -62,11 +66,12 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 
 bench: ## how fast, against the floor, on five real servers; waiting in line beside polling; read-write locks and several names at once; semaphores; rate limits; what the check of a token costs; and what a layer adds to a request; Consul, where there is one
 	tests/install-servers.sh redis valkey postgres
-	cargo bench --bench speed --all-features
-	cargo bench --bench line --all-features
+	@# As users build it: the rule switches of test-util take room and time of their own.
+	cargo bench --bench speed
+	cargo bench --bench line
+	cargo bench --bench rate
 	cargo bench --bench rwlock --all-features
 	cargo bench --bench slots --all-features
-	cargo bench --bench rate --all-features
 	cargo bench --bench fence --all-features
 	cargo bench --bench faces --all-features
 	if [[ -n $${QUORATE_TEST_CONSUL:-} ]] || tests/install-servers.sh consul; then \

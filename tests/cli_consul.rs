@@ -1,13 +1,11 @@
 //! `quorate lock` and `quorate semaphore` in Consul, on real agents, and beside the real `consul lock`.
 
-use crate::command;
-
 use std::{
     process::Command,
     time::{Duration, Instant},
 };
 
-use crate::command::{Done, PATIENCE, Running, STAY, Wire, ms, on_a_terminal, quorate};
+use crate::command::{self, Done, PATIENCE, Running, STAY, Wire, ms, on_a_terminal, quorate};
 use crate::support::{Agent, MASTER};
 use rustix::process::Signal;
 

@@ -1,11 +1,9 @@
 //! `quorate limit` on real servers: as many commands begin as the limit says and no more, those that wait get their turn,
 //! and what is said where no server can tell is what was asked for.
 
-use crate::command;
-
 use std::time::Instant;
 
-use crate::command::{Done, Running, fleet, ignored, ms, quorate, run};
+use crate::command::{self, Done, Running, fleet, ignored, ms, quorate, run};
 use crate::support::{Fleet, Kind};
 use rustix::process::Signal;
 use serde_json::json;

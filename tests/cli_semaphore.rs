@@ -1,11 +1,9 @@
 //! `quorate semaphore` on real servers: so many commands at once as it has slots, each told which slot it has, and none
 //! runs on without its slot.
 
-use crate::command;
-
 use std::time::Instant;
 
-use crate::command::{PATIENCE, Running, STAY, Wire, fleet, ignored, ms, quorate, run};
+use crate::command::{self, PATIENCE, Running, STAY, Wire, fleet, ignored, ms, quorate, run};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! `main` returns, or a runtime is dropped: the leases that are dropped with it are released, without
 //! anybody waiting for it. Leases last 10 s here, and all is looked at within a second.
 
-use crate::support;
-
 use std::cell::RefCell;
 use std::future::{Future, pending};
 use std::sync::{
@@ -12,7 +10,7 @@ use std::sync::{
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::support::{Fleet, Kind, Server};
+use crate::support::{self, Fleet, Kind, Server};
 use quorate::{Builder, Error, Lease, MemoryNode, Quorum, Renewal};
 use tokio::runtime::{self, Runtime};
 

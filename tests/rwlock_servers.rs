@@ -4,12 +4,10 @@
 //! Writers add to one counter: read, sleep, write. Readers look twice and must see the same. The counter is the last line of a
 //! file, and a write is one appended line.
 
-use crate::workers;
-
 use std::{path::Path, time::Duration};
 
 use crate::support::{Fleet, Kind, Server};
-use crate::workers::{Job, Workers, millis, write_line, written};
+use crate::workers::{self, Job, Workers, millis, write_line, written};
 use futures::future::join_all;
 use quorate::{Builder, Error, Quorum};
 

@@ -4,15 +4,13 @@
 //! Each name is a counter: the last line of a file, and a write is one appended line. Whoever has a set adds to all its
 //! counters: read, sleep, write.
 
-use crate::workers;
-
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use crate::support::{Fleet, Server};
-use crate::workers::{Job, Workers, check, millis, write_line, written};
+use crate::workers::{self, Job, Workers, check, millis, write_line, written};
 use quorate::{Builder, Error, Quorum};
 use rand::seq::SliceRandom as _;
 
