@@ -14,6 +14,7 @@
 #[path = "support/command.rs"]
 mod command;
 #[macro_use]
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
 #[path = "support/exclusive.rs"]
 mod exclusive;
 #[cfg(feature = "cli")]
