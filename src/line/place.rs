@@ -5,6 +5,7 @@ use std::time::Duration;
 mod parts;
 mod words;
 
+use self::words::Unequal;
 pub(crate) use self::words::{Answer, Step};
 use super::{
     beats::{Beat, Entered, Has, ROUNDING},
@@ -35,16 +36,12 @@ pub(crate) struct Place {
     beats: Box<[Beat]>,
     /// Grants of which the giving back got lost: node and request.
     owed: Vec<(usize, u64)>,
-    /// Grants that came while others were being raised: to which token, and node and request.
-    late: Vec<(u64, (usize, u64))>,
     /// When the nodes that have not voted are asked, as another one has.
     hasten_at: Option<Tick>,
     /// When all nodes were last asked because one called.
     called_at: Option<Tick>,
-    /// Unequal tokens: when to stop waiting for the rest.
-    settle_at: Option<Tick>,
-    /// Until when a raise may take.
-    raise_until: Option<Tick>,
+    /// For tokens that are not equal: nearly no place has any, and so no room for it.
+    unequal: Option<Box<Unequal>>,
     rules: Rules,
 }
 
@@ -64,11 +61,9 @@ impl Place {
             votes: Votes::new(needed, rules),
             beats: vec![Beat::default(); nodes].into(),
             owed: Vec::new(),
-            late: Vec::new(),
             hasten_at: None,
             called_at: None,
-            settle_at: None,
-            raise_until: None,
+            unequal: None,
             rules,
         };
         for beat in &mut place.beats {
@@ -299,8 +294,10 @@ impl Place {
                 }
             }
             Verdict::Open => {
-                let was_split = self.settle_at.take().is_some();
-                self.raise_until = None;
+                let was_split = self.unequal.as_mut().is_some_and(|unequal| {
+                    unequal.raise_until = None;
+                    unequal.settle_at.take().is_some()
+                });
                 // With the next majority it begins anew, to what those can be raised to.
                 self.votes.end_raise();
                 // Votes that are renewed one after the other may never be a majority for long enough.
@@ -319,7 +316,7 @@ impl Place {
         if !self.owed.is_empty() {
             return Step::GiveWay(std::mem::take(&mut self.owed));
         }
-        if let Some((token, grant)) = self.late.pop() {
+        if let Some((token, grant)) = self.unequal.as_mut().and_then(|it| it.late.pop()) {
             return Step::Raise(token, vec![grant]);
         }
         self.look_at_votes(now);
@@ -372,10 +369,11 @@ impl Place {
     fn rest(&self, now: Tick) -> Option<Tick> {
         let beats = self.beats.iter().filter_map(Beat::due);
         let hasten = self.hasten_at.filter(|at| *at != NEVER);
+        let unequal = self.unequal.as_ref();
         let own = [
             hasten,
-            self.settle_at,
-            self.raise_until,
+            unequal.and_then(|it| it.settle_at),
+            unequal.and_then(|it| it.raise_until),
             self.votes.next_lapse(),
         ];
         let next = beats.chain(own.into_iter().flatten()).min();

@@ -36,7 +36,8 @@ impl Place {
     /// One more node has handed over: the others follow soon, or are asked.
     pub(super) fn voted(&mut self, now: Tick, node: usize, was_partial: bool) {
         if let Some((token, seq)) = self.votes.is_late(node) {
-            self.late.push((token, (node, seq)));
+            let unequal = self.unequal.get_or_insert_default();
+            unequal.late.push((token, (node, seq)));
         }
         let follow = now.plus(self.terms.votes_follow());
         self.hasten_at.get_or_insert(follow);
@@ -83,8 +84,7 @@ impl Place {
     }
 
     pub(super) fn give_way(&mut self, now: Tick) -> Vec<(usize, u64)> {
-        (self.hasten_at, self.settle_at, self.raise_until) = (None, None, None);
-        self.late.clear();
+        (self.hasten_at, self.unequal) = (None, None);
         let given = self.votes.give_way();
         for (node, _) in &given {
             if let Some(beat) = self.beats.get_mut(*node) {
@@ -113,17 +113,18 @@ impl Place {
             let patience = left.map_or(self.terms.round_trip, |left| {
                 left.min(self.terms.round_trip)
             });
-            let settle_at = now.plus(patience);
-            let settle_at = *self.settle_at.get_or_insert(settle_at);
+            let unequal = self.unequal.get_or_insert_default();
+            let settle_at = *unequal.settle_at.get_or_insert(now.plus(patience));
             let all = (0..self.beats.len()).all(|node| self.votes.has(node));
             if now < settle_at && !all {
                 return None;
             }
-            self.raise_until = Some(now.plus(self.terms.votes_follow() * 2));
+            unequal.raise_until = Some(now.plus(self.terms.votes_follow() * 2));
             let (token, behind) = self.votes.raise();
             return Some(Step::Raise(token, behind));
         }
-        if self.raise_until.is_some_and(|until| until <= now) {
+        let raise_until = self.unequal.as_ref().and_then(|it| it.raise_until);
+        if raise_until.is_some_and(|until| until <= now) {
             let given = self.give_way(now);
             return (!given.is_empty()).then_some(Step::GiveWay(given));
         }

@@ -45,3 +45,14 @@ pub(crate) enum Step {
     /// Nothing before this.
     Rest(Option<Tick>),
 }
+
+/// Tokens that are not equal.
+#[derive(Debug, Default)]
+pub(super) struct Unequal {
+    /// When to stop waiting for the rest.
+    pub(super) settle_at: Option<Tick>,
+    /// Until when a raise may take.
+    pub(super) raise_until: Option<Tick>,
+    /// Grants that came while others were being raised: to which token, and node and request.
+    pub(super) late: Vec<(u64, (usize, u64))>,
+}
