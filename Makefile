@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
-# Tests wait more than they compute; .config/nextest.toml says which need a CPU to themselves.
+# Tests wait more than they compute; .config/nextest.toml says which count for more than one.
 export NEXTEST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
@@ -31,7 +31,11 @@ test: servers ## every test, on real servers too
 	if cargo nextest --version >/dev/null 2>&1; then \
 	  cargo nextest run --all-features $(NEXTEST_FLAGS); \
 	else \
-	  cargo test --all-features --lib --bins --tests --examples; \
+	  cargo test --all-features --lib --bins --examples --test simulation; \
+	  for file in tests/*.rs; do \
+	    : "a process for each file: some measure all of theirs"; \
+	    cargo test --all-features --test promises -- "$$(basename "$$file" .rs)::"; \
+	  done; \
 	fi
 	cargo test --doc --all-features
 
@@ -47,13 +51,15 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	chmod +x target/rustdoc-of-docs.rs
 	RUSTDOC="$$PWD/target/rustdoc-of-docs.rs" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --locked --no-deps --all-features
 	grep -q 'Available on.*crate feature' target/doc/quorate/fence/redis/index.html
-	@# The package builds from what is in it; nothing is left out of it that its manifest names. Checked, not built, as
-	@# cargo itself would.
+	@# The package builds from what is in it; nothing is left out of it that its manifest names. It is checked only: cargo
+	@# itself would build it. Its files are from now (-m): cargo writes a date of long ago, which looks unchanged.
 	rm -rf target/package
 	cargo package --locked --allow-dirty --no-verify >target/package.log 2>&1 || { cat target/package.log; exit 1; }
 	! grep '^warning: ignoring' target/package.log
-	tar -xzf target/package/quorate-*.crate -C target/package
+	tar -xmzf target/package/quorate-*.crate -C target/package
 	cargo check --locked --all-features --manifest-path target/package/quorate-*/Cargo.toml --target-dir target
+	@# What there is without features that are asked for.
+	cargo clippy --locked --all-targets -- -D warnings
 	@# The features are additive only if each one builds without the others, and without warnings: clippy, because
 	@# flags for cargo check would build every dependency anew.
 	cargo clippy --locked --no-default-features -- -D warnings

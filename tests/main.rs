@@ -1,5 +1,5 @@
-//! What quorate promises: a file for each promise, with what it is shown on. They are one program, since each program
-//! more takes longer to build than most of these files; `cargo test --all-features --test promises line::` runs those of
+//! What quorate promises: a file for each promise, with what it is shown on. They are one program, since each further
+//! program takes longer to build than most of these files; `cargo test --all-features --test promises line::` runs those of
 //! one file. The simulation is a program of its own.
 
 #![allow(

@@ -308,6 +308,7 @@ async fn through_restarts_pauses_cuts_and_deaths_never_more() {
     // Those that are far get little beside those that are near.
     near.stop();
     let mut used = far.end();
+    assert!(!used.is_empty(), "those that are far got nothing");
     used.extend(near.end());
     used.sort_unstable();
     println!("{} units, at most {}", used.len(), most(&used, PERIOD));

@@ -170,7 +170,7 @@ async fn round_trip(urls: &[String]) -> Duration {
 
 fn head() {
     println!(
-        "               sections/s | hand-off p50, p99 ms | Jain  longest wait | retaken | CPU ms per section: \
+        "               sections/s | held ms | hand-off p50, p99 ms | Jain  longest wait | retaken | CPU ms per section: \
          clients, servers"
     );
 }
@@ -183,17 +183,16 @@ fn show(what: &str, run: &Run, rtt: Option<Duration>) {
     let retaken = retaken(run);
     let jain = jain(run);
     println!(
-        "{what:14} {:10.0} | {:6.2} {:6.2} | {jain:.4} {:6.2} s | {retaken:4.2} | {client:.3} {:.3}",
+        "{what:14} {:10.0} | {:7.2} | {:6.2} {:6.2} | {jain:.4} {:6.2} s | {retaken:4.2} | {client:.3} {:.3}",
         rate(run),
+        held(run).as_secs_f64() * 1e3,
         p50.as_secs_f64() * 1e3,
         p99.as_secs_f64() * 1e3,
         longest.as_secs_f64(),
         cpu(run) * 1e3,
     );
     let Some(rtt) = rtt else { return };
-    let held: Duration = run.sections.iter().map(|s| s.ended - s.begun).sum();
-    let held = held / run.sections.len() as u32;
-    let best = 1.0 / (held + rtt).as_secs_f64();
+    let best = 1.0 / (held(run) + rtt).as_secs_f64();
     let in_rtt = |time: Duration| time.as_secs_f64() / rtt.as_secs_f64();
     let wait = longest.as_secs_f64() / (CLIENTS as f64 * cycle);
     let share = rate(run) / best;
@@ -211,6 +210,12 @@ fn show(what: &str, run: &Run, rtt: Option<Duration>) {
 
 fn rate(run: &Run) -> f64 {
     run.sections.len() as f64 / run.took.as_secs_f64()
+}
+
+/// How long it was held, on average.
+fn held(run: &Run) -> Duration {
+    let all: Duration = run.sections.iter().map(|s| s.ended - s.begun).sum();
+    all / run.sections.len() as u32
 }
 
 /// The servers' CPU seconds per section.

@@ -40,7 +40,7 @@ pub(crate) struct Place {
     hasten_at: Option<Tick>,
     /// When all nodes were last asked because one called.
     called_at: Option<Tick>,
-    /// For tokens that are not equal: nearly no place has any, and so no room for it.
+    /// Only while tokens are unequal: nearly no place ever needs it, and so has no room for it.
     unequal: Option<Box<Unequal>>,
     rules: Rules,
 }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-/// The test of this name in this module, for which the caller has `module_path!()`. The process ends with the thread that
-/// starts it, however that ends.
+/// Runs `test` of `module`, which is the caller's `module_path!()`. The process ends with the thread that starts it,
+/// however that ends.
 pub fn again(module: &str, test: &str) -> Command {
     let (_, module) = module.split_once("::").expect("a module of a test program");
     let mut command = Command::new("setpriv"); // Debian: util-linux

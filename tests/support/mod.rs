@@ -19,7 +19,7 @@
 //! | `command` | a run of the `quorate` command, and what came of it |
 //! | `pty` | a shell with job control at a terminal of its own |
 //! | `workers` | processes that work at the same time on one file |
-//! | `exclusive` | a test of a mutex that is one of a semaphore of one too |
+//! | `exclusive` | tests that are written once, and run on a mutex and on a semaphore of one |
 
 // The library's own tests and the benches take this module in too, and each uses only a part of it; what one
 // leaves unused is another's tool. So neither "never used" nor "not reachable from

@@ -46,7 +46,7 @@ pub(crate) enum Step {
     Rest(Option<Tick>),
 }
 
-/// Tokens that are not equal.
+/// What a place keeps while tokens are unequal.
 #[derive(Debug, Default)]
 pub(super) struct Unequal {
     /// When to stop waiting for the rest.

@@ -768,6 +768,15 @@ fn overtaking(scenario: Scenario, granted: bool) -> Told {
     told
 }
 
+fn is_about(event: &Event, number: u64) -> bool {
+    match event {
+        Event::Invoked { op, .. } | Event::Granted { op, .. } | Event::Ended { op, .. } => {
+            *op == number
+        }
+        _ => false,
+    }
+}
+
 fn named() -> Scenario {
     Scenario {
         name: "order".into(),
@@ -829,6 +838,27 @@ fn an_order_is_judged_only_where_it_is_certain() {
         }
     }
     assert_eq!(order_of(&told), (0, 0));
+    // But not for 5 s, though it is never granted anything.
+    let never = |asks_at: u64| {
+        let mut told = overtaking(named(), false);
+        for (label, lines) in &mut told.files {
+            lines.retain(|line| !matches!(line.event, Event::Alive));
+            if *label == "p" {
+                lines.retain(|line| !is_about(&line.event, 8));
+            }
+            for line in lines {
+                if is_about(&line.event, 9) {
+                    line.at += asks_at - 100 * MS;
+                }
+            }
+        }
+        for at in (0..9_000).step_by(50) {
+            told.say("p", at, Event::Alive).say("q", at, Event::Alive);
+        }
+        order_of(&told)
+    };
+    assert_eq!(never(4_999 * MS), (0, 0));
+    assert_eq!(never(5_000 * MS), (1, 0));
 
     // Its process stood still.
     let mut told = overtaking(named(), true);
