@@ -27,7 +27,10 @@ mod far;
 mod idle;
 mod lockers;
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{
+    num::NonZeroU64,
+    time::{Duration, Instant},
+};
 
 use quorate::Quorum;
 use rustix::thread::set_current_timer_slack;
@@ -96,9 +99,10 @@ async fn connect(urls: &[String]) -> Quorum {
 /// So long, as exactly as the kernel can: tokio's timer makes up to two milliseconds of one, and a thread's sleep is 50 µs
 /// too long unless that is said.
 async fn passes(time: Duration) {
+    let end = Instant::now() + time;
     let sleep = move || {
         set_current_timer_slack(NonZeroU64::new(1)).unwrap();
-        std::thread::sleep(time);
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
     };
     tokio::task::spawn_blocking(sleep).await.unwrap();
 }
