@@ -1,12 +1,14 @@
 use std::{
     path::Path,
-    process::Command as Process,
     task::{Poll, ready},
 };
 
 use super::*;
 use crate::{
-    node::redis::support::tls::{Certificates, certificates},
+    node::redis::support::{
+        again,
+        tls::{Certificates, certificates},
+    },
     tls::Authorities,
 };
 
@@ -150,13 +152,8 @@ async fn the_systems_certificates_may_be_a_file_of_ours() {
         ),
         (&empty, "outcome: Refused(\"SSL_CERT_FILE names "),
     ] {
-        let child = Process::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "node::redis::dial::tests::tls::child",
-                "--ignored",
-                "--nocapture",
-            ])
+        let child = again(module_path!(), "child")
+            .arg("--ignored")
             .env("SSL_CERT_FILE", ca)
             .env_remove("SSL_CERT_DIR")
             .env("QUORATE_TEST_DIAL", server.url())
