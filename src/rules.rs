@@ -113,6 +113,8 @@ pub enum Rule {
     LeaveEverywhere,
     /// The next in line is told for how long the head may take.
     NextIsTold,
+    /// Who has come in line asks again soon: until then it is not told that it is next.
+    SecondAsk,
     /// Who waits and reaches no majority leaves the line of the nodes that it does reach.
     StandAside,
     /// A semaphore is numbered slots, each with its own majority: no node counts holders for itself.
@@ -166,7 +168,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 74] = [
+    pub const EVERY: [Self; 75] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -217,6 +219,7 @@ impl Rule {
         Self::JoinAgain,
         Self::LeaveEverywhere,
         Self::NextIsTold,
+        Self::SecondAsk,
         Self::StandAside,
         Self::NumberedSlots,
         Self::MoveForgets,

@@ -87,6 +87,8 @@ impl Place {
         };
         let is_first = beat.is_first();
         let sent = beat.ended(now);
+        // Until then the node does not tell us that we are next.
+        let is_new = sent.is_some_and(|(asked, _)| asked == 1) && self.rules.hold(Rule::SecondAsk);
         let was_partial = self.votes.is_partial();
         if self.only_last {
             beat.entered = match answer {
@@ -144,6 +146,7 @@ impl Place {
                     (true, true) => self.terms.as_head() / 2,
                     (true, false) => self.terms.as_head_for(beat.near_for(now)),
                     (false, true) => self.terms.as_head(),
+                    (false, false) if is_new => self.terms.as_head(),
                     (false, false) => self.terms.behind(),
                 };
                 if self.rules.hold(Rule::JoinAgain) {

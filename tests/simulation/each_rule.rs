@@ -106,6 +106,7 @@ each_rule! {
     who_waits_asks_again: JoinAgain, LinePushes, ["progress", "nothing stands still"];
     who_leaves_the_line_tells_everybody: LeaveEverywhere, LineLasting, ["no place left", "no key left", "progress"];
     the_next_is_told: NextIsTold, LineGone, ["nothing stands still"];
+    who_has_come_asks_again_soon: SecondAsk, LineGone, ["nothing stands still"];
     who_reaches_no_majority_stands_aside: StandAside, LineCutOff, ["nothing stands still"];
     a_slot_has_a_majority_of_its_own: NumberedSlots, Slots, ["no more than the limit", "mutual exclusion"] beside ["token order", "token uniqueness"];
     a_slot_that_was_given_back_is_no_vote: MoveForgets, SlotsSluggish, ["mutual exclusion", "token order"];

@@ -80,6 +80,25 @@ fn it_asks_all_nodes_and_then_each_from_time_to_time() {
     assert_eq!(place.asked().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
+/// Until then no node tells it that it is next.
+#[test]
+fn who_has_come_asks_again_soon_however_many_stand_before_it() {
+    let mut place = place();
+    place.next(at(0));
+    for node in 0..3 {
+        place.answered(at(10), node, behind(4, 60_000, 7));
+    }
+    let soon = rests_until(&mut place, 10).unwrap();
+    assert!(soon <= at(260), "S / 4: {soon:?}");
+    assert_eq!(place.next(soon), Step::Ask(vec![0, 1, 2], 2));
+    let now = soon.since(at(0)).as_millis() as u64;
+    for node in 0..3 {
+        place.answered(at(now), node, behind(4, 60_000, 7));
+    }
+    let later = rests_until(&mut place, now).unwrap();
+    assert!(later > at(9_000), "a third of its life: {later:?}");
+}
+
 #[test]
 fn who_is_next_asks_when_what_stands_before_it_ends() {
     let mut place = place();

@@ -144,6 +144,10 @@ pub(crate) const CASES: &[Case] = &[
         where_nobody_hears_the_last_in_line_the_next_is_told
     ),
     case!(
+        "§5: who has only just come asks again by itself, and is not told that it is next.",
+        who_has_only_just_come_is_not_told_that_it_is_next
+    ),
+    case!(
         "§5: a head that was not heard of within S/2 is called, and the lock is kept for it.",
         a_head_that_is_not_fresh_is_called
     ),

@@ -12,7 +12,8 @@ if held and admitted and heads[1] ~= entry and heads[3] ~= entry then
   if c and begun and c >= 0 and c < floor and c % 1 == 0 and floor <= 9007199254740991 then
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]
-    local age = math.floor(now / 1000) - beat
+    local ms = math.floor(now / 1000)
+    local age = ms - beat
     -- Nothing is written before the counter is, so what is refused there was not begun.
     if age * 2 <= tonumber(term) and age <= tonumber(life) and now - begun <= 604800000000 and floor < now + max_ttl * 1000
       and type(redis.pcall('HSET', c0, '@mutex:' .. rest, p)) == 'number' then
@@ -23,7 +24,7 @@ if held and admitted and heads[1] ~= entry and heads[3] ~= entry then
         and redis.pcall('SET', KEYS[1], h .. ' ' .. seq .. ' ' .. heads[2], 'PX', term + delay).ok then
         redis.pcall('ZREM', q, h, entry)
         redis.pcall('HDEL', qh, h, entry)
-        tell(q, qh, second, second and places[2], term, channel)
+        tell(q, qh, second, second and places[2], term, channel, ms)
         return 1
       end
     end

@@ -144,7 +144,7 @@ local function serve(key, p, not_w, me, token)
         end
         lock[key] = text
         dequeue(h)
-        tell(q, qh, second, second and places[2], term, channel)
+        tell(q, qh, second, second and places[2], term, channel, ms)
         return 'taken', left, text
       end
     elseif alive then
@@ -159,7 +159,7 @@ local function serve(key, p, not_w, me, token)
         if failed(pcall('HSET', qh, h, text)) then
           return 'stuck', 0, false
         end
-        tell(q, qh, second, second and places[2], claim, channel)
+        tell(q, qh, second, second and places[2], claim, channel, ms)
         return 'reserved', tonumber(claim), h .. ' 0 ' .. ticket
       end
     end

@@ -185,4 +185,11 @@ impl Waiter {
         let age = now.saturating_sub(self.heard);
         self.seq != 0 && !self.channel.is_empty() && age * 2 <= self.term
     }
+
+    /// Whether it asks again within this, told or not, as it has only just come.
+    pub(super) fn asks_soon(&self, now: u64, within: u64) -> bool {
+        let age = now.checked_sub(self.heard);
+        let is_new = self.seq == 1 && age.is_some_and(|age| age * 4 <= self.term);
+        is_new && self.term <= within.saturating_mul(4)
+    }
 }

@@ -315,10 +315,11 @@ impl Memory {
         let last = last.and_then(|(_, last)| known(last));
         let last =
             last.filter(|(_, last)| next.1.channel == head.channel && last.channel != head.channel);
-        let after = Duration::from_millis(after);
-        let hears =
-            |(entry, waiter): (Entry, &Waiter)| publish(&entry, waiter, Says::Next { after }, at);
-        if !last.is_some_and(hears) {
+        let says = Says::Next {
+            after: Duration::from_millis(after),
+        };
+        let hears = |(entry, waiter): (Entry, &Waiter)| publish(&entry, waiter, says, at);
+        if !last.is_some_and(hears) && !next.1.asks_soon(now, after) {
             hears(next);
         }
     }

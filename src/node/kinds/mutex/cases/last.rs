@@ -36,7 +36,7 @@ pub(super) async fn who_may_only_be_last_comes_before_nobody(trial: &mut Trial<'
     }
     assert_eq!(in_line(say(trial, last("b", &place(3, 1, 51))).await).0, 0);
     // A free lock that others wait for is handed to them, whatever the ticket of who asks.
-    stand(trial, "c", &[place(5, 1, 50), place(7, 1, 70)]).await;
+    stand(trial, "c", &[place(5, 1, 50), place(7, 2, 70)]).await;
     say(trial, evict("c")).await;
     let joined = say(trial, last("c", &place(3, 1, 40))).await;
     assert_eq!(refused(joined), (P, by(5), 70));

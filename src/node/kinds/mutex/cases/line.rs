@@ -249,7 +249,7 @@ pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>)
 }
 
 pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
-    let (two, three) = (place(2, 5, 50), place(3, 1, 60));
+    let (two, three) = (place(2, 5, 50), place(3, 2, 60));
     stand(trial, "a", &[two.clone(), three.clone()]).await;
     say(trial, free("a", 1)).await;
     trial.pushes().await;
@@ -290,7 +290,7 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
 
 pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
     let (two, three) = (place(2, 1, 50), place(3, 1, 60));
-    stand(trial, "a", &[two, three, place(4, 1, 70)]).await;
+    stand(trial, "a", &[two, three, place(4, 2, 70)]).await;
     assert_eq!(say(trial, free("a", 3)).await, Reply::Released(false));
     assert_eq!(line(trial, "a").await, owners(&[2, 4]));
     assert_eq!(trial.pushes().await, [], "it is held");
@@ -298,7 +298,7 @@ pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [granted(2, 1, P), next(4, 10)]);
     // A hand-over that it has not seen yet goes on to the next one.
     assert_eq!(say(trial, free("a", 2)).await, Reply::Released(true));
-    assert_eq!(trial.pushes().await, [granted(4, 1, P + 1)]);
+    assert_eq!(trial.pushes().await, [granted(4, 2, P + 1)]);
     // Whoever releases where the lock is free serves the line.
     stand(trial, "b", &[place(2, 1, 50)]).await;
     say(trial, evict("b")).await;
@@ -330,7 +330,7 @@ pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'
 }
 
 pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
+    stand(trial, "a", &[place(2, 1, 50), place(3, 2, 60)]).await;
     stand(trial, "b", &[]).await;
     let asked = [
         free("b", 1),
@@ -368,7 +368,7 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
     assert_eq!((rank, ahead.holder), (0, Some(entry(3).text())));
     let granted_b = [Reply::Granted(P + 3), released(), taken(P + 4, 2)];
     assert_eq!(replies[6..], granted_b);
-    let pushes = [granted(2, 1, P), next(3, 10), granted(3, 1, P + 1)];
+    let pushes = [granted(2, 1, P), next(3, 10), granted(3, 2, P + 1)];
     assert_eq!(trial.pushes().await, pushes);
     assert_eq!(holder(trial, "a").await, Some(entry(3).as_str().into()));
     assert_eq!(holder(trial, "b").await, Some(entry(4).as_str().into()));

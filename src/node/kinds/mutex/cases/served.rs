@@ -6,7 +6,7 @@ use super::*;
 use crate::node::Says;
 
 pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
-    let (two, three, four) = (place(2, 3, 50), place(3, 1, 60), place(4, 1, 70));
+    let (two, three, four) = (place(2, 3, 50), place(3, 2, 60), place(4, 2, 70));
     stand(trial, "a", &[two.clone(), three, four]).await;
     let released = say(trial, free("a", 1)).await;
     assert_eq!(released, Reply::Released(true));
@@ -22,13 +22,13 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, join("a", &heartbeat)).await, taken(P, 3));
     // A smaller p gives a greater token all the same, and one far ahead is capped.
     say(trial, release_for("a", 2, 5)).await;
-    assert_eq!(trial.pushes().await, [granted(3, 1, P + 1), next(4, 10)]);
+    assert_eq!(trial.pushes().await, [granted(3, 2, P + 1), next(4, 10)]);
     let before = trial.wall_us();
     say(trial, release_for("a", 3, MAX_TOKEN)).await;
     let token = counter(trial, "a").await;
     let cap = before + MAX_TTL.as_micros() as u64;
     assert!((cap - 2_000_000..cap + 20_000_000).contains(&token));
-    assert_eq!(trial.pushes().await, [granted(4, 1, token)]);
+    assert_eq!(trial.pushes().await, [granted(4, 2, token)]);
     assert_eq!(say(trial, free("a", 4)).await, Reply::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None);
@@ -56,9 +56,42 @@ pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
     assert_eq!(in_line(again).0, 0);
 }
 
+pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &mut Trial<'_>) {
+    for (n, head, seq, term, waits, is_told) in [
+        // It asks again within 2.5 s.
+        ("a", secs(10), 1, secs(10), 0, false),
+        ("b", secs(10), 2, secs(10), 0, true),
+        // It should have asked after 100 ms.
+        ("c", secs(10), 1, millis(400), 150, true),
+        // Before it asks again, what was handed over is over.
+        ("d", secs(2), 1, secs(10), 0, true),
+    ] {
+        let head = Place {
+            term: head,
+            ..place(2, 1, 50)
+        };
+        let next = Place {
+            term,
+            ..place(3, seq, 60)
+        };
+        stand(trial, n, &[head.clone(), next]).await;
+        sleep(millis(waits)).await;
+        say(trial, free(n, 1)).await;
+        let says = Says::Granted {
+            seq: 1,
+            token: P,
+            term: head.term,
+        };
+        let after = head.term;
+        let mut wanted = vec![push(2, says)];
+        wanted.extend(is_told.then(|| push(3, Says::Next { after })));
+        assert_eq!(trial.pushes().await, wanted, "{n}");
+    }
+}
+
 /// (That another's is told rather than one of the head's own process is in `tests/line/dead.rs`: it takes two processes.)
 pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: &mut Trial<'_>) {
-    let (two, three) = (place(2, 1, 50), place(3, 1, 60));
+    let (two, three) = (place(2, 1, 50), place(3, 2, 60));
     for (n, channel) in [("a", NOBODY), ("b", "")] {
         let last = Place {
             channel: channel.into(),
@@ -84,7 +117,7 @@ pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
         term: millis(400),
         ..place(2, 1, 50)
     };
-    stand(trial, "a", &[stale.clone(), place(3, 1, 60)]).await;
+    stand(trial, "a", &[stale.clone(), place(3, 2, 60)]).await;
     sleep(millis(300)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(
@@ -183,7 +216,7 @@ pub(super) async fn who_has_no_channel_is_waited_for(trial: &mut Trial<'_>) {
         channel: "".into(),
         ..place(2, 1, 50)
     };
-    stand(trial, "a", &[polls.clone(), place(3, 1, 60)]).await;
+    stand(trial, "a", &[polls.clone(), place(3, 2, 60)]).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [next(3, 7)]);
     let (by, _, left) = refused(trial, "a").await;

@@ -87,6 +87,37 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
 }
 
 #[test]
+fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
+    let place = |owner, seq, term| Place {
+        term: ms(term),
+        ..place(owner, seq, 40 + 10 * owner as u64)
+    };
+    for (seq, term, head, later, is_told) in [
+        (1, 1000, 1000, 0, false),
+        (1, 1000, 1000, 250, false),
+        (1, 1000, 1000, 251, true),
+        (2, 1000, 1000, 0, true),
+        // It asks again when what was handed over is over, at the latest.
+        (1, 4000, 1000, 0, false),
+        (1, 4001, 1000, 0, true),
+    ] {
+        let node = &mut waited_for(&[place(2, 4, head), place(3, seq, term)]);
+        node.ask(&release(1), after(later));
+        let told: Vec<_> = heard(node).into_iter().map(|(entry, _)| entry).collect();
+        let wanted = if is_told {
+            vec![entry(2), entry(3)]
+        } else {
+            vec![entry(2)]
+        };
+        assert_eq!(told, wanted, "{seq} {term} {later}");
+    }
+    // A clock that went back says nothing of when it came.
+    let node = &mut waited_for(&[place(2, 4, 1000), place(3, 1, 1000)]);
+    node.ask(&release(1), T - 1000);
+    assert_eq!(heard(node).len(), 2);
+}
+
+#[test]
 fn a_reservation_runs_for_the_claim() {
     // At last a clock that went back.
     for (then, kept) in [(649, true), (650, false), (599, false)] {
