@@ -271,7 +271,7 @@ fn a_node_that_may_not_be_asked_is_left_alone_until_it_is_back() {
     place.refused(1);
     place.unanswered(at(10), 2);
     place.answered(at(10), 0, behind(3, 60_000, 0));
-    assert_eq!(place.next(at(260)), Step::Ask(vec![2], 2));
+    assert_eq!(place.next(at(260)), Step::Ask(vec![0, 2], 2));
     place.came_back(at(300), 1);
     assert_eq!(place.next(at(300)), Step::Ask(vec![1], 3));
 }

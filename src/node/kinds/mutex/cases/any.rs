@@ -48,7 +48,7 @@ fn random_place(chance: &mut Chance, owner: u128) -> Place {
         entry: entry(owner),
         seq: 1 + chance.up_to(2),
         ticket: 1000 + chance.up_to(6),
-        term: secs(20),
+        term: secs(60),
         lock_delay: secs(chance.one(&[0, 20])),
         life: secs(20),
         claim: secs(chance.one(&[0, 15])),

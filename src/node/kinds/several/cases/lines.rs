@@ -17,7 +17,7 @@ async fn free_unserved(trial: &mut Trial<'_>, n: &str) {
 }
 
 pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
-    stand(trial, "b", &[place(2, 3, 50), place(3, 1, 60)]).await;
+    stand(trial, "b", &[place(2, 3, 50), place(3, 2, 60)]).await;
     // It is held, and nothing is served.
     let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
     assert_eq!(held(refused, secs(15)), ("b".into(), by(1), 1));
@@ -86,7 +86,7 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
     for (n, place) in [
         ("a", place(2, 1, 50)),
         ("c", place(3, 4, 60)),
-        ("c", place(4, 1, 70)),
+        ("c", place(4, 2, 70)),
     ] {
         one::say(trial, join(n, &place)).await;
     }
