@@ -113,7 +113,7 @@ pub enum Rule {
     LeaveEverywhere,
     /// The next in line is told for how long the head may take.
     NextIsTold,
-    /// Who has come in line asks again soon: until then it is not told that it is next.
+    /// Who has come in line asks again soon: until then it need not be told that it is next.
     SecondAsk,
     /// Who waits and reaches no majority leaves the line of the nodes that it does reach.
     StandAside,

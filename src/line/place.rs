@@ -87,7 +87,7 @@ impl Place {
         };
         let is_first = beat.is_first();
         let sent = beat.ended(now);
-        // Until then the node does not tell us that we are next.
+        // Who is new asks once more soon. Until then the node need not tell us that we are next.
         let is_new = sent.is_some_and(|(asked, _)| asked == 1) && self.rules.hold(Rule::SecondAsk);
         let was_partial = self.votes.is_partial();
         if self.only_last {

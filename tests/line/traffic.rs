@@ -37,6 +37,41 @@ async fn a_hand_over_costs_two_pushes_on_each_node() {
     nothing_is_left(&fleet);
 }
 
+/// Who has only just come is not told that it is next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nobody_waits_long_a_hand_over_costs_one_push_on_each_node() {
+    const WAITERS: usize = 8;
+    const TRIES: usize = 10;
+    let fleet = Fleet::mixed(3);
+    let client = connect(builder(fleet.urls())).await;
+    let mut clients = Vec::new();
+    for _ in 0..WAITERS {
+        clients.push(connect(builder(fleet.urls())).await);
+    }
+    for _ in 0..TRIES {
+        let held = Mutex::of(&client, NAME).lock().await.unwrap();
+        let before = each(&fleet, "publish");
+        let start = Instant::now();
+        let waiters: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let lock = Mutex::of(client, NAME).lock();
+                tokio::spawn(async { lock.await.unwrap().release().await.unwrap() })
+            })
+            .collect();
+        registered::<Mutex>(&fleet, WAITERS).await;
+        held.release().await.unwrap();
+        all_end(waiters).await;
+        if start.elapsed() < TERM / 4 {
+            for (after, before) in each(&fleet, "publish").iter().zip(before) {
+                assert!(after - before <= WAITERS as u64, "{}", after - before);
+            }
+            return nothing_is_left(&fleet);
+        }
+    }
+    panic!("of {TRIES} lines none was over within {:?}", TERM / 4);
+}
+
 /// The head asks four times a term, the others three times in the fleet's longest ttl, and the servers say nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_nothing_happens_nobody_polls() {

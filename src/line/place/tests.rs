@@ -80,7 +80,7 @@ fn it_asks_all_nodes_and_then_each_from_time_to_time() {
     assert_eq!(place.asked().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Until then no node tells it that it is next.
+/// Until then a node need not tell it that it is next.
 #[test]
 fn who_has_come_asks_again_soon_however_many_stand_before_it() {
     let mut place = place();

@@ -71,7 +71,7 @@ impl Plan {
         // Who is not near the head asks every 20 s.
         plan.terms.max_ttl = Duration::from_secs(60);
         plan.ttl = (400, 1_500);
-        plan.clients.resize(6, plan.clients[0].clone());
+        plan.clients.resize(12, plan.clients[0].clone());
         // What dies at once is one of those who wait, and nobody else leaves the line: else it may be that nobody
         // knows how near it is, and the next beat has to be waited for.
         plan.tasks = 1;

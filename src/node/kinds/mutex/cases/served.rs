@@ -87,6 +87,17 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
         wanted.extend(is_told.then(|| push(3, Says::Next { after })));
         assert_eq!(trial.pushes().await, wanted, "{n}");
     }
+    let deaf = Place {
+        channel: NOBODY.into(),
+        ..place(4, 2, 70)
+    };
+    stand(trial, "e", &[place(2, 1, 50), place(3, 1, 60), deaf]).await;
+    say(trial, free("e", 1)).await;
+    assert_eq!(
+        trial.pushes().await,
+        [granted(2, 1, P)],
+        "nobody hears the last"
+    );
 }
 
 /// (That another's is told rather than one of the head's own process is in `tests/line/dead.rs`: it takes two processes.)

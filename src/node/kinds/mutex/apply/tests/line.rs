@@ -100,6 +100,9 @@ fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
         // It asks again when what was handed over is over, at the latest.
         (1, 4000, 1000, 0, false),
         (1, 4001, 1000, 0, true),
+        // The head is not fresh, and has 50 ms to come.
+        (1, 200, 20, 11, false),
+        (1, 201, 20, 11, true),
     ] {
         let node = &mut waited_for(&[place(2, 4, head), place(3, seq, term)]);
         node.ask(&release(1), after(later));
