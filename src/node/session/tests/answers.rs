@@ -59,24 +59,20 @@ fn a_release_is_waited_for_if_it_was_sent_at_once() {
     assert_eq!(patience(&world, id), None, "it was late already");
 }
 
-/// Four times as many cost four times as much, not sixteen.
 #[test]
 fn releases_end_at_little_cost() {
-    let (few, many) = (cost_of_ending(10_000), cost_of_ending(40_000));
-    assert!(many < few * 8, "{few:?}, {many:?}");
-}
-
-/// The CPU time in which so many releases end, the last that was sent first.
-fn cost_of_ending(many: u64) -> Duration {
+    // 0.1 to 0.3 s, by the machine. If each that ends were a look at all: more than 5 s.
+    const MANY: u64 = 20_000;
     let mut world = World::new();
-    for round in 0..many {
-        let until = world.now.plus(u32::try_from(many - round).unwrap() * MS);
+    for round in 0..MANY {
+        // Later ones end earlier.
+        let until = world.now.plus(u32::try_from(MANY - round).unwrap() * MS);
         world.step(|session, step| {
             session.release(step, &release_of(round), until, None);
         });
     }
     let start = cpu_time();
-    for _ in 1..many {
+    for _ in 1..MANY {
         world.now = world.now.plus(MS);
         let seen = world.now;
         world.step(|session, step| session.tick(step, seen));
@@ -87,7 +83,8 @@ fn cost_of_ending(many: u64) -> Duration {
     let seen = world.now;
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
-    cpu_time() - start
+    let took = cpu_time() - start;
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]
