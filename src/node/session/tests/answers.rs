@@ -61,7 +61,7 @@ fn a_release_is_waited_for_if_it_was_sent_at_once() {
 
 #[test]
 fn releases_end_at_little_cost() {
-    // 0.1 to 0.3 s, by the machine. If each that ends were a look at all: more than 5 s.
+    // 0.2 s on a slow machine. If each that ends were a look at all: 5.4 s there.
     const MANY: u64 = 20_000;
     let mut world = World::new();
     for round in 0..MANY {
@@ -84,7 +84,7 @@ fn releases_end_at_little_cost() {
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
     let took = cpu_time() - start;
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_millis(1500), "{took:?}");
 }
 
 #[test]
