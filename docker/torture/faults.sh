@@ -111,11 +111,24 @@ start_nodes() {
   all start "${ids[@]}"
 }
 
+# runc at times cannot freeze processes that are busy, and says that its caller should try again (opencontainers/runc
+# 2791 and 4388).
+freeze() {
+  local try
+  for try in 1 2 3 4 5; do
+    if d pause "$1" >/dev/null; then
+      return
+    fi
+    sleep 0.2
+  done
+  return 1
+}
+
 # Stopped, and their sockets go on taking what is sent.
 pause_nodes() {
   local ids
   pick "$@"
-  d pause "${ids[@]}" >/dev/null
+  all freeze "${ids[@]}"
   fault "$(nodes "$@") paused"
 }
 
@@ -289,7 +302,7 @@ mend_one_way() {
 
 # All of a datacenter's processes stand still, its half of the network too.
 freeze_clients() {
-  d pause "${container[dc$1]}" >/dev/null
+  freeze "${container[dc$1]}"
   fault "dc$1 frozen"
 }
 
