@@ -1,8 +1,8 @@
 //! Order: who waits is not overtaken by one that asked long after it. Only where that is certain: in a history whose faults
 //! are known, between two whom none of them concerned, and while the first one's process never stood still.
-//! And only of what a process asks after it was first granted anything, or has lived for 5 s: before that it may still be connecting, and has no
-//! place in line until it is. (Measured: in its first moments one is overtaken by those who ask up to 64 ms later, afterwards
-//! by 3 ms.)
+//! And only of what a process asks after it was first granted anything, or has lived for 5 s: before that it may still be
+//! connecting, and has no place in line until it is. (Measured: in its first moments one is overtaken by those who ask up to
+//! 64 ms later, afterwards by 3 ms.)
 //!
 //! Of a semaphore those in front are served in any order, and so are all for whom a slot is free: there it is found where
 //! one overtakes as many as that at once.
