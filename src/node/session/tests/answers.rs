@@ -61,8 +61,7 @@ fn a_release_is_waited_for_if_it_was_sent_at_once() {
 
 #[test]
 fn releases_end_at_little_cost() {
-    // 0.2 s on a slow machine. If each that ends were a look at all: 5.4 s there.
-    const MANY: u64 = 20_000;
+    const MANY: u64 = 50_000;
     let mut world = World::new();
     for round in 0..MANY {
         // Later ones end earlier.
@@ -84,7 +83,7 @@ fn releases_end_at_little_cost() {
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
     let took = cpu_time() - start;
-    assert!(took < Duration::from_millis(1500), "{took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]
