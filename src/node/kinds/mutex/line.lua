@@ -2,23 +2,27 @@
 -- from, where in the key of a lock its name begins; waiting, until when somebody may wait for any lock, in ms of TIME.
 -- Of each name q is who waits, by ticket, and qh by entry what it was registered with:
 -- "heartbeat ms, seq, S ms, lock-delay ms, life ms, claim ms, reserved until ms or 0, channel".
-local name, q, qh, ms
+local key_of, name, q, qh, ms, ms_text
 
 -- From here on it is about this lock. Whatever may serve runs the pending DELs before: a DEL that came later would
 -- remove what the line has just granted.
 local function about(key)
   local prefix, text = sub(key, 1, from - 1), sub(key, from + 7)
-  name = sub(key, from)
+  key_of, name = key, nil
   q, qh = prefix .. '@mutex-line:' .. text, prefix .. '@mutex-waiters:' .. text
 end
 
 local function look_at_clock()
-  clock()
-  ms = math.floor(now / 1000)
+  if not ms then
+    clock()
+    ms = math.floor(now / 1000)
+    ms_text = format('%.0f', ms)
+  end
 end
 
--- The counter; nil, where it cannot be read.
+-- The counter; nil, where it cannot be read. From here on its name is known, which most calls do not need.
 local function count()
+  name = name or sub(key_of, from)
   if counter[name] == nil then
     local read = pcall('HMGET', c0, name, '_')
     local c = read.err and read or read[1]
@@ -66,7 +70,7 @@ end
 -- Puts it in line, as one that was heard of now, or refreshes it: then it keeps its ticket. Returns why not, or nil
 -- and its rank.
 local function register(entry, seq, ticket, term, delay, life, claim, channel)
-  local text = format('%.0f %s %s %s %s %s 0 %s', ms, seq, term, delay, life, claim, channel)
+  local text = ms_text .. ' ' .. seq .. ' ' .. term .. ' ' .. delay .. ' ' .. life .. ' ' .. claim .. ' 0 ' .. channel
   local is_new = pcall('HSET', qh, entry, text)
   if failed(is_new) then
     return is_new.err

@@ -7,7 +7,7 @@
 local seen = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local text, entry, admitted = seen[1], ARGV[1], seen[2] == ARGV[3]
 -- One that came through the line is "entry seq ticket".
-local held = text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' '
+local held = text == entry or text and string.byte(text, #entry + 1) == 32 and string.find(text, entry, 1, true) == 1
 -- Where somebody waits for a lock on this node, it may be for this one.
 local prefix = seen[3] and string.sub(KEYS[2], 1, -5)
 local rest = prefix and string.sub(KEYS[1], #KEYS[2] + 4)

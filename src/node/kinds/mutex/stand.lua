@@ -2,7 +2,7 @@
 -- else, and what fails here, is the long way.
 local text, entry, over = seen[2], ARGV[2], tonumber(seen[3] or 0)
 local only_last = ARGV[12] == '1'
-if over and text and text ~= entry and string.sub(text, 1, #entry + 1) ~= entry .. ' '
+if over and text and string.find(text, entry, 1, true) ~= 1
   and not (only_last and tonumber(string.match(text, ' (%d+)$') or 0) >= tonumber(ARGV[6])) then
   local time, least, left = redis.call('TIME'), 3 * ARGV[9], redis.pcall('PTTL', q)
   local last = only_last and redis.pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2]
@@ -11,7 +11,7 @@ if over and text and text ~= entry and string.sub(text, 1, #entry + 1) ~= entry 
   if type(left) == 'number' and left >= least and over - ms >= least
     and not (last and tonumber(last) >= tonumber(ARGV[6])) then
     local is_new = redis.pcall('HSET', qh, entry,
-      string.format('%.0f %s %s %s %s %s 0 %s', ms, ARGV[5], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]))
+      string.format('%.0f ', ms) .. ARGV[5] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. ARGV[9] .. ' ' .. ARGV[10] .. ' 0 ' .. ARGV[11])
     if is_new == 1 and type(redis.pcall('ZADD', q, ARGV[6], entry)) ~= 'number' then
       is_new = nil
     end
