@@ -146,10 +146,16 @@ impl Duties {
         if self.next_expiry.is_none_or(|at| at > now) {
             return;
         }
-        self.by_id.retain(|_, duty| duty.until > now);
+        let mut next: Option<Tick> = None;
+        self.by_id.retain(|_, duty| {
+            let is_owed = duty.until > now;
+            if is_owed {
+                next = Some(next.map_or(duty.until, |at| at.min(duty.until)));
+            }
+            is_owed
+        });
         self.retries.retain(|(_, id)| self.by_id.contains_key(id));
         self.doubted.retain(|id| self.by_id.contains_key(id));
-        let next = self.by_id.values().map(|duty| duty.until).min();
         self.next_expiry = next.map(|at| at.max(now.plus(EXPIRY)));
     }
 
