@@ -5,8 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
-# Tests wait more than they compute; .config/nextest.toml says which count for more than one.
-export NEXTEST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
+# Tests wait more than they compute; .config/nextest.toml says which count for more than one. One more is for the simulation.
+export NEXTEST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
 ifeq ($(CI),true)
