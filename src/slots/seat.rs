@@ -65,8 +65,10 @@ pub(crate) struct Seat {
     hints: Vec<u32>,
     /// When to try again for any.
     retry_at: Option<Tick>,
-    /// How often that was done without anything in sight.
-    retries: u32,
+    /// When to look again, where nothing is in sight and something may be free: whatever comes in sight does not wait for that.
+    look_at: Option<Tick>,
+    /// How often that was done.
+    looks: u32,
     rules: Rules,
 }
 
@@ -97,7 +99,8 @@ impl Seat {
             raise: None,
             hints: Vec::new(),
             retry_at: None,
-            retries: 0,
+            look_at: None,
+            looks: 0,
             rules,
         }
     }

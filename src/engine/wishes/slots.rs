@@ -161,7 +161,11 @@ impl Slots {
             changed = true;
             for one in self.asking.values_mut() {
                 match votes {
-                    true if one.too_young(net, node).is_some() => one.young.push(node),
+                    // Whoever begins anew would ask all that it does not know to be away.
+                    true if one.too_young(net, node).is_some() => {
+                        one.seat.went(node);
+                        one.young.push(node);
+                    }
                     true => one.seat.came_back(net.now, node),
                     false => one.seat.went(node),
                 }

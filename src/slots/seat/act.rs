@@ -28,7 +28,8 @@ impl Seat {
             return step;
         }
         // Where there is plenty, nothing is given back first. Who rests, or was called to a slot, does that.
-        let may = self.waits && self.retry_at.is_none() && self.hints.is_empty();
+        let rests = self.retry_at.or(self.look_at).is_some();
+        let may = self.waits && !rests && self.hints.is_empty();
         let plenty = match may && self.moves < STRAIGHT {
             true => self.free(up_to).filter(|(_, count)| *count >= PLENTY),
             false => None,
@@ -80,29 +81,34 @@ impl Seat {
             true => self.free(up_to),
             false => None,
         };
-        let is_due = self.retry_at.is_some_and(|at| at <= now);
-        match (free, is_due) {
+        let is_over = |rest: Option<Tick>| rest.is_some_and(|at| at <= now);
+        match (free, is_over(self.retry_at)) {
             (Some((want, _)), true) => {
-                (self.retry_at, self.retries) = (None, 0);
+                (self.retry_at, self.look_at, self.looks) = (None, None, 0);
                 self.moves += 1;
                 return self.take(now, Ask::Move { want, floor: None });
             }
             (Some((_, count)), false) => {
                 let at = now.plus(random(self.apart(count), up_to));
                 self.retry_at.get_or_insert(at);
+                self.look_at = None;
             }
             (None, true) => {
                 // What is not a majority's is given back without a word.
                 self.retry_at = None;
                 self.ask_all(now);
             }
+            (None, false) if is_over(self.look_at) => {
+                self.look_at = None;
+                self.ask_all(now);
+            }
             (None, false) => {
                 let unsettled = in_front && !choose::is_full(&self.views, self.needed, limit);
-                if self.retry_at.is_none() && unsettled {
-                    self.retries = self.retries.saturating_add(1);
-                    let doubled = self.apart(1) * 2_u32.pow(self.retries.min(8));
+                if self.retry_at.or(self.look_at).is_none() && unsettled {
+                    self.looks = self.looks.saturating_add(1);
+                    let doubled = self.apart(1) * 2_u32.pow(self.looks.min(8));
                     let within = doubled.min(self.terms.term() / 2);
-                    self.retry_at = Some(now.plus(within / 2 + random(within / 2, up_to)));
+                    self.look_at = Some(now.plus(within / 2 + random(within / 2, up_to)));
                 }
             }
         }
@@ -116,7 +122,7 @@ impl Seat {
             .collect();
         if due.is_empty() {
             let asks = self.views.iter().filter_map(|view| view.ask_at);
-            return self.rest(now, asks.chain(self.retry_at).min());
+            return self.rest(now, asks.chain(self.retry_at).chain(self.look_at).min());
         }
         self.sent(now, &due, false);
         Step::Take(due, Ask::Stay)

@@ -78,6 +78,48 @@ fn the_more_is_free_the_sooner_it_is_tried_again_and_in_a_part_of_the_ttl() {
 }
 
 #[test]
+fn what_comes_in_sight_does_not_wait_for_the_next_look() {
+    let (mut seat, mut ms) = (picks(1, true), 10);
+    let last = &mut |most: u64| most;
+    let rest = |step: Step, ms: u64| match step {
+        Step::Rest(Some(until)) => u64::try_from(until.since(at(ms)).as_millis()).unwrap(),
+        step => panic!("{step:?}"),
+    };
+    meets(&mut seat, ms);
+    assert_eq!(seat.next(at(ms), last), Step::Yield(vec![0]));
+    seat.has_yielded(at(ms), 0);
+    // The slot is free on one node, and taken on two: who looks again does so ever less often.
+    for within in [160, 320, 500, 500] {
+        assert_eq!(rest(seat.next(at(ms), last), ms), within);
+        ms += within;
+        assert_eq!(
+            seat.next(at(ms), last),
+            Step::Take(vec![0, 1, 2], Ask::Stay)
+        );
+        answers(
+            &mut seat,
+            ms,
+            &[(0, None, &[]), (1, None, &[0]), (2, None, &[0])],
+        );
+    }
+    assert_eq!(rest(seat.next(at(ms), last), ms), 500);
+    // Then it ends on one of these.
+    ms += 100;
+    seat.ask(at(ms), 1, Duration::ZERO);
+    assert_eq!(seat.next(at(ms), last), Step::Take(vec![1], Ask::Stay));
+    answers(&mut seat, ms, &[(1, None, &[])]);
+    assert_eq!(rest(seat.next(at(ms), last), ms), 160, "not 400");
+    let moves = Ask::Move {
+        want: 0,
+        floor: None,
+    };
+    assert_eq!(
+        seat.next(at(ms + 160), last),
+        Step::Take(vec![0, 1, 2], moves)
+    );
+}
+
+#[test]
 fn what_does_not_fit_while_the_limit_shrinks_is_not_free() {
     let mut seat = picks(7, true);
     // 8 is held above the limit: who enters must not make it more than 7 with that.
