@@ -133,3 +133,89 @@ fn what_is_released_is_put_nowhere() {
     world.says_of_slots(2, &[Said::Slots(Reply::Released(true)), repaired(false)]);
     assert!(!world.sent_of_slots().contains(&(2, 'P')));
 }
+
+/// For so long a memory must have been watched before it gives units of this limit.
+const HISTORY_MS: u64 = 100_000;
+
+impl World {
+    /// One who waits for a unit of a limit.
+    fn wants_a_unit(&mut self) -> Answered {
+        let pool = Pool {
+            name: Name::new("a").unwrap(),
+            family: Family::Units {
+                kept: Duration::from_secs(60),
+                history: Duration::from_millis(HISTORY_MS),
+            },
+        };
+        let slot = claim::Slot {
+            pool,
+            agreed: Arc::new(Agreed::new(1)),
+            of: 1,
+        };
+        self.ask(|wish| {
+            wish.wants = Wants::Slot(Box::new(slot));
+            wish.wait = Wait::For(None);
+        })
+    }
+
+    fn takes(&mut self) -> Vec<usize> {
+        let sent = self.sent_of_slots().into_iter();
+        sent.filter_map(|(node, what)| (what == 'T').then_some(node))
+            .collect()
+    }
+
+    fn dies(&mut self, node: usize) {
+        self.core.disconnected(node, &Disconnected("died".into()));
+    }
+
+    /// It votes, and was watched for so long in ms.
+    fn comes_back(&mut self, node: usize, witnessed: u64) {
+        self.witnessed[node] = witnessed;
+        self.core.connected(node, 8, None, true);
+        self.greeted();
+        self.meet(node);
+    }
+}
+
+#[test]
+fn a_memory_that_is_too_young_for_a_limit_is_asked_when_it_is_old_enough() {
+    let mut world = World::witnessed(&[HISTORY_MS, HISTORY_MS, HISTORY_MS - 7_000]);
+    let _answer = world.wants_a_unit();
+    assert_eq!(world.takes(), [0, 1]);
+    for node in [0, 1] {
+        world.says_of_slots(node, &[slots(None, Some(0))]);
+    }
+    assert!(world.takes().is_empty());
+    world.at(6_999);
+    assert!(!world.takes().contains(&2));
+    world.at(7_000);
+    assert!(world.takes().contains(&2));
+}
+
+/// Found by the simulation (LimitsStorm, seed 4025): two units in one interval.
+#[test]
+fn nor_is_it_asked_by_who_stood_aside_and_begins_anew() {
+    let mut world = World::witnessed(&[HISTORY_MS; 3]);
+    let _answer = world.wants_a_unit();
+    assert_eq!(world.takes(), [0, 1, 2]);
+    for node in [0, 1, 2] {
+        world.says_of_slots(node, &[slots(None, Some(0))]);
+    }
+    world.dies(1);
+    world.dies(2);
+    world.takes();
+    world.at(600);
+    assert_eq!(
+        world.sent_of_slots(),
+        [(0, 'R')],
+        "it stands aside after half a term"
+    );
+    world.says_of_slots(0, &[Said::Slots(Reply::Released(false))]);
+    // A majority votes again, and one of it has lost its memory.
+    world.comes_back(1, HISTORY_MS - 50_000);
+    assert_eq!(world.sent_of_slots(), [(1, 'R')]);
+    world.says_of_slots(1, &[Said::Slots(Reply::Released(false))]);
+    // It has left for a term, and comes back.
+    world.at(1_700);
+    assert_eq!(world.sent_of_slots(), [(0, 'T')]);
+}

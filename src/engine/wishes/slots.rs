@@ -161,11 +161,6 @@ impl Slots {
             changed = true;
             for one in self.asking.values_mut() {
                 match votes {
-                    // Whoever begins anew would ask all that it does not know to be away.
-                    true if one.too_young(net, node).is_some() => {
-                        one.seat.went(node);
-                        one.young.push(node);
-                    }
                     true => one.seat.came_back(net.now, node),
                     false => one.seat.went(node),
                 }

@@ -49,8 +49,8 @@ pub(super) struct Asking {
     pub(super) rests_until: Option<Tick>,
     /// A majority has answered: it stands in line.
     pub(super) is_in_line: bool,
-    /// Nodes that vote, and have not been watched for long enough for its kind of slot.
-    pub(super) young: Vec<usize>,
+    /// Nodes that were not asked, as they have not been watched for long enough for its kind of slot.
+    young: Vec<usize>,
 }
 
 impl Asking {
@@ -88,12 +88,7 @@ impl Asking {
         self.waiter.patience.attempt();
         let enough = net.has_a_majority();
         for (node, state) in net.states().enumerate() {
-            let young = self.too_young(net, node);
-            if young.is_some() && state == NodeState::Voting {
-                self.young.push(node);
-            }
-            let silence = state.silence().or(young.map(Silence::Quarantined));
-            if let Some(silence) = silence {
+            if let Some(silence) = state.silence() {
                 self.standing.last.set(node, Err(silence));
                 self.seat.went(node);
             } else if !enough && !self.is_in_line {
@@ -102,7 +97,7 @@ impl Asking {
         }
     }
 
-    pub(super) fn too_young(&self, net: &Net, node: usize) -> Option<Duration> {
+    fn too_young(&self, net: &Net, node: usize) -> Option<Duration> {
         net.too_young(node, self.slot.pool.family.history())
     }
 
@@ -193,7 +188,23 @@ impl Asking {
         step
     }
 
+    /// Asks these nodes, but none that is too young: whatever led to it, nothing else is sent that takes a slot.
     pub(super) fn ask(&mut self, net: &mut Net, nodes: &[usize], ask: Ask) {
+        let (mut old, mut young) = (Vec::with_capacity(nodes.len()), Vec::new());
+        for node in nodes {
+            match self.too_young(net, *node) {
+                None => old.push(*node),
+                Some(left) => young.push((*node, left)),
+            }
+        }
+        for (node, left) in young {
+            self.unasked(node, Silence::Quarantined(left));
+            if !self.young.contains(&node) {
+                self.young.push(node);
+            }
+            let at = net.now.plus(left);
+            net.timers.at(Key::Wish(self.waiter.wish.id), at);
+        }
         let wish = &self.waiter.wish;
         let (mode, want, floor) = match ask {
             Ask::Pick(want) => (Mode::Pick, Some(want), None),
@@ -210,7 +221,7 @@ impl Asking {
             max_ttl: net.fleet().max_ttl(),
         };
         for hears in [true, false] {
-            let some = nodes.iter().copied();
+            let some = old.iter().copied();
             let some: Vec<usize> = some
                 .filter(|node| self.hears(net, *node) == hears)
                 .collect();
@@ -224,13 +235,17 @@ impl Asking {
                 self.seat.hears(*node, hears);
             }
             for (node, silence) in round::ask(net, self.tag(), &operation, some) {
-                self.seat.refused(node);
-                self.standing.last.set(node, Err(silence));
+                self.unasked(node, silence);
             }
         }
         if ask != Ask::Stay {
             round::arm(net, self.tag());
         }
+    }
+
+    fn unasked(&mut self, node: usize, silence: Silence) {
+        self.seat.refused(node);
+        self.standing.last.set(node, Err(silence));
     }
 
     pub(super) fn give_back(&mut self, net: &mut Net, nodes: &[usize]) {
@@ -240,8 +255,7 @@ impl Asking {
             let place = self.place(net, self.hears(net, *node));
             let operation = claim::give_back(&self.slot.pool, place, max_ttl);
             for (node, silence) in round::ask(net, tag, &operation, [*node]) {
-                self.seat.refused(node);
-                self.standing.last.set(node, Err(silence));
+                self.unasked(node, silence);
             }
         }
     }

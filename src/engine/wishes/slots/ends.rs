@@ -69,9 +69,6 @@ impl Asking {
             true => self.seat.anew(net.now),
             false => seat(net, &self.waiter, &self.slot.agreed, self.seat.ticket),
         };
-        for node in &self.young {
-            self.seat.went(*node);
-        }
         self.standing = Standing::new(net.total());
         self.began_at = net.now;
         // The others are served for a term.
