@@ -28,7 +28,7 @@ use quorate::{Quorum, Quota, RateLimiter};
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Value, aio::MultiplexedConnection,
 };
-use support::{Fleet, Kind};
+use support::{Fleet, Kind, Proxy, Server};
 use tokio::runtime::Builder;
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -66,7 +66,17 @@ fn main() {
         one_decision(&fleet, &limiter).await;
         blocks(&quorum).await;
         many_keys(&fleet, &quorum).await;
+        few_or_many(&fleet, &quorum).await;
     });
+    drop(fleet);
+    for (round_trips, stopped) in [
+        (&[1, 40, 90][..], 0),
+        (&[1, 40, 90], 1),
+        (&[1, 1, 40, 40, 90], 0),
+        (&[1, 1, 40, 40, 90], 2),
+    ] {
+        runtime.block_on(regions(round_trips, stopped));
+    }
 }
 
 async fn connect(url: &str, script: &str) -> (MultiplexedConnection, String) {
@@ -199,6 +209,100 @@ async fn many_keys(fleet: &Fleet, quorum: &Quorum) {
         rates.sort_by(f64::total_cmp);
         println!("  {name:24} {:>10.0}", rates[rates.len() / 2]);
     }
+}
+
+/// 16 units are slots of a majority, 17 are shares of single masters.
+async fn few_or_many(fleet: &Fleet, quorum: &Quorum) {
+    let cpu = || -> f64 {
+        let part =
+            |server: &Server, what: &str| -> f64 { server.info(what).unwrap().parse().unwrap() };
+        let all = fleet.iter();
+        let all = all.map(|s| part(s, "used_cpu_user") + part(s, "used_cpu_sys"));
+        all.sum()
+    };
+    println!("a key for each customer, all units taken one after the other:");
+    let mut all: [(Vec<Duration>, f64); 2] = Default::default();
+    for round in 0..ROUNDS {
+        for (limit, (times, spent)) in [16, 17].into_iter().zip(&mut all) {
+            let limiter = quorum.rate_limiter(format!("few {round}"), Quota::new(limit, PERIOD));
+            let before = cpu();
+            for key in 0..50 {
+                let of_one = limiter.keyed(key.to_string());
+                for _ in 0..limit {
+                    let began = Instant::now();
+                    assert!(of_one.check().await.unwrap().is_allowed());
+                    times.push(began.elapsed());
+                }
+            }
+            *spent += (cpu() - before) / f64::from(50 * limit * ROUNDS as u32);
+        }
+    }
+    for (limit, (times, spent)) in [16, 17].iter().zip(&mut all) {
+        println!(
+            "  {limit} units: {:.0?}, {:.0} µs of the servers",
+            middle(times),
+            *spent * 1e6
+        );
+    }
+}
+
+/// Three regions, and some masters stopped: how much of a limit 32 tasks get who wait for units all the time, and how long one
+/// decision takes where there are units.
+async fn regions(round_trips: &[u64], stopped: usize) {
+    let fleet = Fleet::start(round_trips.len(), Kind::Redis);
+    let near = Quorum::connect(fleet.urls()).await.unwrap();
+    near.bootstrap_forced().await.unwrap();
+    near.voting(PERIOD).await.unwrap();
+    let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    for (proxy, ms) in proxies.iter().zip(round_trips) {
+        proxy.delay(Duration::from_micros(ms * 500));
+    }
+    let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+    let far = Quorum::builder().nodes(urls).fleet(near.fleet());
+    let far = far.connect().await.unwrap();
+    while far.health().voting < fleet.len() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fleet.iter().take(stopped).for_each(Server::sigstop);
+    // It is noticed by a node timeout.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for limit in [5, 16, 17, 100] {
+        let limiter = far.rate_limiter(format!("{limit} a second"), Quota::per_second(limit));
+        let one = limiter.keyed("alone");
+        let mut times = Vec::new();
+        for _ in 0..20 {
+            let began = Instant::now();
+            assert!(one.check().await.unwrap().is_allowed());
+            times.push(began.elapsed());
+            tokio::time::sleep(Duration::from_millis(450)).await;
+        }
+        let began = Instant::now();
+        let (first, last) = (Duration::from_secs(1), Duration::from_secs(9));
+        let tasks = (0..32).map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let (mut used, mut errors) = (0, 0);
+                while began.elapsed() < last {
+                    match limiter.until_ready().await {
+                        Ok(()) => used += u32::from((first..last).contains(&began.elapsed())),
+                        Err(_) => errors += 1,
+                    }
+                }
+                (used, errors)
+            })
+        });
+        let (mut used, mut errors) = (0, 0);
+        for task in tasks.collect::<Vec<_>>() {
+            let (some, failed) = task.await.unwrap();
+            (used, errors) = (used + some, errors + failed);
+        }
+        println!(
+            "{round_trips:?} ms, {stopped} stopped, {limit:3} a second: {:.2} of the limit, a decision {:.1?}, {errors} errors",
+            f64::from(used) / f64::from(limit) / (last - first).as_secs_f64(),
+            middle(&mut times)
+        );
+    }
+    fleet.iter().take(stopped).for_each(Server::sigcont);
 }
 
 /// Decisions a second of all tasks, each on a key at random.

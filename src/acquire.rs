@@ -47,11 +47,16 @@ impl Acquire {
 
 impl Asks {
     fn ask(self) -> Instrumented<Acquiring> {
-        let span = logs::span!(
-            "acquire",
-            name = self.wants.name().as_str(),
-            wait_ms = wait_ms(self.wait)
-        );
+        let name = self.wants.name();
+        // The library's own locks are part of the caller's operation and need no span.
+        let span = match name.is_own() {
+            true => tracing::Span::none(),
+            false => logs::span!(
+                "acquire",
+                name = name.as_str(),
+                wait_ms = wait_ms(self.wait)
+            ),
+        };
         let wish = |id, asked_at, reply| Wish {
             id,
             wants: self.wants,

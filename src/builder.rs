@@ -116,7 +116,8 @@ impl Builder {
         self
     }
 
-    /// How long [`Quorum::shutdown`] waits for leases to be dropped. Default 5 s.
+    /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their releases. Default
+    /// 5 s.
     pub fn shutdown_timeout(mut self, d: Duration) -> Self {
         self.draft.shutdown_timeout = d;
         self

@@ -191,7 +191,7 @@ pub(crate) use tokio_clock::{TokioAlarm as SystemAlarm, TokioClock as SystemCloc
 pub(crate) use tokio_clock::{TokioAlarm, TokioClock};
 
 mod tokio_clock {
-    use std::{future::Future, time::Duration};
+    use std::{future::Future, sync::OnceLock, time::Duration};
 
     use tokio::{
         task::yield_now,
@@ -203,18 +203,30 @@ mod tokio_clock {
     /// The clock starts at this, so that there are instants before its start.
     const START: Duration = Duration::from_secs(3600);
 
-    /// tokio's clock; the wall clock is read once and then follows it.
+    /// tokio's clock; the wall clock is read once in a process and then follows it. So all clocks of one runtime show
+    /// the same wall clock, however tokio's is paused or moved: a client and its in-process nodes never differ.
     #[derive(Debug)]
     pub(crate) struct TokioClock {
         start: Instant,
-        wall_us: u64,
+    }
+
+    /// An instant of the runtime that came first, and the wall clock at that instant.
+    static FIRST: OnceLock<(Instant, u64)> = OnceLock::new();
+
+    /// The wall clock in µs, by tokio's clock. A paused clock may show an instant before the first.
+    fn wall_us() -> u64 {
+        let (first, wall_us) = *FIRST.get_or_init(|| (Instant::now(), super::wall_us()));
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        let now = Instant::now();
+        wall_us
+            .saturating_add(micros(now.saturating_duration_since(first)))
+            .saturating_sub(micros(first.saturating_duration_since(now)))
     }
 
     impl TokioClock {
         pub(crate) fn new() -> Self {
             Self {
                 start: Instant::now(),
-                wall_us: super::wall_us(),
             }
         }
     }
@@ -231,8 +243,7 @@ mod tokio_clock {
         }
 
         fn wall_us(&self) -> u64 {
-            let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.wall_us.saturating_add(micros)
+            wall_us()
         }
     }
 

@@ -31,12 +31,38 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     lines.collect::<Vec<String>>().join("\n")
 }
 
-/// A duration as people read it: `250 ms`, `3.2 s`, `10 min`.
+/// A duration as people read it: `250 ms`, `3.2 s`, `10 min`, `1 h 30 min`, `2 days 3 h`.
 pub fn seconds(d: Duration) -> String {
+    let (minutes, hours, days) = (d.as_secs() / 60, d.as_secs() / 3_600, d.as_secs() / 86_400);
     match d.as_secs() {
         0 => format!("{} ms", d.as_millis()),
         1..600 => format!("{}.{} s", d.as_secs(), d.subsec_millis() / 100),
-        s => format!("{} min", s / 60),
+        600..3_600 => format!("{minutes} min"),
+        3_600..86_400 => format!("{hours} h{}", rest(minutes % 60, "min")),
+        _ => format!("{}{}", counted(days, "day"), rest(hours % 24, "h")),
+    }
+}
+
+fn rest(n: u64, unit: &str) -> String {
+    match n {
+        0 => String::new(),
+        n => format!(" {n} {unit}"),
+    }
+}
+
+/// `1 master`, `3 masters`.
+pub fn counted(n: u64, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
+/// `1 is needed`, `3 are needed`.
+pub fn are_needed(n: usize) -> String {
+    match n {
+        1 => "1 is needed".to_owned(),
+        n => format!("{n} are needed"),
     }
 }
 
@@ -60,6 +86,28 @@ mod tests {
     fn durations_read_well() {
         assert_eq!(seconds(Duration::from_millis(250)), "250 ms");
         assert_eq!(seconds(Duration::from_millis(3_250)), "3.2 s");
-        assert_eq!(seconds(Duration::from_secs(600)), "10 min");
+        for (minutes, text) in [
+            (10, "10 min"),
+            (59, "59 min"),
+            (60, "1 h"),
+            (61, "1 h 1 min"),
+            (1_213, "20 h 13 min"),
+            (24 * 60, "1 day"),
+            (51 * 60 + 59, "2 days 3 h"),
+        ] {
+            assert_eq!(seconds(Duration::from_secs(minutes * 60)), text);
+        }
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(
+            [counted(1, "master"), counted(3, "master")],
+            ["1 master", "3 masters"]
+        );
+        assert_eq!(
+            [are_needed(1), are_needed(2)],
+            ["1 is needed", "2 are needed"]
+        );
     }
 }

@@ -66,7 +66,7 @@ impl Builder {
     ///
     /// | variable | setting |
     /// | --- | --- |
-    /// | `QUORATE_NODES` | [`node`](Self::node), for each URL; separated by commas (in a password a comma is `%2C`) |
+    /// | `QUORATE_NODES` | [`node`](Self::node), for each URL; separated by commas, not by blanks |
     /// | `QUORATE_NODES_FILE` | in place of it, a file with the URLs, one on each line; lines that begin with `#` are left out |
     /// | `QUORATE_KEY_PREFIX` | [`key_prefix`](Self::key_prefix) |
     /// | `QUORATE_FLEET` | [`fleet`](Self::fleet) |
@@ -256,11 +256,37 @@ fn from_file(path: &str) -> Result<Vec<String>, Error> {
     }
 }
 
+/// The URLs of a list. A comma separates two only where the second one begins with its scheme: otherwise it is a part of a
+/// password.
 fn urls(list: &str) -> Vec<String> {
-    let urls = list.split(',').map(str::trim);
+    let mut urls: Vec<String> = Vec::new();
+    for piece in list.split(',') {
+        match urls.last_mut() {
+            Some(url) if !begins_a_url(piece) => {
+                url.push(',');
+                url.push_str(piece);
+            }
+            _ => urls.push(piece.to_owned()),
+        }
+    }
+    let beside = |c: char| c == ',' || c.is_whitespace();
+    let urls = urls.iter().map(|url| url.trim_matches(beside));
     urls.filter(|url| !url.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+fn begins_a_url(text: &str) -> bool {
+    let scheme = text
+        .trim_start()
+        .split_once("://")
+        .map(|(scheme, _)| scheme);
+    let is_scheme = |scheme: &str| {
+        scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'+')
+    };
+    scheme.is_some_and(is_scheme)
 }
 
 /// `700ms`, `3s`, `10m`, `24h`: a whole number and its unit.

@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Report,
-    report::{Alone, Missing, answered, seconds},
+    columns::seconds,
+    report::{Alone, Missing, answered},
 };
 
 /// Why an operation did not give what was asked.
@@ -68,15 +69,33 @@ impl Error {
         self.report().and_then(Report::retry_after)
     }
 
-    /// The same about what goes by this name among users.
-    pub(crate) fn about(self, name: &str) -> Self {
+    /// The same about the rate limiter that goes by this name among users.
+    pub(crate) fn of_limiter(self, name: &str) -> Self {
         match self {
-            Self::Held(r) => Self::Held(r.about(name)),
-            Self::NoQuorum(r) => Self::NoQuorum(r.about(name)),
-            Self::TooSlow(r) => Self::TooSlow(r.about(name)),
-            Self::Quarantined(r) => Self::Quarantined(r.about(name)),
+            Self::Held(r) => Self::Held(r.of_limiter(name)),
+            Self::NoQuorum(r) => Self::NoQuorum(r.of_limiter(name)),
+            Self::TooSlow(r) => Self::TooSlow(r.of_limiter(name)),
+            Self::Quarantined(r) => Self::Quarantined(r.of_limiter(name)),
             other => other,
         }
+    }
+
+    /// Why a rate limiter has no answer, in words that a service can show.
+    fn no_units(&self, f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+        write!(f, "{:?}: ", report.subject())?;
+        f.write_str(match self {
+            Self::Quarantined(_) => "the rate limiter is starting up",
+            Self::TooSlow(_) => "the nodes that have units left answer too slowly",
+            _ if answered(report) == 0 => "the rate limiter is unavailable",
+            _ => "the nodes that answer cannot give this many units",
+        })?;
+        if let Some(left) = report.retry_after() {
+            write!(f, "; try again in {}", seconds(left))?;
+        }
+        if matches!(self, Self::Quarantined(_)) {
+            f.write_str(if_new(report))?;
+        }
+        write!(f, "{}", Missing(report))
     }
 
     /// The name of the variant.
@@ -98,11 +117,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) if r.is_of_limiter() => {
+                self.no_units(f, r)
+            }
             Self::Held(r) => held(f, r),
             Self::NoQuorum(r) => no_quorum(f, r),
             Self::TooSlow(r) => write!(
                 f,
-                "{:?} was granted too late to be of use: raise the ttl (of a rate limiter: the grace), or look at the nodes{}",
+                "{:?} was granted too late to be of use: raise the ttl, or look at the nodes{}",
                 r.subject(),
                 Missing(r)
             ),
@@ -113,13 +135,7 @@ impl fmt::Display for Error {
                     write!(f, ", enough will in {}", seconds(left))?;
                 }
                 f.write_str("; it ends by itself")?;
-                // A node that votes has held locks, so the others have restarted.
-                if !r.has_vote() {
-                    f.write_str(
-                        "; if these servers have never held a lock, `quorate bootstrap --new` \
-                         (Quorum::bootstrap) admits them within about 7 s",
-                    )?;
-                }
+                f.write_str(if_new(r))?;
                 write!(f, "{}", Missing(r))
             }
             Self::LimitConflict(conflict) => conflict.fmt(f),
@@ -127,6 +143,17 @@ impl fmt::Display for Error {
             Self::Closed => {
                 f.write_str("the quorum is closed: it was shut down, or its runtime is gone")
             }
+        }
+    }
+}
+
+/// A node that votes has held locks, so the others have restarted.
+fn if_new(report: &Report) -> &'static str {
+    match report.has_vote() {
+        true => "",
+        false => {
+            "; if these servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them \
+             within about 7 s"
         }
     }
 }
@@ -400,6 +427,35 @@ mod tests {
         );
     }
 
+    /// A service can show these.
+    #[test]
+    fn a_rate_limiter_says_when_to_try_again() {
+        let again = Some(34_000);
+        let of = |votes: &[Vote]| report(1, votes, again).of_limiter("api");
+        let young = || silent(Silence::Quarantined(Duration::from_secs(34)));
+        says(
+            &Error::Quarantined(of(&[young(), Vote::Confirmed])),
+            "Quarantined",
+            "\"api\": the rate limiter is starting up; try again in 34.0 s (1 quarantined)",
+        );
+        let far = silent(Silence::OutOfReach(Duration::from_millis(150)));
+        says(
+            &Error::TooSlow(of(&[far, Vote::Confirmed])),
+            "TooSlow",
+            "\"api\": the nodes that have units left answer too slowly; try again in 34.0 s (1 too far away for this limit)",
+        );
+        says(
+            &Error::NoQuorum(of(&[silent(Silence::Stalled)])),
+            "NoQuorum",
+            "\"api\": the rate limiter is unavailable; try again in 34.0 s (1 stalled)",
+        );
+        says(
+            &Error::NoQuorum(of(&[silent(Silence::Stalled), Vote::Confirmed])),
+            "NoQuorum",
+            "\"api\": the nodes that answer cannot give this many units; try again in 34.0 s (1 stalled)",
+        );
+    }
+
     #[test]
     fn the_others_say_what_to_do() {
         let granted = Vote::Granted(crate::FencingToken::from_counter(7));
@@ -410,7 +466,7 @@ mod tests {
                 None,
             )),
             "TooSlow",
-            "\"invoice:42\" was granted too late to be of use: raise the ttl (of a rate limiter: the grace), or look at the nodes (1 stalled)",
+            "\"invoice:42\" was granted too late to be of use: raise the ttl, or look at the nodes (1 stalled)",
         );
         let young = silent(Silence::Quarantined(Duration::from_secs(35)));
         says(

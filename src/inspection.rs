@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use crate::{
     FencingToken, Silence,
     ballot::majority::majority,
-    columns::{seconds, table},
+    columns::{are_needed, seconds, table},
     owner::owner_of,
 };
 
@@ -109,7 +109,8 @@ impl Inspection {
             }
             (None, _) if answered < needed => write!(
                 f,
-                "{name:?}: cannot be told, {answered} of {total} nodes answered and {needed} are needed"
+                "{name:?}: cannot be told, {answered} of {total} nodes answered and {}",
+                are_needed(needed)
             ),
             (None, 0) if answered == total => write!(f, "{name:?} is free"),
             (None, 0) => write!(
@@ -118,7 +119,8 @@ impl Inspection {
             ),
             (None, some) => write!(
                 f,
-                "{name:?} is held by nobody: on {some} of {total} nodes there is an entry, {needed} are needed"
+                "{name:?} is held by nobody: on {some} of {total} nodes there is an entry, {}",
+                are_needed(needed)
             ),
         }?;
         line::print_count(self.waiting(), f)?;

@@ -76,6 +76,7 @@ mod settings;
 mod slots;
 mod start;
 pub mod stream;
+mod sweep;
 mod taken;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
@@ -122,7 +123,7 @@ pub use crate::{
 #[doc(hidden)]
 pub mod cli {
     pub use crate::{
-        columns::{seconds, table},
+        columns::{are_needed, counted, seconds, table},
         env::{
             ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT,
             NODES, NODES_FILE, RESTART_MARGIN, SET_NODES, Variables, duration,

@@ -134,7 +134,8 @@ impl Mutex {
     /// # Errors
     /// - `Held` when `wait_timeout` is over; it says by whom.
     /// - `NoQuorum` when no majority answers: after at most the node timeout at first, after `wait_timeout`
-    ///   (without one: `max_ttl`) when a majority was there before. Also when `wait_timeout` was over before a
+    ///   when a majority was there before. (Without one: `max_ttl` after it has noticed that the majority is gone, which
+    ///   takes up to the node timeout and half a second.) Also when `wait_timeout` was over before a
     ///   majority had answered the first attempt; if a later attempt is cut short, you get the error of the one before it.
     /// - `Quarantined` when a quarantine outlasts `wait_timeout` (without one: one whole quarantine).
     /// - `TooSlow` when the nodes granted it too late to be of use.
@@ -184,6 +185,19 @@ impl Mutex {
     /// let quorum = quorate::Quorum::in_memory(3);
     /// let token = quorum.mutex("report").run(|watch| async move { watch.token() }).await?;
     /// # let _ = token; Ok(()) }
+    /// ```
+    ///
+    /// The work is `'static`: it owns what it uses, so that the future can be spawned. To borrow, lock and use
+    /// [`Lease::guard`]:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
+    /// # let quorum = quorate::Quorum::in_memory(3);
+    /// let mut lines = vec!["one"];
+    /// let lease = quorum.mutex("report").lock().await?;
+    /// lease.guard(async { lines.push("two") }).await?;
+    /// lease.release().await?;
+    /// # assert_eq!(lines.len(), 2); Ok(()) }
     /// ```
     ///
     /// # Errors

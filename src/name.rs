@@ -13,9 +13,18 @@ const LONGEST_WORD: usize = 64;
 /// A script takes a few µs for each, and a server does nothing else meanwhile.
 const MOST_NAMES: usize = 64;
 
+/// Stands before the name of a read-write lock in that of its writers' turn.
+const TURN: &str = "@rwlock-turn:";
+/// Stands on a node before a user's name that begins like that, or like that behind some of these. So none is the same there.
+const NOT_OWN: char = '@';
+
 /// A checked name; cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<str>);
+pub struct Name {
+    text: Arc<str>,
+    /// This library has made it, for what it holds itself.
+    is_own: bool,
+}
 
 impl Name {
     /// Checks the length and keeps the name.
@@ -24,25 +33,68 @@ impl Name {
             0 => Err(Error::Invalid(
                 "the name is empty: a lock needs a name of 1 to 512 bytes".into(),
             )),
-            1..=MAX_BYTES => Ok(Self(name.into())),
+            1..=MAX_BYTES => Ok(Self::of_text(name.into())),
             n => Err(Error::Invalid(format!(
                 "the name has {n} bytes and at most {MAX_BYTES} are allowed: hash what does not fit"
             ))),
         }
     }
 
-    /// The name of what belongs to one that was checked: longer than that.
+    /// The name of what this library keeps for one that was checked: longer than that.
     pub(crate) fn of_part(name: String) -> Self {
-        Self(name.into())
+        Self {
+            text: name.into(),
+            is_own: true,
+        }
+    }
+
+    /// The mutex for which the writers of the read-write lock of this name stand in line.
+    pub(crate) fn of_turn(&self) -> Self {
+        Self {
+            text: format!("{TURN}{self}").into(),
+            is_own: true,
+        }
+    }
+
+    fn of_text(text: Arc<str>) -> Self {
+        let is_own = false;
+        Self { text, is_own }
     }
 
     /// The text as it was given.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     pub(crate) fn text(&self) -> Arc<str> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.text)
+    }
+
+    /// True for a name that only this library takes.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// The name as it stands last in keys: these texts, one after the other.
+    pub(crate) fn in_keys(&self) -> [&str; 2] {
+        let own = TURN.trim_start_matches(NOT_OWN);
+        let looks_own = self.text.starts_with(NOT_OWN)
+            && self.text.trim_start_matches(NOT_OWN).starts_with(own);
+        match looks_own && !self.is_own {
+            true => ["@", &self.text],
+            false => ["", &self.text],
+        }
+    }
+
+    /// The name that stands so in keys. None: it is not a user's.
+    pub(crate) fn of_key(text: &str) -> Option<Self> {
+        let name = Self::new(text).ok()?;
+        match name.in_keys() {
+            ["", _] => Some(name),
+            _ => Self::new(text.strip_prefix(NOT_OWN)?)
+                .ok()
+                .filter(|name| name.in_keys().concat() == text),
+        }
     }
 }
 
@@ -67,7 +119,7 @@ impl Names {
                 "no name is given: give the names of 1 to 64 locks".into(),
             )),
             1..=MOST_NAMES => Ok(Self {
-                shown: Name(show(&all).into()),
+                shown: Name::of_text(show(&all).into()),
                 all: all.into(),
             }),
             n => Err(Error::Invalid(format!(
@@ -99,13 +151,13 @@ pub(crate) fn show(names: &[impl fmt::Display]) -> String {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(&*self.text, f)
     }
 }
 
@@ -141,5 +193,24 @@ mod tests {
         assert!(Name::new("a".repeat(512)).is_ok());
         let message = Name::new("a".repeat(513)).unwrap_err().to_string();
         assert!(message.contains("513 bytes"), "{message}");
+    }
+
+    #[test]
+    fn a_turn_has_a_name_that_no_user_can_give() {
+        let turn = Name::new("a").unwrap().of_turn();
+        assert_eq!(turn.in_keys().concat(), "@rwlock-turn:a");
+        assert_eq!(Name::of_key("@rwlock-turn:a"), None);
+        for (name, in_keys) in [
+            ("@rwlock-turn:a", "@@rwlock-turn:a"),
+            ("@@rwlock-turn:a", "@@@rwlock-turn:a"),
+            ("rwlock-turn:a", "rwlock-turn:a"),
+            ("@rwlock-tur", "@rwlock-tur"),
+            ("@a", "@a"),
+        ] {
+            let name = Name::new(name).unwrap();
+            assert_ne!(name, turn);
+            assert_eq!(name.in_keys().concat(), in_keys);
+            assert_eq!(Name::of_key(in_keys), Some(name));
+        }
     }
 }

@@ -127,7 +127,7 @@ impl Quorum {
 
     /// Frees the mutex and the read-write lock of a name on every voting node. The mutex goes on to whoever is first in
     /// line; who waits for the read-write lock is told, and asks. Returns whether one of them was held. Of a semaphore
-    /// nothing is freed: a slot is left to its ttl.
+    /// nothing is freed: [`Semaphore::evict`](crate::Semaphore::evict) frees a slot.
     ///
     /// Each holder, a reader too, learns of it at its next renewal, without renewal only when its validity ends. Until
     /// then two may believe that they hold the lock, and only the token tells them apart (readers' tokens do not). A lease
@@ -351,6 +351,9 @@ impl Quorum {
     /// confirmed, at most the builder's `shutdown_timeout`; the names that are still held then are
     /// returned, and left to their ttl (their leases are lost: `NodesLost`, as nobody renews them any
     /// more). What happens without it, and a service that ends with it: [shutdown](crate::docs::shutdown).
+    ///
+    /// A majority confirms a release. Nodes that answer are waited for beyond that; a node that died, cannot be reached or
+    /// stalls is not, and delays this by one node timeout at most. The log says which nodes have not confirmed a release.
     ///
     /// A node in quarantine is told for how long this quorum has watched it (protocol §2). So short programs should
     /// call this at their end: where the runtime ends first, up to a second of watching is lost each time.

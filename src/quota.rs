@@ -38,7 +38,14 @@ pub(crate) struct Masters {
     pub(crate) are_ranked: bool,
     /// Their longest ttl.
     pub(crate) max_ttl: Duration,
+    /// See [`SLOTS_UP_TO`], which it is but in the simulation.
+    pub(crate) slots_up_to: u32,
 }
+
+/// A limit of at most this many units is kept as slots of a majority, a greater one as shares of single masters. Slots give
+/// the whole limit while any minority is down, but each unit takes a request to every master, and 160 bytes there for as long as
+/// it counts. All programs must agree on it, so it is a constant.
+pub(crate) const SLOTS_UP_TO: u32 = 16;
 
 /// At most `limit` units in any interval of `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,6 +135,27 @@ impl fmt::Display for Window {
     }
 }
 
+/// For how long a memory must have been watched before it gives units of an interval of this length.
+pub(crate) fn history(period: Duration) -> Duration {
+    let window = Window { period, limit: 1 };
+    let reach = window.ms() + window.ahead();
+    Duration::from_millis(reach + reach.div_ceil(100))
+}
+
+/// The longest interval of which a memory gives units that was watched for this long. Zero if there is none.
+pub(crate) fn longest(watched: Duration) -> Duration {
+    // 1.01 · 1.1, and a little more for what is rounded.
+    let about = watched * 1000 / 1111 + Duration::from_millis(10);
+    let mut ms = u64::try_from(about.min(LONGEST).as_millis()).unwrap_or(u64::MAX);
+    while ms > 0 && history(Duration::from_millis(ms)) > watched {
+        ms -= 1;
+    }
+    match Duration::from_millis(ms) {
+        period if period < SHORTEST => Duration::ZERO,
+        period => period,
+    }
+}
+
 impl Window {
     fn check(&self) -> Result<(), Error> {
         let Self { limit, period } = self;
@@ -173,8 +201,12 @@ impl Window {
 
     /// For how long a memory must have been watched before it counts units: by then it has seen all that count.
     pub(crate) fn history(&self) -> Duration {
-        let reach = self.ms() + self.ahead();
-        Duration::from_millis(reach + reach.div_ceil(100))
+        history(self.period)
+    }
+
+    /// True if its units are slots of a majority. Below N there are too few for shares.
+    pub(crate) fn has_slots(&self, masters: Masters) -> bool {
+        self.limit <= masters.slots_up_to || (self.limit as usize) < masters.total
     }
 
     /// What all shares come to.
@@ -220,6 +252,19 @@ mod tests {
             let window = Window { limit: 1, period };
             let reach = window.kept() + window.ahead();
             assert!(reach.div_ceil(window.bucket()) <= BUCKETS, "{ms}");
+        }
+    }
+
+    #[test]
+    fn the_longest_interval_is_the_last_whose_history_is_whole() {
+        assert_eq!(longest(Duration::from_millis(120)), Duration::ZERO);
+        assert_eq!(longest(27 * 3600 * Duration::from_secs(1)), LONGEST);
+        for ms in [100, 101, 150, 199, 999, 1000, 3_600_000, 86_400_000] {
+            let period = Duration::from_millis(ms);
+            let watched = history(period);
+            assert_eq!(longest(watched), period);
+            let less = watched.saturating_sub(Duration::from_millis(1));
+            assert!(longest(less) < period, "{ms}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 mod summary;
 
-use crate::FencingToken;
+use crate::{FencingToken, columns::seconds};
 pub(crate) use summary::{Alone, Missing, answered};
 
 /// Why a node gave no vote. None of these is a refusal: the node may hold the lock or not.
@@ -35,6 +35,8 @@ pub enum Silence {
     ScriptsFlushed,
     /// It did not admit the request: its memory is not the one that was counted.
     NotAdmitted,
+    /// A rate limit cannot use its units: its round trip of this length is not shorter than the longest grace.
+    OutOfReach(Duration),
 }
 
 impl fmt::Display for Silence {
@@ -50,6 +52,11 @@ impl fmt::Display for Silence {
             Self::Failed(why) => write!(f, "answered with an error: {why}"),
             Self::ScriptsFlushed => f.write_str("its scripts were flushed, they are loaded again"),
             Self::NotAdmitted => f.write_str("its memory changed, it must be met again"),
+            Self::OutOfReach(trip) => write!(
+                f,
+                "too far away for this limit: its answers take {}",
+                seconds(*trip)
+            ),
         }
     }
 }
@@ -136,6 +143,8 @@ struct Inner {
     slots: Option<u32>,
     /// Consul was asked, and no masters.
     of_consul: bool,
+    /// Units of a rate limit were asked for.
+    of_limiter: bool,
 }
 
 impl Report {
@@ -152,6 +161,7 @@ impl Report {
             retry_after,
             slots: None,
             of_consul: false,
+            of_limiter: false,
         }))
     }
 
@@ -164,10 +174,11 @@ impl Report {
         self
     }
 
-    /// The same about what goes by this name.
-    pub(crate) fn about(&self, name: &str) -> Self {
+    /// The same about the rate limiter of this name.
+    pub(crate) fn of_limiter(&self, name: &str) -> Self {
         Self(Arc::new(Inner {
             subject: name.into(),
+            of_limiter: true,
             ..Inner::clone(&self.0)
         }))
     }
@@ -175,6 +186,11 @@ impl Report {
     /// Whether Consul was asked.
     pub(crate) fn is_of_consul(&self) -> bool {
         self.0.of_consul
+    }
+
+    /// True if the report is about a rate limiter.
+    pub(crate) fn is_of_limiter(&self) -> bool {
+        self.0.of_limiter
     }
 
     /// The same, of a semaphore with so many slots.
@@ -297,15 +313,6 @@ impl fmt::Write for Said {
         }
         Ok(())
     }
-}
-
-/// A duration as people read it: `3.2 s`, `250 ms`.
-pub(crate) fn seconds(d: Duration) -> String {
-    if d < Duration::from_secs(1) {
-        return format!("{} ms", d.as_millis());
-    }
-    let tenths = d.as_millis() / 100;
-    format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 #[cfg(test)]

@@ -46,11 +46,13 @@ pub enum Rule {
     BootstrapOnlyNew,
     /// A proposal far ahead is capped, never ignored.
     ProposalCapped,
+    /// A node whose clock is more than `max_ttl` behind a client's is not counted by it.
+    ClockNotBehind,
     /// Counters are compared as numbers.
     NumericCounters,
     /// Numbers are written with all their digits.
     AllDigits,
-    /// Old counters go by age, not by the number of the week.
+    /// Old counters go by age, not by the calendar.
     RotateByAge,
     /// An ACQUIRE is never sent twice.
     AcquireOnce,
@@ -75,6 +77,10 @@ pub enum Rule {
     OnlyVotersTeach,
     /// Who sees voters replaces a record that does not vote and is not of its fleet, or asks for more.
     VoucherReplaces,
+    /// A record that does not vote, and that nobody vouched for, gives way to another fleet.
+    UnusedGivesWay,
+    /// It does not while a client of its own fleet is there.
+    VisitedStays,
     /// Who sees no voter changes no record that was vouched for.
     StrangersChangeNothing,
     /// Nobody witnesses who does not see a majority.
@@ -101,6 +107,8 @@ pub enum Rule {
     OwnGuard,
     /// A hand-over counts from the sending of the request that it answers, not from its receipt.
     PushFromItsRequest,
+    /// A hand-over names the memory that made it: servers replicate what they publish.
+    PushCarriesGuard,
     /// What was given back is over: a later word about that grant is no vote.
     YieldedIsOver,
     /// Who holds some nodes gives all of them back to one who stands before it.
@@ -151,6 +159,8 @@ pub enum Rule {
     ReadersOwnTtl,
     /// A writer that waits keeps new readers out.
     WriterIntent,
+    /// Writers that were refused queue among each other.
+    WritersQueue,
     /// Readers that a writer has kept out are let in before the next writer.
     ReaderWindow,
     /// A reader's epoch stands on Q nodes: by a raise, if need be.
@@ -168,7 +178,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 75] = [
+    pub const EVERY: [Self; 80] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -186,6 +196,7 @@ impl Rule {
         Self::ReleaseEverywhere,
         Self::BootstrapOnlyNew,
         Self::ProposalCapped,
+        Self::ClockNotBehind,
         Self::NumericCounters,
         Self::AllDigits,
         Self::RotateByAge,
@@ -200,6 +211,8 @@ impl Rule {
         Self::NoEviction,
         Self::OnlyVotersTeach,
         Self::VoucherReplaces,
+        Self::UnusedGivesWay,
+        Self::VisitedStays,
         Self::StrangersChangeNothing,
         Self::MajorityInSight,
         Self::OtherFleetStops,
@@ -213,6 +226,7 @@ impl Rule {
         Self::BootstrapUnused,
         Self::OwnGuard,
         Self::PushFromItsRequest,
+        Self::PushCarriesGuard,
         Self::YieldedIsOver,
         Self::YieldAll,
         Self::OnlyLast,
@@ -238,6 +252,7 @@ impl Rule {
         Self::AgeFromSending,
         Self::ReadersOwnTtl,
         Self::WriterIntent,
+        Self::WritersQueue,
         Self::ReaderWindow,
         Self::EpochStands,
         Self::RepairAlone,

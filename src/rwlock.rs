@@ -30,11 +30,12 @@ use crate::{
 ///
 /// - **Each reader has its own ttl.** One that dies is gone after its own, whatever the others do.
 /// - **A writer that waits keeps new readers out**, so that readers who come and go cannot keep it waiting for ever. When a
-///   writer frees the lock, readers that it kept out are let in first, for five round trips (10 ms at least, 1 s at most).
-/// - **The order is not promised**: those who wait ask again, when a node says that the lock was freed, and from time to time
-///   (after 100 ms at the latest).
-/// - **A reader cannot become a writer**: it releases its lease and asks anew. A writer can become a reader:
-///   [`Lease::downgrade`].
+///   writer frees the lock, readers that it kept out are let in first, for five round trips (5 ms at least, 1 s at most).
+/// - **Writers queue**, first come, first served, across all processes. A writer that has just called may come between them, if it finds the lock free.
+/// - **The order of readers is not promised**: waiting readers ask again when a node says that the lock was freed, and
+///   from time to time (after 100 ms at the latest).
+/// - **A reader cannot become a writer**: it must release its lease and call [`write`](Self::write). A writer can
+///   become a reader: [`Lease::downgrade`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -109,7 +110,7 @@ impl RwLock {
     }
 
     /// Waits until it may write alone: until no other lease of the name is there. While it waits no new reader comes in, but
-    /// for those that a writer before it has kept out.
+    /// for those that a writer before it has kept out. Writers that wait queue, first come, first served.
     ///
     /// A lock that nobody has takes one round trip.
     ///
@@ -118,7 +119,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most one ttl, and readers come
-    /// in again. A process that is killed keeps them out for some 2 s more (three times the node timeout and 100 ms).
+    /// in again. A process that is killed keeps them out for some 2 s more (three times the node timeout and 100 ms), and if it was
+    /// the first in line, the other writers for a third of that.
     pub fn write(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
         self.wait(Side::Writer)
     }

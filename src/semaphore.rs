@@ -1,6 +1,7 @@
 //! The semaphore: at most so many holders per name, each with a slot and a token of its own.
 
 mod units;
+mod whole;
 
 use std::{
     fmt,
@@ -10,16 +11,15 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::try_join_all};
-use tracing::Instrument;
 
 use crate::{
     Error, Lease, LeaseWatch, Renewal,
     acquire::{Acquire, Asks},
     claim::{Family, Pool, Slot, Wants, too_many},
-    engine::{Engine, Event, Wait},
+    engine::{Engine, Wait},
     hold::Hold,
     limit::{Agreed, Limit},
-    logs, mutex,
+    mutex,
     name::{Name, keyed},
 };
 
@@ -211,57 +211,8 @@ impl Semaphore {
         }
     }
 
-    /// How many slots a majority of nodes says are free: a snapshot, which may be over when you read it.
-    ///
-    /// # Errors
-    /// `NoQuorum`, `Quarantined`, `Invalid`, `Closed`.
-    ///
-    /// # Cancel safety
-    /// May be dropped.
-    pub fn available(&self) -> impl Future<Output = Result<u32, Error>> + Send + 'static + use<> {
-        let free = self.free_in();
-        async move {
-            let free = free.await?;
-            let now = free.iter().filter(|wait| wait.is_zero()).count();
-            Ok(u32::try_from(now).unwrap_or(u32::MAX))
-        }
-    }
-
-    /// Changes the limit, for all clients: those that hold a handle with the old limit follow.
-    ///
-    /// A smaller limit takes nothing away: who holds a slot keeps it, and who asks afterwards gets one when it fits. A
-    /// limit is forgotten when nobody has used the semaphore for four `max_ttl`: start the programs with the new one.
-    /// Of two resizes at once the smaller limit stands.
-    ///
-    /// # Errors
-    /// - `NoQuorum` when not every node has answered: it names who is missing. (A node in quarantine counts: it knows no
-    ///   limit.) The new limit may be in force then, and spread: say it again.
-    /// - `LimitConflict` when another resize at the same time has won.
-    /// - `Invalid`, `Closed`.
-    ///
-    /// # Cancel safety
-    /// May be dropped; it may have happened or not.
-    pub fn resize(
-        &self,
-        limit: u32,
-    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
-        let (pool, engine) = (self.pool(), self.engine.clone());
-        let agreed = Arc::clone(&self.agreed);
-        async move {
-            let pool = pool?;
-            check_limit(limit)?;
-            let span = logs::span!("resize", name = pool.name.as_str(), limit);
-            let resize = |reply| Event::Resize {
-                pool,
-                agreed,
-                to: limit,
-                reply,
-            };
-            engine.call(resize).instrument(span).await
-        }
-    }
-
     /// Acquires, runs the work under [`Lease::guard`], and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
+    /// The work is `'static`; to borrow, use [`Lease::guard`].
     ///
     /// # Errors
     /// - As for [`acquire`](Self::acquire).

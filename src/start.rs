@@ -17,7 +17,7 @@ use crate::{
     },
     owner::{Chance, Label},
     quorum::Limits,
-    quota::Masters,
+    quota::{Masters, SLOTS_UP_TO},
     settings::Draft,
 };
 
@@ -47,8 +47,11 @@ impl Given {
         }
     }
 
-    fn is_in_memory(&self) -> bool {
-        matches!(self, Self::Target(Target::Memory(_)))
+    fn in_memory(&self) -> Option<&MemoryNode> {
+        match self {
+            Self::Target(Target::Memory(node)) => Some(node),
+            _ => None,
+        }
     }
 
     fn into_node(self, keys: &Arc<Keys>, dial_timeout: Duration) -> Arc<dyn Node> {
@@ -72,12 +75,13 @@ impl Given {
     }
 }
 
-/// Assembles the nodes and starts to dial them.
+/// Assembles the nodes and starts to dial them. Masters in this process vote at once if all of them are new.
 ///
 /// # Errors
 /// `Invalid` when an address is given twice.
 pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quorum, Error> {
-    let embedded = given.iter().all(Given::is_in_memory);
+    let in_memory: Vec<MemoryNode> = given.iter().filter_map(Given::in_memory).cloned().collect();
+    let embedded = in_memory.len() == given.len();
     let addresses: Vec<String> = given.iter().map(Given::address).collect();
     let keys = Arc::new(Keys::new(&draft.prefix));
     let node = |given: Given| given.into_node(&keys, draft.dial_timeout);
@@ -89,8 +93,20 @@ pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quo
             "an even number of masters survives no more failures than one fewer would"
         );
     }
-    let list = (list_word(&addresses), ranks(&addresses));
+    let list = list_word(&addresses);
+    if embedded && in_memory.iter().all(MemoryNode::is_new) {
+        admit(&in_memory, &draft, &list);
+    }
+    let list = (list, ranks(&addresses));
     Ok(run(draft, label, list, nodes, embedded))
+}
+
+/// Lets them vote. `list`: the word for their addresses, unless the fleet has a name.
+fn admit(nodes: &[MemoryNode], draft: &Draft, list: &str) {
+    let list = draft.fleet.as_deref().unwrap_or(list);
+    for node in nodes {
+        node.admit(nodes.len() as u64, list, draft.terms());
+    }
 }
 
 /// `n` masters in this process that vote already.
@@ -99,9 +115,7 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
     let nodes: Vec<MemoryNode> = (0..n.max(1)).map(|_| MemoryNode::new()).collect();
     let addresses: Vec<String> = nodes.iter().map(|node| node.id().to_string()).collect();
     let list = list_word(&addresses);
-    for node in &nodes {
-        node.admit(nodes.len() as u64, &list, draft.terms());
-    }
+    admit(&nodes, &draft, &list);
     let nodes = nodes.into_iter();
     let nodes = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
     let list = (list, ranks(&addresses));
@@ -145,6 +159,7 @@ fn run(
             total: settings.total(),
             are_ranked: settings.ranks.is_some(),
             max_ttl: settings.terms.max_ttl,
+            slots_up_to: SLOTS_UP_TO,
         },
         connect_timeout,
         shutdown_timeout,

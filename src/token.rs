@@ -5,7 +5,7 @@ use std::{fmt, num::ParseIntError, str::FromStr};
 /// A fencing token: strictly greater than every token given out for the same name before.
 ///
 /// It is below 2^53, so that it survives JSON and JavaScript. If nodes have forgotten their counters (all
-/// restarted, or a week went by) the order rests on wall clocks: see [`docs::guarantees`](crate::docs::guarantees).
+/// restarted, or two days went by) the order rests on wall clocks: see [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// Hand it to the store that the lock protects, and let the store refuse a smaller one
 /// ([`fence::Gate`](crate::fence::Gate)). It has no arithmetic on purpose: a token is only compared and stored.

@@ -251,8 +251,8 @@ fn one_server_that_is_left_gives_its_share() {
     let urls = fleet.urls();
     fleet[0].kill9();
     fleet[1].kill9();
-    limit(&urls, "--rate 6/20s --cost 2 --no-wait").is(0);
-    limit(&urls, "--rate 6/20s --no-wait").is(75);
+    limit(&urls, "--rate 18/20s --cost 6 --no-wait").is(0);
+    limit(&urls, "--rate 18/20s --no-wait").is(75);
     limit(&urls, "--rate 2/20s --no-wait").is(69);
 }
 
@@ -261,11 +261,14 @@ fn a_server_that_hangs_holds_nothing_up_for_long() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     fleet[0].sigstop();
-    for _ in 0..4 {
-        let done = limit(&urls, "--rate 6/20s --no-wait -- echo ran").is(0);
-        assert!(done.took < ms(1500), "{:?}", done.took);
+    // The shares of two of three, and the whole of a small limit.
+    for (rate, times) in [("18/20s --cost 3", 4), ("6/20s", 6)] {
+        for _ in 0..times {
+            let done = limit(&urls, &format!("--rate {rate} --no-wait -- echo ran")).is(0);
+            assert!(done.took < ms(1500), "{:?}", done.took);
+        }
+        limit(&urls, &format!("--rate {rate} --no-wait")).is(75);
     }
-    limit(&urls, "--rate 6/20s --no-wait").is(75);
     fleet[0].sigcont();
 }
 
@@ -274,9 +277,56 @@ fn servers_that_may_have_forgotten_units_give_none() {
     let fleet = Fleet::start(3, Kind::Redis);
     let done = limit(&fleet.urls(), "--rate 50/s --no-wait")
         .is(69)
-        .says("quorate: \"api\": too few nodes know yet what was used before; it ends by itself")
+        .says("quorate: \"api\": the rate limiter is starting up")
+        .says("try again in ")
         .says("`quorate bootstrap --new`");
     assert_eq!(done.err.lines().count(), 1, "{done:#?}");
+    // For a limit per hour a server must be watched for longer than an hour, and the quarantine is much shorter.
+    limit(&fleet.urls(), "--rate 50/h --wait 50s")
+        .is(69)
+        .says("try again in 1 h 6 min");
+}
+
+#[test]
+fn a_quarantine_that_ends_within_the_wait_is_waited_for() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    // A quarantine of 3.01 s.
+    let short = "--rate 50/s --max-ttl 2s --restart-margin 990ms";
+    limit(&fleet.urls(), &format!("{short} --wait 1s"))
+        .is(69)
+        .says("the rate limiter is starting up");
+    let done = limit(&fleet.urls(), &format!("{short} --wait 20s -v -- echo ran")).is(0);
+    assert_eq!(done.out, "ran\n");
+    assert!(
+        done.err
+            .contains("waiting for \"api\": the rate limiter is starting up"),
+        "{done:?}"
+    );
+    // Now all vote, and a limit per hour has no share yet.
+    run(
+        &fleet.urls(),
+        &["nodes", "--max-ttl", "2s", "--restart-margin", "990ms"],
+    )
+    .is(0)
+    .prints("it gives units of intervals of up to ");
+}
+
+#[test]
+fn what_is_left_is_shown_and_nothing_is_taken() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    for _ in 0..2 {
+        let shown = limit(&urls, "--rate 4/20s --show").is(0);
+        assert_eq!(shown.out, "4 of 4 are left of the limit of 4 in 20 s\n");
+    }
+    limit(&urls, "--rate 4/20s --cost 3").is(0);
+    let shown = limit(&urls, "--rate 4/20s --show --json").is(0).json();
+    assert_eq!(
+        (&shown["remaining"], &shown["limit"]),
+        (&json!(1), &json!(4))
+    );
+    limit(&urls, "--rate 4/20s --show --no-wait").is(64);
+    limit(&urls, "--rate 4/20s --show -- echo").is(64);
 }
 
 // ---- the command ----------------------------------------------------------------------------

@@ -278,3 +278,83 @@ fn a_command_that_hangs_loses_its_slot_after_max_hold() {
     assert!(done.took < ms(3000), "{:?}", done.took);
     seen(&fleet.urls(), 0, 0);
 }
+
+// ---- what operators do ----------------------------------------------------------------------
+
+/// Its holder is told, and the next in line has the slot.
+#[test]
+fn a_slot_is_evicted_and_no_other() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    let wire = Wire::new();
+    let pool = ["pool", "--limit", "2", "--ttl", "2s"];
+    let script = "trap 'echo over $QUORATE_SLOT >&9; exit 0' TERM; echo $QUORATE_SLOT >&9; while :; do sleep 0.02; done";
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        holders.push(wire.semaphore(&urls, &pool, script));
+        wire.next().1.unwrap();
+    }
+    let waits = wire.semaphore(&urls, &pool, STAY);
+    seen(&urls, 2, 1);
+
+    let done = run(&urls, &["evict", "pool", "--yes"]).is(64);
+    done.says("\"pool\" is a semaphore, of which 2 slots are taken: slot 0 by ")
+        .says("`quorate evict NAME --slot 0 --yes`");
+    let asked = run(&urls, &["evict", "pool", "--slot", "1"]).is(64);
+    asked.says("quorate: nothing was done. Of \"pool\" slot 1 (held by ");
+    assert_eq!(seen(&urls, 2, 1)["taken"], 2);
+
+    let words = ["evict", "pool", "--slot", "1", "--yes", "--json"];
+    let done = run(&urls, &words).is(0).json();
+    assert_eq!(
+        (&done["evicted"], &done["slots"][0]["slot"]),
+        (&true.into(), &1.into())
+    );
+    assert!(done["slots"][0]["holder"]["label"].is_string(), "{done}");
+    let mut said = [wire.next().1.unwrap(), wire.next().1.unwrap()];
+    said.sort();
+    assert_eq!(
+        said,
+        ["over 1", "up"],
+        "the holder of slot 1 was told, the next one runs"
+    );
+    assert_eq!(seen(&urls, 2, 0)["taken"], 2, "slot 0 was left alone");
+
+    run(&urls, &["evict", "other", "--slot", "0", "--yes"])
+        .is(0)
+        .prints("slot 0 of \"other\" was free already");
+    drop((holders, waits));
+}
+
+#[test]
+fn a_resize_is_for_all_programs_and_the_error_names_it() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    let wire = Wire::new();
+    let _holder = wire.semaphore(&urls, &["pool", "--limit", "1"], STAY);
+    wire.expect("up");
+    // It runs already, and follows.
+    let _waits = wire.semaphore(&urls, &["pool", "--limit", "1"], STAY);
+    seen(&urls, 1, 1);
+    run(&urls, &["resize", "pool", "--limit", "2"])
+        .is(0)
+        .prints("\"pool\" has 2 slots now; it had 1\n");
+    wire.expect("up");
+    run(&urls, &["semaphore", "pool", "--limit", "1", "--", "true"])
+        .is(64)
+        .says(
+            "quorate: \"pool\" has a limit of 2, and 1 was asked for: use --limit 2, or change it for all programs: \
+             `quorate resize NAME --limit 1`\n",
+        );
+    let done = run(&urls, &["resize", "new", "--limit", "7", "--json"])
+        .is(0)
+        .json();
+    assert_eq!((&done["limit"], &done["before"]), (&7.into(), &Value::Null));
+    run(&urls, &["resize", "pool", "--limit", "0"])
+        .is(64)
+        .says("a limit of 0 is not allowed");
+    fleet[2].kill9();
+    run(&urls, &["resize", "pool", "--limit", "3"])
+        .is(69)
+        .says("not every server has answered, so the limit may be changed on some of them only");
+}

@@ -116,6 +116,48 @@ fn a_signal_ends_the_wait_and_nothing_is_left() {
     assert_eq!(leftovers(&fleet), Vec::<String>::new());
 }
 
+/// Counts the children of a process, zombies too.
+fn children(parent: u32) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let stats = processes.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
+    let is_child = |stat: &String| {
+        // Behind the name, which may hold anything, stand the state and the parent.
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        rest.split_whitespace().nth(1) == Some(&parent.to_string())
+    };
+    stats.filter(is_child).count()
+}
+
+/// As process 1 of a container this process becomes the parent of all that the command's children leave behind. So it does as
+/// a subreaper, which needs no rights.
+#[test]
+fn orphans_of_the_command_do_not_stay_zombies() {
+    // prctl(PR_SET_CHILD_SUBREAPER), which survives the exec.
+    let prctl = if cfg!(target_arch = "x86_64") {
+        157
+    } else {
+        167
+    };
+    let reaps = format!("syscall({prctl}, 36, 1, 0, 0, 0) == 0 or die $!; exec @ARGV");
+    let fleet = fleet(1);
+    let wire = Wire::new();
+    let script = format!(
+        "exec 9>'{}'; for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.01 &) ; done; sleep 0.3; echo up >&9; exec sleep 60",
+        wire.path().display()
+    );
+    let mut reaper = Command::new("perl");
+    reaper.args([
+        "-e", &reaps, QUORATE, "lock", "a", "--", "sh", "-c", &script,
+    ]);
+    reaper.stdin(Stdio::null());
+    let running = Running::start(in_env_of(&quorate(&fleet.urls(), &[]), reaper));
+    wire.expect("up");
+    std::thread::sleep(ms(100));
+    assert_eq!(children(running.child.id()), 1, "only the command");
+    running.signal(Signal::TERM);
+    running.done().is(143);
+}
+
 // ---- losing the lock ------------------------------------------------------------------------
 
 #[test]

@@ -5,9 +5,13 @@ mod cluster;
 mod contention;
 mod dropped;
 mod faults;
+mod leftovers;
+mod limits;
 mod paused;
 mod refused;
+mod slow;
 mod trips;
+mod turns;
 mod ways;
 
 use std::{

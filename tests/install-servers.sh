@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tests/install-servers.sh [redis] [valkey] [postgres] [consul] [images]     all but the last if none is named
+# tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images]     all but the last if none is named
 #
 # Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul (1.8)
-# and, as postgresql-bin, the directory of a Postgres (>= 14). `images`: what docker/image/build.sh takes from this machine
+# and, as postgresql-bin, the directory of a Postgres (>= 14). `faketime`: the library that steps the clock of a server of
+# the tests, which stays where the system keeps it. `images`: what docker/image/build.sh takes from this machine
 # besides. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
 # what it cannot get, it names, says how to get it, and fails.
 set -euo pipefail
@@ -18,17 +19,12 @@ wheel_hashes=(
   --hash=sha256:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5 # aarch64
 )
 
-# Debian's Consul, of its release 11 (later ones have none): unpacked, not installed. Pinned by hash like the wheel.
+# Debian's Consul, of its release 11 (later ones have none), from wherever apt gets its packages: unpacked, not installed.
+# Pinned by hash like the wheel.
 consul_version=1.8.7+dfsg1-2+b3
 declare -A consul_hashes=(
   [x86_64]="amd64 e4e888bba104daba1d9161f49bfc52649a7e4efd45b1a7ead5bc54f2cb9c89d9"
   [aarch64]="arm64 7318cfa77a7ba6f71dd096e44353279de246ffc6561216ace42353685dcf8255"
-)
-# Where it is, and where it will be once Debian has put release 11 away.
-debian_pools=(
-  http://deb.debian.org/debian
-  http://archive.debian.org/debian
-  http://snapshot.debian.org/archive/debian/20220101T000000Z
 )
 
 die() {
@@ -151,21 +147,23 @@ shutil.copyfileobj(r.urlopen(sys.argv[1], timeout=60), open(sys.argv[2], "wb"))'
 }
 
 install_consul() {
-  local architecture hash deb pool
+  local architecture hash deb archive
   read -r architecture hash <<<"${consul_hashes[$(uname -m)]:-}"
   [[ -n $hash ]] || die "there is no consul to download for $(uname -m): copy any consul 1.x to $servers/consul, then run this again"
   command -v python3 >/dev/null || apt_install python3
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   deb=$scratch/consul.deb
-  for pool in "${debian_pools[@]}"; do
-    if download "$pool/pool/main/c/consul/consul_${consul_version//+/%2B}_$architecture.deb" "$deb" "$hash"; then
+  # One of them is enough: what the others say is told only where none has it.
+  for archive in $(apt-get indextargets --format '$(REPO_URI)' | sort -u); do
+    if download "${archive%/}/pool/main/c/consul/consul_${consul_version//+/%2B}_$architecture.deb" "$deb" "$hash" \
+      2>>"$scratch/errors"; then
       mkdir "$scratch/unpacked"
       break
     fi
   done
-  [[ -d $scratch/unpacked ]] || die "could not download consul $consul_version" \
-    "or copy any consul 1.x to $servers/consul, then run this again"
+  [[ -d $scratch/unpacked ]] || die "could not download consul $consul_version from where apt gets its packages" \
+    "$(cat "$scratch/errors" 2>/dev/null)" "copy any consul 1.x to $servers/consul, then run this again"
   if command -v dpkg-deb >/dev/null; then
     dpkg-deb -x "$deb" "$scratch/unpacked"
   else
@@ -183,15 +181,17 @@ install_redis_and_openssl() {
   command -v openssl >/dev/null || apt_install openssl
 }
 
+faketime_is_there() { [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null) ]]; }
+
 # iptables often is in no PATH but root's.
 images_are_there() {
   redis_is_there && at_least $servers/valkey-server 9 && command -v redis-cli >/dev/null &&
-    [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null) ]] &&
+    faketime_is_there &&
     PATH=$PATH:/usr/sbin:/sbin command -v iptables >/dev/null
 }
 
 mkdir -p $servers
-(($#)) || set -- redis valkey postgres consul
+(($#)) || set -- redis valkey faketime postgres consul
 for wanted in "$@"; do
   case $wanted in
     redis)
@@ -201,6 +201,10 @@ for wanted in "$@"; do
     valkey)
       at_least $servers/valkey-server 9 || install_valkey
       $servers/valkey-server --version
+      ;;
+    faketime)
+      faketime_is_there || apt_install faketime
+      faketime_is_there || die "libfaketime is still missing"
       ;;
     postgres)
       is_postgres $servers/postgresql-bin || install_postgres
@@ -222,6 +226,6 @@ for wanted in "$@"; do
       }
       images_are_there || die "redis-cli, libfaketime or iptables is still missing"
       ;;
-    *) die "there are redis, valkey, postgres, consul and images; not $wanted" ;;
+    *) die "there are redis, valkey, faketime, postgres, consul and images; not $wanted" ;;
   esac
 done

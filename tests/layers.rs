@@ -15,7 +15,7 @@ use names::Names;
 const FLOORS: &[&[&str]] = &[
     &[
         "clock", "columns", "error", "ids", "limit", "logs", "name", "owner", "quota", "report",
-        "response", "room", "rules", "taken", "tls", "token",
+        "response", "room", "rules", "sweep", "taken", "tls", "token",
     ],
     &["node", "settings"],
     &["ballot"],

@@ -7,16 +7,21 @@
 //! | `line/order` | all are served, in the order in which they registered, whatever befalls a minority |
 //! | `line/dead` | one who died in line costs nothing, one who vanished its first term; `try_lock` overtakes nobody who lives |
 //! | `line/cut` | whose connection breaks keeps its place; who reaches only a minority stops nobody |
+//! | `line/foreign` | a hand-over counts only from the memory that made it |
 //! | `line/traffic` | two pushes a hand-over, and nobody polls |
 //! | `line/leaving` | who gives up is gone from every node |
 //! | `line/terms` | settings of each waiter, and servers that may not push |
+//! | `line/writers` | writers of a read-write lock queue for their turn; readers come in between, and nothing hangs on the turn |
 
 mod cut;
 mod dead;
+#[cfg(feature = "test-util")]
+mod foreign;
 mod leaving;
 mod order;
 mod terms;
 mod traffic;
+mod writers;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{
@@ -27,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use crate::exclusive::Exclusive;
 use crate::support::{Fleet, Server};
-use quorate::{Builder, IntoNode, Quorum};
+use quorate::{Builder, Error, IntoNode, Lease, Quorum};
 use redis::FromRedisValue;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinHandle;
@@ -137,7 +142,17 @@ struct One {
 impl Served {
     /// Waits, holds it for a while, and releases it.
     fn wait(&self, index: usize, mutex: &impl Exclusive, hold: Duration) -> JoinHandle<()> {
-        let (served, lock) = (self.clone(), mutex.lock());
+        self.when_locked(index, mutex.lock(), hold)
+    }
+
+    /// The same, when this is granted.
+    fn when_locked(
+        &self,
+        index: usize,
+        lock: impl Future<Output = Result<Lease, Error>> + Send + 'static,
+        hold: Duration,
+    ) -> JoinHandle<()> {
+        let served = self.clone();
         tokio::spawn(async move {
             let lease = lock.await.unwrap_or_else(|e| panic!("{index}: {e}"));
             let from = Instant::now();
@@ -198,13 +213,18 @@ struct Waiter(Child);
 
 impl Waiter {
     fn start<E: Exclusive>(fleet: &Fleet) -> Self {
+        Self::run(fleet, E::COMMAND)
+    }
+
+    /// It takes the lock by these words.
+    fn run(fleet: &Fleet, words: &[&str]) -> Self {
         // It ends with this thread, however that ends.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--", env!("CARGO_BIN_EXE_quorate")])
             .args(["--fleet", "tests", "--max-ttl", "30s"])
             .args(["--restart-margin", "100ms", "--label", "process"])
-            .args(E::COMMAND)
+            .args(words)
             .args([NAME, "--", "sleep", "60"]);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("QUORATE_") {

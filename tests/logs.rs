@@ -255,6 +255,7 @@ async fn a_failing_renewal_is_warned_about_once_an_outage() {
 async fn a_node_is_told_once_a_change() {
     let (log, _guard) = Log::start();
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    nodes.iter().for_each(MemoryNode::restart_empty);
     let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
     for node in 0..3 {
         assert_eq!(
@@ -353,9 +354,34 @@ async fn a_node_that_flaps_does_not_flood() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_too_far_away_for_a_rate_limit_is_said_once_and_the_others_serve() {
+    let (log, _guard) = Log::start();
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    quorum.bootstrap().await.unwrap();
+    quorum.voting(Duration::from_secs(60)).await.unwrap();
+    nodes[2].delay(Duration::from_millis(150));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let limiter = quorum.rate_limiter("a", quorate::Quota::per_second(30));
+    for _ in 0..3 {
+        assert!(limiter.check_n(20).await.unwrap().is_allowed());
+        assert!(!limiter.check().await.unwrap().is_allowed());
+        let error = limiter.check_n(21).await.unwrap_err();
+        assert!(matches!(error, quorate::Error::TooSlow(_)), "{error}");
+        assert!(error.to_string().contains("answer too slowly"), "{error}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let told = log.of("a node is too far away for a rate limit");
+    assert_eq!((told.len(), told[0].level), (1, Level::WARN));
+    assert_eq!(told[0].number("grace_ms"), 100);
+    assert!(told[0].number("round_trip_ms") >= 100, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_for_a_quarantine_is_said_of_ten_calls_a_minute() {
     let (log, _guard) = Log::start();
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    nodes.iter().for_each(MemoryNode::restart_empty);
     let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
     let leases = take(&quorum, 15).await;
     assert_eq!(leases.len(), 15, "each waited until it was over");

@@ -37,6 +37,8 @@ mod cli;
 #[cfg(feature = "cli")]
 mod cli_consul;
 #[cfg(feature = "cli")]
+mod cli_flock;
+#[cfg(feature = "cli")]
 mod cli_limit;
 #[cfg(feature = "cli")]
 mod cli_rwlock;
@@ -46,6 +48,7 @@ mod cli_semaphore;
 mod cli_settings;
 #[cfg(feature = "cli")]
 mod cli_signals;
+mod clocks;
 #[cfg(feature = "test-util")]
 mod conformance;
 #[cfg(feature = "consul")]
@@ -64,6 +67,7 @@ mod fence_postgres;
 mod fence_redis;
 #[cfg(all(feature = "consul", feature = "fence-redis", feature = "postgres"))]
 mod fencing;
+mod flood;
 mod from_env;
 mod layers;
 mod lease;
@@ -82,6 +86,8 @@ mod rate_servers;
 mod recipes;
 mod reentrant;
 mod refused;
+#[cfg(feature = "cli")]
+mod refused_writes;
 mod repair;
 mod rights;
 mod rwlock;
@@ -93,6 +99,7 @@ mod semaphore;
 mod several;
 mod several_servers;
 mod shrunk;
+mod shutdown;
 #[cfg(feature = "cli")]
 mod slots_inspect;
 mod stalls;

@@ -44,6 +44,24 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+// ---- a look ---------------------------------------------------------------------------------
+
+#[test]
+fn looking_at_new_servers_one_by_one_leaves_nothing_that_binds() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let urls = fleet.urls();
+        for one in urls.chunks(1) {
+            run(one, &["nodes"]).is(69).prints("quarantined for");
+        }
+        run(&urls, &["bootstrap", "--new"])
+            .is(0)
+            .prints("all 3 nodes vote now");
+        let _ = run(&urls, &["bootstrap"]).is(0);
+        let _ = run(&urls, &["lock", "a", "--", "true"]).is(0);
+    }
+}
+
 // ---- bootstrap ------------------------------------------------------------------------------
 
 fn bootstrap<'a>(args: &[&'a str]) -> Vec<&'a str> {

@@ -371,3 +371,32 @@ async fn a_block_ends_with_its_quorum() {
     let closed = limiter.until_ready().await;
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
 }
+
+/// All answers are late once, as when this process stood still. Nobody is told that the masters are too slow.
+#[tokio::test(start_paused = true)]
+async fn one_late_round_is_asked_again() {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    quorum.voting(60 * SECOND).await.unwrap();
+    let limiter = quorum.rate_limiter("api", Quota::per_second(30));
+    assert!(limiter.check_n(3).await.unwrap().is_allowed());
+    sleep(2 * SECOND).await;
+    // The grace is 50 ms.
+    nodes
+        .iter()
+        .for_each(|node| node.delay(Duration::from_millis(70)));
+    let soon = async {
+        sleep(Duration::from_millis(20)).await;
+        nodes.iter().for_each(|node| node.delay(Duration::ZERO));
+    };
+    let waiters = (0..3).map(|_| limiter.until_n_ready(5));
+    let (check, waiters, ()) = tokio::join!(
+        limiter.check_n(15),
+        futures::future::join_all(waiters),
+        soon
+    );
+    assert!(check.unwrap().is_allowed());
+    for ready in waiters {
+        ready.unwrap();
+    }
+}

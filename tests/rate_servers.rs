@@ -5,10 +5,14 @@
 //!
 //! | file | what it shows |
 //! | --- | --- |
+//! | `rate_servers/far` | masters that are far away |
 //! | `rate_servers/late` | answers that come too late |
+//! | `rate_servers/small` | limits of few units, and the waits that are told |
 //! | `rate_servers/traffic` | what the masters are asked |
 
+mod far;
 mod late;
+mod small;
 mod traffic;
 
 use std::{

@@ -476,7 +476,7 @@ fn old_server() -> String {
 
 fn meeting(version: &str) -> String {
     format!(
-        "*7\r\n+master\r\n+standalone\r\n+noeviction\r\n+{version}\r\n+{}/0/-1\r\n_\r\n:0\r\n",
+        "*9\r\n+master\r\n+standalone\r\n+noeviction\r\n+{version}\r\n+{}/0/-1\r\n_\r\n:0\r\n:0\r\n_\r\n",
         "b".repeat(40)
     )
 }
@@ -519,10 +519,10 @@ fn answer_as_fake(id: usize, mut stream: TcpStream, script: &str) -> Option<()> 
                 format!("%3\r\n+version\r\n+6.2.7\r\n+id\r\n:{id}\r\n+mode\r\n+standalone\r\n")
             }
             "SCRIPT" => format!("+{}\r\n", "a".repeat(40)),
-            "SUBSCRIBE" => {
+            "SSUBSCRIBE" => {
                 let channel = request[1].to_lowercase();
                 let len = channel.len();
-                format!(">3\r\n$9\r\nsubscribe\r\n${len}\r\n{channel}\r\n:1\r\n")
+                format!(">3\r\n$10\r\nssubscribe\r\n${len}\r\n{channel}\r\n:1\r\n")
             }
             "EVAL" | "EVALSHA" => script.to_owned(),
             _ => "-ERR Unknown subcommand\r\n".to_owned(),

@@ -12,8 +12,8 @@ const USEFUL: [&str; 5] = [
     "EXISTS",
     "CLIENT KILL",
     "CLIENT REPLY",
-    "SUBSCRIBE",
-    "PUBLISH",
+    "SSUBSCRIBE",
+    "SPUBLISH",
 ];
 const ALWAYS: &str = "HELLO";
 
@@ -147,8 +147,8 @@ async fn each_right_of_the_documented_line_is_needed_or_noted() {
                 "-exists",
                 "-client|kill",
                 "-client|reply",
-                "-subscribe",
-                "-publish",
+                "-ssubscribe",
+                "-spublish",
             ],
         );
         let quorum = builder().node(&url).connect().await.unwrap();
@@ -259,7 +259,7 @@ async fn the_documented_line_is_enough_for_everything() {
         // With all that it asks of new servers.
         quorum.bootstrap().await.unwrap();
         cycle(&quorum).await;
-        // The counters are older than 7 days, and begin again.
+        // The counters are older than 2 days, and begin again.
         for server in fleet.iter() {
             server.cmd(&["HSET", "quorate:c0", "_", "1"]);
         }

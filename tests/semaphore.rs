@@ -179,3 +179,48 @@ async fn fifty_share_three_slots() {
     let took = start.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_slot_goes_to_the_first_in_line_and_its_holder_is_told() {
+    let nodes: [quorate::MemoryNode; 3] = Default::default();
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    let ttl = Duration::from_secs(3);
+    let pool = quorum.semaphore("pool", 2).ttl(ttl);
+    let (one, other) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    let next = tokio::spawn(pool.acquire());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let slot = one.slot().unwrap();
+    // The limit of the handle decides nothing.
+    let operator = quorum.semaphore("pool", 7);
+    assert!(operator.evict(slot).await.unwrap());
+    let evicted = tokio::time::Instant::now();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(next.slot(), Some(slot));
+    assert!(next.token() > one.token());
+    assert_eq!(one.lost().await, quorate::LossReason::Evicted);
+    assert!(evicted.elapsed() < ttl / 2, "{:?}", evicted.elapsed());
+    tokio::time::sleep(ttl).await;
+    assert!(other.is_valid() && next.is_valid());
+
+    assert!(!operator.evict(5).await.unwrap(), "nobody has it");
+    // One of three may be away, and no more.
+    nodes[0].stop();
+    assert!(operator.evict(other.slot().unwrap()).await.unwrap());
+    nodes[1].stop();
+    let error = operator.evict(slot).await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_slot_whose_holder_no_node_names_is_not_evicted_in_silence() {
+    let quorum = Quorum::in_memory(3);
+    let pool = quorum.semaphore("pool", 101);
+    let all = futures::future::try_join_all((0..101).map(|_| pool.acquire())).await;
+    let all = all.unwrap();
+    let error = pool.evict(100).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Invalid(why) if why.contains("first 100 slots")),
+        "{error}"
+    );
+    assert!(all.iter().all(quorate::Lease::is_valid));
+}

@@ -14,7 +14,7 @@ fn calls(server: &Server) -> u64 {
         .arg("commandstats")
         .query(&mut server.conn())
         .unwrap();
-    let wanted = ["cmdstat_evalsha:", "cmdstat_publish:"];
+    let wanted = ["cmdstat_evalsha:", "cmdstat_spublish:"];
     let lines = info
         .lines()
         .filter(|line| wanted.iter().any(|name| line.starts_with(name)));

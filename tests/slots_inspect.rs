@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::command::{fleet, run};
 use crate::support::{Fleet, Kind};
 use quorate::{Inspection, MemoryNode, Quorum};
+use redis::FromRedisValue as _;
 use tokio::time;
 
 const NAME: &str = "pool";
@@ -218,7 +219,7 @@ async fn the_command_shows_slots_and_who_waits() {
     let (json, text, evict) = tokio::task::spawn_blocking(move || {
         let json = run(&urls, &["inspect", NAME, "--json"]).is(0).json();
         let text = run(&urls, &["inspect", NAME]).is(0);
-        (json, text, run(&urls, &["evict", NAME, "--yes"]).is(0))
+        (json, text, run(&urls, &["evict", NAME, "--yes"]).is(64))
     })
     .await
     .unwrap();
@@ -226,8 +227,9 @@ async fn the_command_shows_slots_and_who_waits() {
         .prints("\n\nSLOT  HOLDER")
         .prints("\n0     ann ")
         .prints("\nbob      ");
-    evict.prints(
-        "\"pool\" was free already; the slots of the semaphore of that name are left to their ttl\n",
+    evict.says(
+        "quorate: nothing was done. \"pool\" is a semaphore, of which 1 slot is taken: slot 0 by ann. Say which to free, as in \
+         `quorate evict NAME --slot 0 --yes`\n",
     );
 
     let semaphore = &json["semaphore"];
@@ -252,4 +254,52 @@ async fn the_command_shows_slots_and_who_waits() {
         (&false.into(), &Vec::<u8>::new().into())
     );
     bobs.abort();
+}
+
+/// A node may have the same holder in another slot, which it won there: an eviction frees a slot on each node only from the
+/// holder that this node names.
+#[tokio::test]
+async fn an_eviction_frees_no_other_slot_of_the_same_holder() {
+    let fleet = Fleet::mixed(3);
+    let [ann, operator, _] = on_servers(&fleet).await;
+    let pool = ann.semaphore(NAME, 2).ttl(PATIENCE);
+    let lease = pool.acquire().await.unwrap();
+    let (slot, other) = match lease.slot().unwrap() {
+        0 => ("0", "1"),
+        _ => ("1", "0"),
+    };
+    let of = |key: &str| format!("quorate:@semaphore{key}:{NAME}");
+    let (key, ends) = (of(""), of("-ends"));
+    let server = fleet.iter().next().unwrap();
+    let text = |words: &[&str]| String::from_redis_value(server.cmd(words)).unwrap();
+    // Everywhere, before it is moved by hand on one.
+    while server.cmd(&["HEXISTS", &key, slot]) != redis::Value::Int(1) {
+        time::sleep(ms(5)).await;
+    }
+    let entry = text(&["HGET", &key, slot]);
+    let held = text(&["HGET", &key, &entry]);
+    let till = text(&["ZSCORE", &ends, slot]);
+    let moved = held.replacen(slot, other, 1);
+    let bits: &[u8] = if other == "0" { b"\x80" } else { b"\x40" };
+    server.cmd(&["HDEL", &key, slot]);
+    server.cmd(&["ZREM", &ends, slot]);
+    server.cmd(&["ZADD", &ends, &till, other]);
+    server.cmd(&["HSET", &key, other, &entry, &entry, &moved]);
+    let mut bit = redis::cmd("HSET");
+    bit.arg(&key).arg("bits").arg(bits);
+    bit.query::<()>(&mut server.conn()).unwrap();
+    assert!(
+        operator
+            .semaphore(NAME, 2)
+            .evict(slot.parse().unwrap())
+            .await
+            .unwrap()
+    );
+    for (n, server) in fleet.iter().enumerate() {
+        let there = |slot| server.cmd(&["HEXISTS", &key, slot]);
+        assert_eq!(there(slot), redis::Value::Int(0), "on {n}");
+        let kept = redis::Value::Int(i64::from(n == 0));
+        assert_eq!(there(other), kept, "on {n}");
+    }
+    drop(lease);
 }

@@ -17,21 +17,25 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn no_interval_sees_more_items_than_the_limit_and_all_come_in_order() {
     let quorum = Quorum::in_memory(3);
-    for block in [None, Some(3)] {
-        let limiter = quorum.rate_limiter(format!("{block:?}"), Quota::new(9, PERIOD));
+    // As slots, as shares, and as shares in blocks.
+    for (limit, block) in [(9, None), (18, None), (18, Some(3))] {
+        let limiter = quorum.rate_limiter(format!("{block:?}"), Quota::new(limit, PERIOD));
         let limiter = match block {
             Some(k) => limiter.block(k),
             None => limiter,
         };
-        let mut items = stream::iter(0..45).rate_limited(limiter);
+        let mut items = stream::iter(0..5 * limit).rate_limited(limiter);
         let mut seen = Vec::new();
         while let Some(item) = items.next().await {
             seen.push((Instant::now(), item.unwrap()));
         }
-        assert!(seen.iter().map(|(_, item)| *item).eq(0..45), "{block:?}");
+        assert!(
+            seen.iter().map(|(_, item)| *item).eq(0..5 * limit),
+            "{block:?}"
+        );
         let at: Vec<_> = seen.iter().map(|(at, _)| *at).collect();
-        assert!(most_within(&at, PERIOD) <= 9, "{block:?}");
-        let took = at[44] - at[0];
+        assert!(most_within(&at, PERIOD) <= limit as usize, "{block:?}");
+        let took = at[at.len() - 1] - at[0];
         assert!(took < 7 * PERIOD, "{block:?}: {took:?}");
         assert!(items.is_terminated());
         assert_eq!(items.size_hint(), (0, Some(0)));

@@ -11,8 +11,10 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// They have restarted, so they are in quarantine at first, as servers are.
 fn three() -> ([MemoryNode; 3], Builder) {
     let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
+    nodes.iter().for_each(MemoryNode::restart_empty);
     let builder = Quorum::builder().nodes(nodes.clone());
     (nodes, builder)
 }
@@ -50,6 +52,28 @@ async fn voting_waits_out_a_quarantine_or_says_how_long_it_takes() {
     let (waited, _) = tokio::join!(waits, ends);
     assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
     assert!(matches!(quorum.ready().await, Err(Error::Closed)));
+}
+
+/// Nobody can have used them before. One that lost its memory, or that joins others that are in use, is no such one.
+#[tokio::test(start_paused = true)]
+async fn new_masters_in_this_process_vote_at_once() {
+    for fleet in [None, Some("ours")] {
+        let nodes: [MemoryNode; 3] = Default::default();
+        let builder = || match fleet {
+            None => Quorum::builder(),
+            Some(name) => Quorum::builder().fleet(name).max_ttl(seconds(60)),
+        };
+        let quorum = builder().nodes(&nodes).connect().await.unwrap();
+        let lease = quorum.mutex("a").try_lock().await.unwrap();
+        let other = builder().nodes(&nodes).connect().await.unwrap();
+        let refused = other.mutex("a").try_lock().await.unwrap();
+        assert!(lease.is_some() && refused.is_none(), "one fleet");
+    }
+    let nodes: [MemoryNode; 3] = Default::default();
+    nodes[0].restart_empty();
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    let error = quorum.mutex("a").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::Quarantined(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

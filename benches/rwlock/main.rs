@@ -25,6 +25,7 @@ mod figures;
 mod rate;
 mod wide;
 mod writer;
+mod writers;
 
 use std::time::Duration;
 
@@ -62,6 +63,9 @@ fn main() {
         }
         if wanted("writer") {
             writer::writer(&far).await;
+        }
+        if wanted("writers") {
+            writers::writers(&fleet.urls()).await;
         }
         if wanted("wide") {
             wide::wide(&far).await;

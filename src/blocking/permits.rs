@@ -127,4 +127,13 @@ impl Semaphore {
     pub fn limit(&self) -> u32 {
         self.inner.limit()
     }
+
+    /// Frees a slot on every voting node, no matter who holds it, as
+    /// [`quorate::Semaphore::evict`](crate::Semaphore::evict).
+    ///
+    /// # Errors
+    /// As there, and `Invalid` in async code.
+    pub fn evict(&self, slot: u32) -> Result<bool, Error> {
+        self.root.wait(self.inner.evict(slot))?
+    }
 }

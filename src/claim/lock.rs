@@ -38,9 +38,14 @@ impl Lock {
         }
     }
 
-    /// Whether the nodes keep a line of those who wait for it.
-    pub(crate) fn has_a_line(&self) -> bool {
-        matches!(self, Self::Mutex(_))
+    /// The mutex in whose line those stand who wait for it: itself, or the turn of a read-write lock's writers. None: nodes
+    /// keep no line of them.
+    pub(crate) fn line(&self) -> Option<Name> {
+        match self {
+            Self::Mutex(name) => Some(name.clone()),
+            Self::Rwlock(name, Side::Writer) => Some(name.of_turn()),
+            Self::Several(_) | Self::Rwlock(_, Side::Reader) => None,
+        }
     }
 
     /// Takes it where it is free. `waits`: who waits for it, of a read-write lock.

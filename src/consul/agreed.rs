@@ -1,23 +1,34 @@
-//! The limit that the clones of a semaphore ask with. While it is being changed nobody decides by it.
+//! The limit that the clones of a semaphore ask with. It does not change while an attempt is under way.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, RwLockWriteGuard};
 
 /// A limit. A lock's is 1.
 #[derive(Debug)]
 pub(super) struct Agreed {
     limit: AtomicU32,
-    /// How many changes are under way.
-    changes: AtomicU32,
+    /// Attempts share it. A change has it alone.
+    gate: Arc<RwLock<()>>,
 }
 
-/// A change that is under way.
-pub(super) struct Change<'a>(&'a Agreed);
+/// The limit stays as it is while this lives.
+pub(super) type Settled = OwnedRwLockReadGuard<()>;
+
+/// A change that is under way. There is one at a time.
+pub(super) struct Change<'a> {
+    agreed: &'a Agreed,
+    _alone: RwLockWriteGuard<'a, ()>,
+}
 
 impl Agreed {
     pub(super) fn new(limit: u32) -> Self {
         Self {
             limit: AtomicU32::new(limit),
-            changes: AtomicU32::new(0),
+            gate: Arc::default(),
         }
     }
 
@@ -25,26 +36,23 @@ impl Agreed {
         self.limit.load(SeqCst)
     }
 
-    /// The record may have another limit already.
-    pub(super) fn is_changing(&self) -> bool {
-        self.changes.load(SeqCst) > 0
+    /// Waits until no change is under way, and lets none begin.
+    pub(super) async fn settled(&self) -> Settled {
+        Arc::clone(&self.gate).read_owned().await
     }
 
-    pub(super) fn change(&self) -> Change<'_> {
-        self.changes.fetch_add(1, SeqCst);
-        Change(self)
+    /// Waits for the attempts that are under way: one that was sent writes the limit that it was made with.
+    pub(super) async fn change(&self) -> Change<'_> {
+        Change {
+            agreed: self,
+            _alone: self.gate.write().await,
+        }
     }
 }
 
 impl Change<'_> {
     /// It is done.
     pub(super) fn to(&self, limit: u32) {
-        self.0.limit.store(limit, SeqCst);
-    }
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        self.0.changes.fetch_sub(1, SeqCst);
+        self.agreed.limit.store(limit, SeqCst);
     }
 }

@@ -86,6 +86,7 @@ impl Mutex {
     }
 
     /// Locks, runs the work under [`Lease::guard`], and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
+    /// The work is `'static`; to borrow, use [`Lease::guard`].
     ///
     /// # Errors
     /// - As for [`lock`](Self::lock).

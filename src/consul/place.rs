@@ -20,7 +20,8 @@ use super::{
     wire::Pair,
 };
 
-/// Who comes next stands in line already when the first has it.
+/// How many waiters that ask for the same number of permits stand in line at Consul. The next one stands there already when
+/// the first is served.
 const LOCK_TURNS: usize = 2;
 const SEMAPHORE_TURNS: usize = 4;
 /// After a failed query, doubled each time.
@@ -74,9 +75,9 @@ pub(super) struct Place {
     agent: Arc<Agent>,
     /// The beginning of its keys, with the slash.
     pub(super) folder: Arc<str>,
-    /// So many wait at Consul, for each form; the others wait for their turn here, in order.
-    lock_turns: Arc<Semaphore>,
-    semaphore_turns: Arc<Semaphore>,
+    /// Waiters wait for their turn here, in order. Those that ask for another number of permits have turns of their own, as
+    /// they may be served while these cannot.
+    turns: Mutex<HashMap<(Form, u32), Arc<Semaphore>>>,
     watcher: Mutex<Option<watch::Sender<Seen>>>,
 }
 
@@ -85,20 +86,28 @@ impl Place {
         Self {
             agent: Arc::clone(agent),
             folder: folder.into(),
-            lock_turns: Arc::new(Semaphore::new(LOCK_TURNS)),
-            semaphore_turns: Arc::new(Semaphore::new(SEMAPHORE_TURNS)),
+            turns: Mutex::default(),
             watcher: Mutex::default(),
         }
     }
 
-    /// Waits until it is our turn in this process.
-    pub(super) async fn turn(&self, form: Form) -> Option<OwnedSemaphorePermit> {
-        let turns = match form {
-            Form::Lock => &self.lock_turns,
-            Form::Semaphore => &self.semaphore_turns,
-        };
+    /// Waits for the turn of a waiter that asks for this many permits, among those of this process.
+    pub(super) async fn turn(&self, form: Form, count: u32) -> Option<OwnedSemaphorePermit> {
+        let turns = self.turns(form, count);
         // It is never closed.
-        Arc::clone(turns).acquire_owned().await.ok()
+        turns.acquire_owned().await.ok()
+    }
+
+    fn turns(&self, form: Form, count: u32) -> Arc<Semaphore> {
+        let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = all.entry((form, count)).or_insert_with(|| {
+            let at_once = match form {
+                Form::Lock => LOCK_TURNS,
+                Form::Semaphore => SEMAPHORE_TURNS,
+            };
+            Arc::new(Semaphore::new(at_once))
+        });
+        Arc::clone(turns)
     }
 
     /// Tells of every change from now on, and of what stands there first.
@@ -194,5 +203,28 @@ impl Keys {
     /// What they are, for one of this form.
     pub(super) fn view(&self, form: Form, folder: &str) -> Result<View, Foreign> {
         View::read(form, folder, &self.pairs, self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consul::Consul;
+
+    fn place() -> Arc<Place> {
+        let nowhere = Consul::builder().url("http://127.0.0.1:1");
+        nowhere.connect_lazy().unwrap().0.places.at("jobs/a/")
+    }
+
+    #[test]
+    fn waiters_for_another_number_of_permits_have_turns_of_their_own() {
+        let place = place();
+        let turns = |count| place.turns(Form::Semaphore, count);
+        let three = turns(3).try_acquire_many_owned(4).unwrap();
+        assert!(turns(3).try_acquire().is_err(), "four have their turn");
+        assert!(turns(1).try_acquire().is_ok());
+        drop(three);
+        assert!(turns(3).try_acquire().is_ok());
+        assert_eq!(place.turns(Form::Lock, 1).available_permits(), LOCK_TURNS);
     }
 }

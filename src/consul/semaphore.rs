@@ -1,6 +1,8 @@
 //! The semaphore on Consul sessions.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
 
 use super::{asks::Asks, held, record::View};
 use crate::{Error, Lease, LeaseWatch, Renewal, mutex, name::Name};
@@ -62,7 +64,8 @@ impl Semaphore {
     /// Waits for a permit. It is told of changes by a blocking query, and does not poll.
     ///
     /// Those who wait are served in the order of their entries in Consul, as far as each takes its turn within a second.
-    /// `consul lock -n` keeps no order: it may come in between.
+    /// `consul lock -n` keeps no order: it may come in between. A waiter for several permits may be
+    /// [overtaken](crate::docs::consul#waiters-for-several-permits).
     ///
     /// # Errors
     /// - `LimitConflict` when the record has another limit.
@@ -95,6 +98,9 @@ impl Semaphore {
     /// Waits for `n` permits, all or none, as one lease with one token: it is lost when any of them is. They are taken
     /// in one transaction, so nobody holds a part of them while it waits for the rest. At most 63.
     ///
+    /// Waiters for fewer permits take what is free while it is too little for this one, so it may wait for longer than
+    /// they do: see [the guide](crate::docs::consul#waiters-for-several-permits).
+    ///
     /// # Errors
     /// - `Invalid` also where `n` is 0, above the limit, or above 63.
     /// - As for [`acquire`](Self::acquire).
@@ -126,6 +132,8 @@ impl Semaphore {
 
     /// Changes the limit: in Consul, if anybody holds a permit, and for all clones of this handle.
     ///
+    /// It waits for attempts of these clones that are under way, as each of them may write the limit that it was made with.
+    ///
     /// A smaller limit takes nothing away: who holds a permit keeps it. Handles elsewhere that were made with the old
     /// limit are refused from now on, as Consul's record does not say which limit is the newer one. Nothing is left of
     /// it once nobody holds a permit: start the programs with the new one.
@@ -143,28 +151,40 @@ impl Semaphore {
         async move {
             let name = checked?;
             check_limit(limit)?;
-            let change = this.0.limit.change();
-            let http = &this.0.root.agent.http;
-            let place = this.0.place(&name);
-            loop {
-                let view = this.look(&name).await?;
-                let changed = match view.resize(&place.folder, limit) {
-                    Some(step) => http
-                        .transact(&[step])
-                        .await
-                        .map_err(|fault| fault.error(name.as_str(), &http.node))?
-                        .is_ok(),
-                    None => true,
-                };
-                if changed {
-                    change.to(limit);
-                    return Ok(());
-                }
+            let (done, outcome) = oneshot::channel();
+            let agent = Arc::clone(&this.0.root.agent);
+            // In a task of its own: while it has the limit alone nobody can acquire, and a future that is kept may not be
+            // polled for long.
+            agent.spawn(async move {
+                let _ = done.send(this.change(&name, limit).await);
+            });
+            outcome.await.unwrap_or(Err(Error::Closed))
+        }
+    }
+
+    async fn change(&self, name: &Name, limit: u32) -> Result<(), Error> {
+        let change = self.0.limit.change().await;
+        let http = &self.0.root.agent.http;
+        let place = self.0.place(name);
+        loop {
+            let view = self.look(name).await?;
+            let changed = match view.resize(&place.folder, limit) {
+                Some(step) => http
+                    .transact(&[step])
+                    .await
+                    .map_err(|fault| fault.error(name.as_str(), &http.node))?
+                    .is_ok(),
+                None => true,
+            };
+            if changed {
+                change.to(limit);
+                return Ok(());
             }
         }
     }
 
     /// Acquires, runs the work under [`Lease::guard`], and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
+    /// The work is `'static`; to borrow, use [`Lease::guard`].
     ///
     /// # Errors
     /// - As for [`acquire`](Self::acquire).

@@ -122,13 +122,6 @@ impl Standing {
         }
     }
 
-    /// What it was told is to be looked at once more.
-    pub(super) fn again(&mut self) {
-        if let Some(news) = &mut self.news {
-            news.mark_changed();
-        }
-    }
-
     pub(super) fn rest(&mut self) -> Duration {
         let rest = self
             .rest

@@ -7,6 +7,7 @@ use tokio::{sync::oneshot, time::sleep};
 
 use super::{
     agent::Agent,
+    agreed::Settled,
     fault::Fault,
     place::Place,
     record::{Form, Id, RECORD, View, unlock},
@@ -61,6 +62,8 @@ pub(super) struct Attempt {
     pub(super) name: Name,
     pub(super) form: Form,
     pub(super) limit: u32,
+    /// That limit is not changed before the answer is there.
+    pub(super) _settled: Settled,
     pub(super) ttl: Duration,
     pub(super) view: View,
     pub(super) sessions: Vec<Session>,
@@ -90,7 +93,7 @@ impl Attempt {
             Err(fault) if fault.is_certain => return Taken::Fault(self.sessions, fault),
             Err(fault) => return Taken::Fault(Vec::new(), fault),
         };
-        let index = outcome.index_of(&format!("{folder}{RECORD}"));
+        let index = outcome.written_at(&format!("{folder}{RECORD}"));
         let token = index.and_then(|index| Some((index, FencingToken::try_from(index).ok()?)));
         let Some((index, token)) = token else {
             return Taken::Fault(Vec::new(), Fault::unreadable(&"it names no index"));

@@ -153,19 +153,34 @@ struct Refused {
     what: String,
 }
 
+impl Refused {
+    /// Consul's words without the keys and sessions that it quotes, because a key may read like a reason.
+    fn reason(&self) -> String {
+        let quoted = self.what.split_once('"').and_then(|(before, rest)| {
+            let (_, after) = rest.rsplit_once('"')?;
+            Some(format!("{before}{after}"))
+        });
+        quoted.unwrap_or_else(|| self.what.clone())
+    }
+}
+
 impl Outcome {
-    /// The index at which this key stands now, if the transaction has written it.
-    pub(super) fn index_of(&self, key: &str) -> Option<u64> {
-        let results = self.results.iter().flatten();
-        let mut keys = results.filter_map(|changed| changed.kv.as_ref());
-        keys.find(|kv| kv.key == key).map(|kv| kv.modify_index)
+    /// The index at which the last step has written this key. A step that checks the key answers too, with the index that
+    /// it found, so what comes before the last answer does not count.
+    pub(super) fn written_at(&self, key: &str) -> Option<u64> {
+        let last = self.results.as_ref()?.last()?;
+        let written = last.kv.as_ref().filter(|kv| kv.key == key);
+        written.map(|kv| kv.modify_index)
     }
 
     /// Why it was refused; else what Consul said.
     pub(super) fn refusal(&self) -> Result<Refusal, String> {
         let errors = || self.errors.iter().flatten();
-        let says = |what: &str| errors().any(|error| error.what.contains(what));
-        let is_change = |error: &Refused| CHANGED.iter().any(|what| error.what.contains(what));
+        let says = |what: &str| errors().any(|error| error.reason().contains(what));
+        let is_change = |error: &Refused| {
+            let reason = error.reason();
+            CHANGED.iter().any(|what| reason.contains(what))
+        };
         if says(INVALID_SESSION) {
             return Ok(Refusal::Session);
         }
@@ -271,8 +286,8 @@ mod tests {
                {"KV":{"LockIndex":0,"Key":"a/.lock","Flags":5,"Value":null,"CreateIndex":4,"ModifyIndex":9}}],"Errors":null}"#,
         )
         .unwrap();
-        assert_eq!(done.index_of("a/.lock"), Some(9));
-        assert_eq!(done.index_of("a/other"), None);
+        assert_eq!(done.written_at("a/.lock"), Some(9));
+        assert_eq!(done.written_at("a/s1"), None);
         let refused = |errors: &str| {
             let json = format!(r#"{{"Results":null,"Errors":[{errors}]}}"#);
             serde_json::from_str::<Outcome>(&json).unwrap().refusal()
@@ -294,11 +309,28 @@ mod tests {
             let error = format!(r#"{{"OpIndex":0,"What":"{changed}"}}"#);
             assert_eq!(refused(&error), Ok(Refusal::Changed), "{changed}");
         }
+        // The name of a lock is no reason.
+        let named =
+            r#"{"OpIndex":1,"What":"failed to set key \"invalid session/.lock\", index is stale"}"#;
+        assert_eq!(refused(named), Ok(Refusal::Changed));
+        let named = r#"{"OpIndex":1,"What":"failed to set key \"already held/.lock\", disk full"}"#;
+        refused(named).unwrap_err();
         let denied = r#"{"OpIndex":0,"What":"Permission denied"}"#;
         assert_eq!(
             refused(&format!("{stale},{denied}")),
             Err("Permission denied".into())
         );
+    }
+
+    /// As Consul 1.8.7 answers to a check, a deletion and a lock: the deletion has no answer.
+    #[test]
+    fn a_check_of_the_key_that_is_written_does_not_tell_where_it_was_written() {
+        let done: Outcome = serde_json::from_str(
+            r#"{"Results":[{"KV":{"LockIndex":1,"Key":"a/.lock","Flags":5,"Value":null,"CreateIndex":4,"ModifyIndex":7}},
+               {"KV":{"LockIndex":2,"Key":"a/.lock","Flags":5,"Value":null,"Session":"s1","CreateIndex":4,"ModifyIndex":9}}],"Errors":null}"#,
+        )
+        .unwrap();
+        assert_eq!(done.written_at("a/.lock"), Some(9));
     }
 
     #[test]

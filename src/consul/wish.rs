@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{
     agent::Agent,
-    agreed::Agreed,
+    agreed::{Agreed, Settled},
     fault::Fault,
     held, keeping,
     place::Place,
@@ -21,8 +21,6 @@ use super::{
 };
 use crate::{Error, Lease, Renewal, clock::Tick, name::Name, response::Responder};
 
-/// While a limit is being changed.
-const CHANGES: Duration = Duration::from_millis(10);
 /// Who waits without a limit puts up with Consul's silence for so long: an election takes some seconds.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -39,6 +37,13 @@ pub(super) struct Wish {
     pub(super) kind: Kind,
     pub(super) renewal: Renewal,
     pub(super) wait: Wait,
+}
+
+/// A decision from a view for one limit. The limit is read once: a change must not come between a decision and its attempt.
+struct Decision {
+    view: Arc<View>,
+    limit: u32,
+    follows: Follows,
 }
 
 /// How long somebody waits.
@@ -100,18 +105,14 @@ impl Wish {
     async fn try_once(&self, standing: &mut Standing) -> Result<Option<Permits>, Error> {
         loop {
             let view = self.look().await.map_err(|stop| self.error(stop))?;
-            standing.sees(&view);
-            self.check_count()?;
-            match view.follows(self.asked(standing)) {
-                Follows::Conflict(_) if self.limit.is_changing() => {
-                    sleep(CHANGES).await;
-                    continue;
-                }
-                Follows::Conflict(found) => return Err(self.conflict(found)),
+            let decided = self.decide(standing, view).await;
+            let decision = decided.map_err(|stop| self.error(stop))?;
+            match decision.follows {
+                Follows::Conflict(found) => return Err(self.conflict(decision.limit, found)),
                 Follows::Full | Follows::Behind => break,
                 Follows::Take => {}
             }
-            match self.try_to_take(&view, standing).await {
+            match self.try_to_take(&decision, standing).await {
                 Ok(Ok(permits)) => return Ok(Some(permits)),
                 Ok(Err(Refusal::LockDelay)) => break,
                 // It has changed since.
@@ -125,7 +126,7 @@ impl Wish {
 
     /// Until it has it.
     async fn wait_for_it(&self, standing: &mut Standing) -> Result<Permits, Error> {
-        let _turn = self.place.turn(self.form).await;
+        let _turn = self.place.turn(self.form, self.count).await;
         loop {
             match self.round(standing).await {
                 Ok(Some(permits)) => return Ok(permits),
@@ -149,18 +150,11 @@ impl Wish {
             }
             None => self.look().await?,
         };
-        standing.sees(&view);
-        self.check_count().map_err(Stop::Error)?;
-        let follows = view.follows(self.asked(standing));
-        standing.is_behind(follows == Follows::Behind, Instant::now());
-        match follows {
-            Follows::Conflict(_) if self.limit.is_changing() => {
-                sleep(CHANGES).await;
-                standing.again();
-                Ok(None)
-            }
-            Follows::Conflict(found) => Err(Stop::Error(self.conflict(found))),
-            Follows::Take => match self.try_to_take(&view, standing).await? {
+        let decision = self.decide(standing, view).await?;
+        standing.is_behind(decision.follows == Follows::Behind, Instant::now());
+        match decision.follows {
+            Follows::Conflict(found) => Err(Stop::Error(self.conflict(decision.limit, found))),
+            Follows::Take => match self.try_to_take(&decision, standing).await? {
                 Ok(permits) => Ok(Some(permits)),
                 Err(why) => {
                     if why == Refusal::LockDelay && !standing.is_in_line {
@@ -178,6 +172,33 @@ impl Wish {
                 Ok(None)
             }
         }
+    }
+
+    /// Decides by a view. One from before a change of the limit contradicts the limit of today, so a conflict is looked at
+    /// again while no change is under way.
+    async fn decide(&self, standing: &mut Standing, view: Arc<View>) -> Result<Decision, Stop> {
+        let decision = self.decide_by(standing, view)?;
+        if !matches!(decision.follows, Follows::Conflict(_)) {
+            return Ok(decision);
+        }
+        let _settled = self.limit.settled().await;
+        let view = self.look().await?;
+        self.decide_by(standing, view)
+    }
+
+    fn decide_by(&self, standing: &mut Standing, view: Arc<View>) -> Result<Decision, Stop> {
+        standing.sees(&view);
+        let limit = self.limit.get();
+        if self.count > limit {
+            // It was changed meanwhile.
+            return Err(Stop::Error(held::too_many(self.count, limit)));
+        }
+        let follows = view.follows(self.asked(standing, limit));
+        Ok(Decision {
+            view,
+            limit,
+            follows,
+        })
     }
 
     async fn stand_in_line(&self, standing: &mut Standing) -> Result<(), Stop> {
@@ -242,15 +263,19 @@ impl Wish {
         Ok(())
     }
 
-    /// Takes it if it is still as it was seen.
+    /// Takes it if all is still as it was when that was decided.
     async fn try_to_take(
         &self,
-        view: &View,
+        decision: &Decision,
         standing: &mut Standing,
     ) -> Result<Result<Permits, Refusal>, Stop> {
         self.get_sessions(standing).await?;
+        let settled = self.limit.settled().await;
+        if self.limit.get() != decision.limit {
+            return Ok(Err(Refusal::Changed));
+        }
         let sessions = std::mem::take(&mut standing.sessions);
-        match take(self.attempt(view, sessions))
+        match take(self.attempt(decision, settled, sessions))
             .await
             .map_err(Stop::Error)?
         {
@@ -280,15 +305,16 @@ impl Wish {
         }
     }
 
-    fn attempt(&self, view: &View, sessions: Vec<Session>) -> Attempt {
+    fn attempt(&self, decision: &Decision, settled: Settled, sessions: Vec<Session>) -> Attempt {
         Attempt {
             agent: Arc::clone(&self.agent),
             place: Arc::clone(&self.place),
             name: self.name.clone(),
             form: self.form,
-            limit: self.limit(),
+            limit: decision.limit,
+            _settled: settled,
             ttl: self.kind.ttl,
-            view: view.clone(),
+            view: View::clone(&decision.view),
             sessions,
         }
     }
@@ -308,25 +334,13 @@ impl Wish {
         Ok(Arc::new(view))
     }
 
-    fn limit(&self) -> u32 {
-        self.limit.get()
-    }
-
-    fn asked<'a>(&self, standing: &'a Standing) -> Asked<'a> {
+    fn asked<'a>(&self, standing: &'a Standing, limit: u32) -> Asked<'a> {
         let first = standing.sessions.first().map(Session::id);
         Asked {
-            limit: self.limit(),
+            limit,
             count: self.count,
             waits_as: first.filter(|_| standing.is_in_line),
             overtakes: standing.overtakes(Instant::now()),
-        }
-    }
-
-    /// Whether so many can be had at all: the limit may have been changed meanwhile.
-    fn check_count(&self) -> Result<(), Error> {
-        match self.limit() {
-            limit if self.count > limit => Err(held::too_many(self.count, limit)),
-            _ => Ok(()),
         }
     }
 
@@ -350,8 +364,8 @@ impl Wish {
         }
     }
 
-    fn conflict(&self, found: u32) -> Error {
-        held::conflict(&self.agent, &self.name, self.limit(), found)
+    fn conflict(&self, asked: u32, found: u32) -> Error {
+        held::conflict(&self.agent, &self.name, asked, found)
     }
 
     /// The wait is over: why.
@@ -368,7 +382,7 @@ impl Wish {
             },
         };
         drop(standing);
-        held::held(&self.agent, &self.name, self.form, self.limit(), &view).await
+        held::held(&self.agent, &self.name, self.form, self.limit.get(), &view).await
     }
 }
 

@@ -136,8 +136,15 @@ impl Core {
                 to,
                 reply,
             } => self.pools.resize(net, (pool, agreed), to, reply),
+            Event::EvictSlot { pool, slot, reply } => {
+                self.pools.evict(net, pool, slot, reply);
+            }
             Event::Spend(spending) => self.rates.begin(net, spending),
-            Event::Peek { limited, reply } => self.rates.peek(net, limited, reply),
+            Event::Peek {
+                limited,
+                grace,
+                reply,
+            } => self.rates.peek(net, limited, grace, reply),
             Event::Rest { time, reply } => self.rests.begin(net, time, reply),
             Event::Ready { within, reply } => self.ready.answering(net, within, reply),
             Event::Voting { within, reply } => self.ready.voting(net, within, reply),
@@ -205,7 +212,9 @@ impl Core {
                 let follows = self.wishes.gave_back(net, round, node, answer.map(vote_of));
                 self.follow(round, node, follows);
             }
-            Some(Request::Look | Request::Resize) => self.pools.heard(net, round, node, answer),
+            Some(Request::Look | Request::Resize | Request::EvictSlot) => {
+                self.pools.heard(net, round, node, answer);
+            }
             Some(request @ (Request::Spend | Request::Meter)) => {
                 self.rates.heard(net, (request, round), node, answer);
             }
@@ -312,7 +321,9 @@ impl Core {
             Some(Request::Question | Request::QuestionOfSlots | Request::QuestionOfRwlock) => {
                 self.questions.round_due(net, tag);
             }
-            Some(Request::Look | Request::Resize) => self.pools.round_due(net, round),
+            Some(Request::Look | Request::Resize | Request::EvictSlot) => {
+                self.pools.round_due(net, round);
+            }
             Some(request @ (Request::Spend | Request::Meter)) => {
                 self.rates.round_due(net, request, round);
             }
@@ -374,10 +385,8 @@ impl Core {
         }
         self.ready.look(&self.net);
         self.bootstrap.look(&mut self.net);
-        if self.shutdown.is_due(self.net.now, self.is_clean()) {
-            let held = self.holdings.names();
-            self.holdings.lose_all();
-            self.shutdown.end(&held);
+        if self.shutdown.is_due(self.net.now, || self.may_end()) {
+            self.end_shutdown();
         }
     }
 

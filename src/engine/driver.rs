@@ -11,16 +11,27 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tokio::{runtime::RuntimeFlavor, sync::mpsc::UnboundedReceiver, task::coop};
+use tokio::{
+    runtime::RuntimeFlavor,
+    sync::mpsc::UnboundedReceiver,
+    task::{coop, yield_now},
+};
 
 use super::{core::Core, event::Event};
 use crate::{
     clock::{Alarm, Clock, Tick},
-    node::{Connection, Dial, Disconnected, Node, session::Effect},
+    node::{Connection, Dial, Disconnected, Incoming, Node, session::Effect},
 };
 
 /// At most this many events are obeyed before answers are read again.
 const EVENTS_AT_ONCE: usize = 64;
+/// At most this many messages of one node are read before the other nodes, the deadlines and other tasks have their turn. So
+/// a node that floods its client delays nobody by much. Answers are not counted: there are as many as were asked for.
+const MESSAGES_AT_ONCE: usize = 1_024;
+/// For this many turns deadlines wait for what has arrived and is not read yet, where messages crowd it out.
+const TURNS_FOR_MESSAGES: u32 = 4;
+/// The same where tokio lets this task read no more. Each such turn reads about 1 MiB.
+const TURNS_FOR_ANSWERS: u32 = 16;
 /// From this many requests to a node on, they leave without waiting for more.
 const WORTH_A_FLUSH: usize = 64;
 
@@ -43,6 +54,12 @@ pub(crate) struct Driver {
     alarm: Box<dyn Alarm>,
     /// The alarm rang: something is due, of which all that had arrived by then is still to be read.
     rung: Option<Tick>,
+    /// For how many turns that has been put off.
+    put_off_tick: u32,
+    /// A node has sent more messages than were read in this turn.
+    unread: bool,
+    /// The node that is read first. The first one could use up all that tokio lets this task read.
+    first: usize,
     clock: Arc<dyn Clock>,
 }
 
@@ -75,6 +92,9 @@ impl Driver {
             links,
             alarm,
             rung: None,
+            put_off_tick: 0,
+            unread: false,
+            first: 0,
             clock,
         }
     }
@@ -175,7 +195,13 @@ impl Driver {
 
     fn poll_links(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        for (node, link) in self.links.iter_mut().enumerate() {
+        self.unread = false;
+        let all = self.links.len();
+        self.first = (self.first + 1) % all.max(1);
+        for node in (self.first..all).chain(0..self.first) {
+            let Some(link) = self.links.get_mut(node) else {
+                continue;
+            };
             match link {
                 Link::Idle => {}
                 Link::Dialing(dial) => {
@@ -199,16 +225,25 @@ impl Driver {
                     }
                 }
                 Link::Up(connection) => {
-                    let mut over = None;
-                    let incoming = iter::from_fn(|| match connection.poll_incoming(cx) {
-                        Poll::Ready(Ok(incoming)) => Some(incoming),
-                        Poll::Ready(Err(why)) => {
-                            over = Some(why);
-                            None
+                    let (mut over, mut messages) = (None, 0);
+                    let incoming = iter::from_fn(|| {
+                        if messages == MESSAGES_AT_ONCE {
+                            return None;
                         }
-                        Poll::Pending => None,
+                        match connection.poll_incoming(cx) {
+                            Poll::Ready(Ok(incoming)) => {
+                                messages += usize::from(!matches!(incoming, Incoming::Answer(_)));
+                                Some(incoming)
+                            }
+                            Poll::Ready(Err(why)) => {
+                                over = Some(why);
+                                None
+                            }
+                            Poll::Pending => None,
+                        }
                     });
                     any |= self.core.came(node, incoming);
+                    self.unread |= messages == MESSAGES_AT_ONCE;
                     if let Some(why) = over {
                         any = true;
                         *link = Link::Idle;
@@ -270,13 +305,19 @@ impl Driver {
         }
     }
 
-    /// After the links were read. Where tokio let this task read no more, not yet: an answer that lies
-    /// there unread is not late.
-    fn tick(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.rung.is_some() && !coop::has_budget_remaining() {
-            cx.waker().wake_by_ref();
+    /// After the links were read. Not yet where more has arrived than was read: an answer that lies there unread is
+    /// not late. But a node that sends without end holds up no deadline.
+    fn tick(&mut self) -> bool {
+        let turns = match self.unread {
+            true => TURNS_FOR_MESSAGES,
+            false if !coop::has_budget_remaining() => TURNS_FOR_ANSWERS,
+            false => 0,
+        };
+        if self.rung.is_some() && self.put_off_tick < turns {
+            self.put_off_tick += 1;
             return false;
         }
+        self.put_off_tick = 0;
         let rung = self.rung.take();
         if let Some(seen) = rung {
             self.core.tick(seen);
@@ -314,12 +355,17 @@ impl Future for Driver {
             this.core.left();
             this.ring(cx);
             busy |= this.poll_links(cx);
-            busy |= this.tick(cx);
+            busy |= this.tick();
             busy |= this.carry_out();
             if this.core.is_done() {
                 // What a stalled node is asked last may never have been written.
                 this.write_out();
                 return Poll::Ready(());
+            }
+            if this.unread || !coop::has_budget_remaining() {
+                // It is woken behind the other tasks, and after the runtime has looked at sockets and alarms.
+                let _ = std::pin::pin!(yield_now()).poll(cx);
+                return Poll::Pending;
             }
             if !busy {
                 return Poll::Pending;

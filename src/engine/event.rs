@@ -15,7 +15,7 @@ use crate::{
     limit::Agreed,
     name::Name,
     node::admission::Mode,
-    rate::words::{Limited, Outcome, Part},
+    rate::words::{Grace, Limited, Outcome, Part},
     response::Responder,
 };
 
@@ -62,6 +62,12 @@ pub(crate) enum Event {
         to: u32,
         reply: Responder<()>,
     },
+    /// Frees a slot of a semaphore, even if it is held.
+    EvictSlot {
+        pool: Pool,
+        slot: u32,
+        reply: Responder<bool>,
+    },
     /// Units of a rate limit.
     Spend(Spending),
     /// The future of one who waits for units was dropped.
@@ -76,6 +82,7 @@ pub(crate) enum Event {
     /// How many units there are.
     Peek {
         limited: Arc<Limited>,
+        grace: Grace,
         reply: Responder<Outcome>,
     },
     /// Answered after so long.
@@ -115,6 +122,7 @@ impl Event {
                 | Self::Evict { .. }
                 | Self::Available { .. }
                 | Self::Resize { .. }
+                | Self::EvictSlot { .. }
                 | Self::Spend(_)
                 | Self::Peek { .. }
         )
@@ -185,8 +193,7 @@ pub(crate) struct Spending {
     pub(crate) least: u32,
     /// Rather so many.
     pub(crate) most: u32,
-    /// For how long they may be used after they were asked for.
-    pub(crate) age: Duration,
+    pub(crate) grace: Grace,
     pub(crate) waits: Waits,
     pub(crate) reply: Responder<Outcome>,
 }

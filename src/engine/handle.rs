@@ -24,7 +24,7 @@ use crate::{
     clock::{Clock, Tick},
     lease::keeper::{Keeper, LeaseId},
     owner::Chance,
-    rate::words::{Limited, Outcome, Part, Purse},
+    rate::words::{Grace, Limited, Outcome, Part, Purse},
     response::{Responder, Response},
     settings::Settings,
 };
@@ -113,7 +113,8 @@ impl Engine {
     pub(crate) fn spend(
         &self,
         limited: &Arc<Limited>,
-        (least, most, age): (u32, u32, Duration),
+        (least, most): (u32, u32),
+        grace: Grace,
         waits: Waits,
     ) -> SpendingAsked {
         SpendingAsked {
@@ -122,7 +123,7 @@ impl Engine {
                     limited: Arc::clone(limited),
                     least,
                     most,
-                    age,
+                    grace,
                     waits,
                     reply,
                 })

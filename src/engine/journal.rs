@@ -1,7 +1,7 @@
 //! What is logged of nodes, of failing renewals and of waiting for a quarantine: every change once, and
 //! never a flood. What is too much at INFO and WARN is still there at DEBUG.
 
-use std::mem;
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use super::status::health;
 use crate::{
@@ -27,6 +27,8 @@ pub(super) struct Journal {
     /// Renewals that fail.
     pub(super) renewals: FailingRenewals,
     waits: Budget,
+    /// Nodes that were said to be too far away for a rate limit.
+    far: BTreeSet<usize>,
 }
 
 impl Default for Journal {
@@ -35,6 +37,7 @@ impl Default for Journal {
             nodes: Vec::new(),
             renewals: FailingRenewals::default(),
             waits: Budget::new(WAITS),
+            far: BTreeSet::new(),
         }
     }
 }
@@ -69,6 +72,25 @@ impl Journal {
                 name = name.as_str(),
                 votes_in_ms = error.retry_after().map(logs::ms),
                 "one more waits for a quarantine to end"
+            );
+        }
+    }
+
+    /// The units of a rate limit on this node cannot be used, because its answers take longer than the grace. It is said once
+    /// for each node.
+    pub(super) fn out_of_reach(
+        &mut self,
+        (index, node): (usize, &str),
+        name: &Name,
+        (round_trip, grace): (Duration, Duration),
+    ) {
+        if self.far.insert(index) {
+            logs::warn!(
+                name = name.as_str(),
+                node,
+                round_trip_ms = logs::ms(round_trip),
+                grace_ms = logs::ms(grace),
+                "a node is too far away for a rate limit"
             );
         }
     }
@@ -162,6 +184,9 @@ fn write(status: &NodeStatus, line: &Line, voting: usize, needed: usize) {
         (Line::Change, NodeState::Connecting) => {
             logs::info!(%node, %state, note, voting, needed, "a node is being met");
         }
+        (Line::Change, NodeState::RefusesWrites(_)) => {
+            logs::warn!(%node, %state, reason, votes_in_ms, note, voting, needed, "a node refuses writes");
+        }
         (Line::Change, _) => {
             logs::warn!(%node, %state, reason, votes_in_ms, note, voting, needed, "a node does not vote");
         }
@@ -188,6 +213,7 @@ fn words(state: &NodeState) -> (&'static str, Option<&str>) {
             Some("a request has been unanswered for longer than the node timeout"),
         ),
         NodeState::Refused(why) => ("refused", Some(why)),
+        NodeState::RefusesWrites(why) => ("refuses_writes", Some(why)),
         NodeState::Unreachable(_, why) => ("unreachable", Some(why)),
     }
 }
@@ -209,6 +235,7 @@ mod tests {
             note: None,
             used: false,
             round_trip: None,
+            limits_up_to: Duration::ZERO,
         }
     }
 

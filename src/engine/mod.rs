@@ -36,7 +36,7 @@ mod wishes;
 
 pub use self::status::NodeChanges;
 #[cfg(any(test, feature = "test-util"))]
-pub(crate) use self::{bootstrap::long_enough, core::Core};
+pub(crate) use self::{bootstrap::patience, core::Core};
 pub(crate) use self::{
     driver::Driver,
     event::{Event, Wait, Waits, Wish},

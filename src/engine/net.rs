@@ -14,6 +14,7 @@ use crate::{
         status::{NodeState, NodeStatus},
     },
     owner::{Chance, Entry},
+    quota,
     room::Room as _,
     rules::Rule,
     settings::Settings,
@@ -22,11 +23,11 @@ use crate::{
 /// Before any node has answered a round trip takes this long.
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 /// What a caller is told to wait before it tries again, at least.
-pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+pub(in crate::engine) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// And at most: by then every node that is away was dialled again.
 const LONGEST_PAUSE: Duration = LAST_BACKOFF.saturating_add(SHORTEST_PAUSE);
 /// A reader window is at least, and at most, so long.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
+const SHORTEST_WINDOW: Duration = Duration::from_millis(5);
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// A node that has so much to answer is not asked for more by those who may wait. Five servers that share two slow cores do that
 /// much within 150 ms, long before the node timeout; over 150 ms it is 6,800 requests a second to each.
@@ -131,6 +132,7 @@ impl Net {
         let session = self.sessions.get_mut(node)?;
         let mut step = Step {
             now: self.now,
+            clock: &*self.clock,
             settings: &self.settings,
             fleet: &mut self.fleet,
             chance: &mut self.chance,
@@ -149,14 +151,6 @@ impl Net {
 
     pub(super) fn sessions(&self) -> &[Session] {
         &self.sessions
-    }
-
-    /// For how long this node's memory must be watched still, if it has to know of all that happened in so long a time: units
-    /// of a rate limit count for longer than leases last (protocol §7).
-    pub(super) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
-        let watched = self.sessions.get(node)?.watched_for(self.now);
-        let left = history.saturating_sub(watched);
-        (!left.is_zero() && self.holds(Rule::HistoryOfUnits)).then_some(left)
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -259,6 +253,12 @@ impl Net {
         self.states_at(self.now)
     }
 
+    /// The states that users see: a node that refuses writes is not among the voting ones.
+    pub(super) fn published(&self) -> impl Iterator<Item = NodeState> + '_ {
+        let sessions = self.sessions.iter();
+        sessions.map(|session| session.published(self.now, &self.fleet))
+    }
+
     /// Whether so many nodes vote that something can be won.
     pub(super) fn has_a_majority(&self) -> bool {
         let voting = |state: &NodeState| *state == NodeState::Voting;
@@ -298,11 +298,16 @@ impl Net {
     pub(super) fn statuses(&self) -> Vec<NodeStatus> {
         let nodes = self.sessions.iter().zip(&self.settings.nodes);
         nodes
-            .map(|(session, id)| NodeStatus {
+            .map(|(session, id)| (session.published(self.now, &self.fleet), session, id))
+            .map(|(state, session, id)| NodeStatus {
                 node: Arc::clone(id),
-                state: session.state(self.now, &self.fleet),
-                note: session.note().map(str::to_owned),
-                round_trip: session.round_trip(&self.settings),
+                limits_up_to: match state {
+                    NodeState::Voting => quota::longest(session.watched_for(self.now)),
+                    _ => Duration::ZERO,
+                },
+                state,
+                note: session.note(),
+                round_trip: session.measured_round_trip(),
                 used: session.witness().is_some_and(|witness| witness.record.used),
             })
             .collect()

@@ -1,4 +1,6 @@
-//! What is asked of a semaphore as a whole: how many slots are free, and another limit.
+//! Questions about a semaphore as a whole: how many slots are free, another limit, and freeing a slot.
+
+mod evict;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,20 +26,32 @@ pub(super) struct Pools(HashMap<RoundId, Asks>);
 
 struct Asks {
     pool: Pool,
-    agreed: Arc<Agreed>,
     for_what: For,
 }
 
 enum For {
-    Available(Answers<Inspected>, Responder<Vec<Duration>>),
+    Available(Answers<Inspected>, Arc<Agreed>, Responder<Vec<Duration>>),
     /// The limit that stands is read first.
-    ToResize(Answers<Inspected>, u32, Responder<()>),
-    Resize(Answers<Found>, Limit, Responder<()>),
+    ToResize(Answers<Inspected>, Arc<Agreed>, u32, Responder<()>),
+    Resize(Answers<Found>, Arc<Agreed>, Limit, Responder<()>),
+    /// The holder of the slot is read first.
+    ToEvict(Answers<Inspected>, u32, Responder<bool>),
+    Evict(Answers<Freed>, Responder<bool>),
 }
 
 /// The limit that stands on a node.
 #[derive(PartialEq)]
 struct Found(Limit);
+
+/// A node confirmed that a slot is free.
+#[derive(PartialEq)]
+struct Freed;
+
+impl Evidence for Freed {
+    fn vote(&self) -> Vote {
+        Vote::Confirmed
+    }
+}
 
 impl Evidence for Inspected {
     fn vote(&self) -> Vote {
@@ -60,12 +74,8 @@ impl Pools {
         reply: Responder<Vec<Duration>>,
     ) {
         let operation = claim::look(&pool);
-        let for_what = For::Available(Answers::new(net.total()), reply);
-        let asks = Asks {
-            pool,
-            agreed,
-            for_what,
-        };
+        let for_what = For::Available(Answers::new(net.total()), agreed, reply);
+        let asks = Asks { pool, for_what };
         self.ask(net, Request::Look, asks, &operation);
     }
 
@@ -77,12 +87,15 @@ impl Pools {
         reply: Responder<()>,
     ) {
         let operation = claim::look(&pool);
-        let for_what = For::ToResize(Answers::new(net.total()), to, reply);
-        let asks = Asks {
-            pool,
-            agreed,
-            for_what,
-        };
+        let for_what = For::ToResize(Answers::new(net.total()), agreed, to, reply);
+        let asks = Asks { pool, for_what };
+        self.ask(net, Request::Look, asks, &operation);
+    }
+
+    pub(super) fn evict(&mut self, net: &mut Net, pool: Pool, slot: u32, reply: Responder<bool>) {
+        let operation = claim::look(&pool);
+        let for_what = For::ToEvict(Answers::new(net.total()), slot, reply);
+        let asks = Asks { pool, for_what };
         self.ask(net, Request::Look, asks, &operation);
     }
 
@@ -139,20 +152,28 @@ impl Pools {
         if !self.0.get(&round).is_some_and(answered) {
             return;
         }
-        let Some(Asks {
-            pool,
-            agreed,
-            for_what,
-        }) = self.0.remove(&round)
-        else {
+        let Some(Asks { pool, for_what }) = self.0.remove(&round) else {
             return;
         };
         net.timers.cancel(Key::of(for_what.request().of(round)));
         match for_what {
-            For::Available(answers, reply) => {
+            For::Available(mut answers, agreed, reply) => {
+                let history = pool.family.history();
+                if let Some(error) = net.needs_history(pool.name.as_str(), history) {
+                    drop(reply.send(Err(error)));
+                    return;
+                }
+                // Units that such a node has forgotten may still count.
+                for (node, state) in net.states().enumerate() {
+                    if state == NodeState::Voting
+                        && let Some(left) = net.too_young(node, history)
+                    {
+                        answers.set(node, Err(Silence::Quarantined(left)));
+                    }
+                }
                 let _ = reply.send(free(net, &pool, &agreed, &answers));
             }
-            For::ToResize(answers, to, reply) => match limit_of(net, &answers) {
+            For::ToResize(answers, agreed, to, reply) => match limit_of(net, &answers) {
                 Ok(known) => {
                     let limit = Limit {
                         // Beyond what programs were made with.
@@ -160,43 +181,62 @@ impl Pools {
                         slots: to,
                     };
                     let operation = claim::resize(&pool, limit, net.fleet().max_ttl());
-                    let for_what = For::Resize(Answers::new(net.total()), limit, reply);
-                    let asks = Asks {
-                        pool,
-                        agreed,
-                        for_what,
-                    };
+                    let for_what = For::Resize(Answers::new(net.total()), agreed, limit, reply);
+                    let asks = Asks { pool, for_what };
                     self.ask(net, Request::Resize, asks, &operation);
                 }
-                Err(of) => {
-                    let report = answers.report(
-                        pool.name.as_str(),
-                        net.needed,
-                        &net.settings.nodes,
-                        Some(net.try_again(net.needed)),
-                    );
-                    let _ = reply.send(Err(of(report)));
-                }
+                Err(of) => drop(reply.send(Err(of(report(net, &pool, &answers))))),
             },
-            For::Resize(answers, limit, reply) => {
+            For::ToEvict(answers, slot, reply) => match limit_of(net, &answers) {
+                Ok(_) => match evict::holders(&answers, slot) {
+                    Ok(holders) if holders.iter().all(Option::is_none) => {
+                        drop(reply.send(Ok(false)))
+                    }
+                    Ok(holders) => {
+                        let round = net.new_round();
+                        let answers = evict::free(net, round, (&pool, slot), (&answers, &holders));
+                        let for_what = For::Evict(answers, reply);
+                        self.0.insert(round, Asks { pool, for_what });
+                        self.look(net, round);
+                    }
+                    Err(error) => drop(reply.send(Err(error))),
+                },
+                Err(of) => drop(reply.send(Err(of(report(net, &pool, &answers))))),
+            },
+            For::Evict(answers, reply) => {
+                let _ = reply.send(match answers.count(|_| true) >= net.needed {
+                    true => Ok(true),
+                    false => Err(Error::NoQuorum(report(net, &pool, &answers))),
+                });
+            }
+            For::Resize(answers, agreed, limit, reply) => {
                 let _ = reply.send(resized(net, &pool, &agreed, &answers, limit));
             }
         }
     }
 }
 
+/// The answers of all nodes, for an error.
+fn report<T: Evidence + PartialEq>(net: &Net, pool: &Pool, answers: &Answers<T>) -> Report {
+    let again = Some(net.try_again(net.needed));
+    answers.report(pool.name.as_str(), net.needed, &net.settings.nodes, again)
+}
+
 impl For {
     fn request(&self) -> Request {
         match self {
-            Self::Available(..) | Self::ToResize(..) => Request::Look,
+            Self::Available(..) | Self::ToResize(..) | Self::ToEvict(..) => Request::Look,
             Self::Resize(..) => Request::Resize,
+            Self::Evict(..) => Request::EvictSlot,
         }
     }
 
     fn heard(&mut self, node: usize, answer: Result<Reply, Silence>) {
         // No other reply fits the command.
         match self {
-            Self::Available(answers, _) | Self::ToResize(answers, ..) => {
+            Self::Available(answers, ..)
+            | Self::ToResize(answers, ..)
+            | Self::ToEvict(answers, ..) => {
                 let seen = answer.and_then(|reply| claim::looked(reply).ok_or(Silence::TimedOut));
                 answers.set(node, seen);
             }
@@ -207,15 +247,23 @@ impl For {
                 });
                 answers.set(node, found);
             }
+            Self::Evict(answers, _) => {
+                let freed = answer.and_then(|reply| match vote_of(reply) {
+                    Said::Released(_) => Ok(Freed),
+                    _ => Err(Silence::TimedOut),
+                });
+                answers.set(node, freed);
+            }
         }
     }
 
     fn outstanding(&self) -> Vec<usize> {
         match self {
-            Self::Available(answers, _) | Self::ToResize(answers, ..) => {
-                answers.outstanding().collect()
-            }
+            Self::Available(answers, ..)
+            | Self::ToResize(answers, ..)
+            | Self::ToEvict(answers, ..) => answers.outstanding().collect(),
             Self::Resize(answers, ..) => answers.outstanding().collect(),
+            Self::Evict(answers, _) => answers.outstanding().collect(),
         }
     }
 }
@@ -253,10 +301,7 @@ fn free(
     agreed: &Agreed,
     answers: &Answers<Inspected>,
 ) -> Result<Vec<Duration>, Error> {
-    let known = limit_of(net, answers).map_err(|of| {
-        let again = Some(net.try_again(net.needed));
-        of(answers.report(pool.name.as_str(), net.needed, &net.settings.nodes, again))
-    })?;
+    let known = limit_of(net, answers).map_err(|of| of(report(net, pool, answers)))?;
     if let Some(known) = known {
         agreed.set(known, net.now, net.settings.rules);
     }

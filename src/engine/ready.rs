@@ -112,7 +112,7 @@ impl Ready {
     }
 
     fn look_who_votes(&mut self, net: &Net) {
-        let states: Vec<_> = net.states().collect();
+        let states: Vec<_> = net.published().collect();
         let health = health(&states);
         let answer = match given_twice(net, &states) {
             Some(twice) => Some(Err(twice)),
@@ -138,11 +138,15 @@ fn readiness(net: &Net) -> Option<(Result<(), Error>, bool)> {
         return Some((Err(twice), true));
     }
     let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
-    let refused = |s: &&NodeState| matches!(s, NodeState::Refused(_));
+    let refused = |s: &NodeState| matches!(s, NodeState::Refused(_) | NodeState::RefusesWrites(_));
+    // Clients of another fleet that have taken a node may go at any moment.
+    let sessions = states.iter().zip(net.sessions());
+    let refused = sessions.filter(|(state, session)| refused(state) && !session.is_taken());
+    let refused = refused.count();
     let all_tried = net.sessions().iter().all(|s| s.was_tried());
     if states.iter().filter(answers).count() >= net.needed {
         Some((Ok(()), all_tried))
-    } else if states.len() - states.iter().filter(refused).count() < net.needed {
+    } else if states.len() - refused < net.needed {
         Some((Err(no_answers(net)), all_tried))
     } else {
         None

@@ -47,6 +47,8 @@ pub(super) enum Request {
     Look,
     /// Another limit for a semaphore.
     Resize,
+    /// RELEASE of an evicted slot, with its holder's entry.
+    EvictSlot,
     /// SPEND of units of a rate limit.
     Spend,
     /// LOOK at what is taken of a rate limit.
@@ -58,7 +60,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Acquire,
         Self::Raise,
         Self::Extend,
@@ -73,6 +75,7 @@ impl Request {
         Self::QuestionOfRwlock,
         Self::Look,
         Self::Resize,
+        Self::EvictSlot,
         Self::Spend,
         Self::Meter,
         Self::Refund,

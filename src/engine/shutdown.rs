@@ -44,9 +44,9 @@ impl Shutdown {
         self.callers.push(Caller { deadline, reply });
     }
 
-    /// Whether callers can be told: all is clean, or time is over.
-    pub(super) fn is_due(&self, now: Tick, is_clean: bool) -> bool {
-        !self.callers.is_empty() && (is_clean || self.callers.iter().any(|c| c.deadline <= now))
+    /// Returns true if callers can be told: nothing is left to wait for, or time is over.
+    pub(super) fn is_due(&self, now: Tick, may_end: impl FnOnce() -> bool) -> bool {
+        !self.callers.is_empty() && (self.callers.iter().any(|c| c.deadline <= now) || may_end())
     }
 
     /// Tells them which names are still held.

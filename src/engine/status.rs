@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::{
@@ -17,6 +18,7 @@ use crate::{
     ballot::majority::majority,
     clock::{Clock, Tick},
     node::status::{Health, NodeState, NodeStatus},
+    quota,
 };
 
 /// The nodes' states as last published.
@@ -38,10 +40,16 @@ impl Published {
         let age = clock.now().since(self.at);
         let mut nodes = self.nodes.clone();
         for node in &mut nodes {
+            if node.state == NodeState::Voting {
+                node.limits_up_to = quota::longest(quota::history(node.limits_up_to) + age);
+            }
             match &mut node.state {
                 NodeState::Quarantined(left) => *left = left.saturating_sub(age),
                 NodeState::Stalled(since) | NodeState::Unreachable(since, _) => *since += age,
-                NodeState::Connecting | NodeState::Voting | NodeState::Refused(_) => {}
+                NodeState::Connecting
+                | NodeState::Voting
+                | NodeState::Refused(_)
+                | NodeState::RefusesWrites(_) => {}
             }
         }
         nodes
@@ -55,6 +63,7 @@ impl Status {
             state: NodeState::Connecting,
             note: None,
             used: false,
+            limits_up_to: Duration::ZERO,
             round_trip: None,
         };
         let published = Published {
@@ -196,7 +205,6 @@ pub(super) fn health<'a>(states: impl IntoIterator<Item = &'a NodeState>) -> Hea
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
 

@@ -96,6 +96,51 @@ fn what_is_set_afterwards_counts_and_what_is_empty_does_not() {
 }
 
 #[test]
+fn a_comma_in_a_password_does_not_split_a_url() {
+    let nodes = |variable, value: &str| with(&[(variable, value)]).nodes().unwrap().0;
+    let list = "redis://me:a,b,@h:1,rediss://me:a,,b@h:2 , unix:///run/a,b.sock,";
+    let urls = [
+        "redis://me:a,b,@h:1",
+        "rediss://me:a,,b@h:2",
+        "unix:///run/a,b.sock",
+    ];
+    assert_eq!(nodes(NODES, list), urls);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nodes");
+    std::fs::write(&path, urls.join("\n")).unwrap();
+    assert_eq!(nodes(NODES_FILE, path.to_str().unwrap()), urls);
+    // A word that is not a URL is not taken for a host.
+    let why = invalid(&[(NODES, "redis://a,localhost:7")]);
+    assert!(
+        why.contains("its host is missing, or not a valid name"),
+        "{why}"
+    );
+}
+
+#[test]
+fn blanks_between_urls_are_named_and_no_port_is_hidden() {
+    for list in [
+        "redis://10.0.0.1:6379 redis://10.0.1.1:6379",
+        "redis://10.0.0.1:6379\nredis://10.0.1.1:6379",
+    ] {
+        let why = invalid(&[(NODES, list)]);
+        let shown = "QUORATE_NODES: \"redis://10.0.0.1:6379 redis://10.0.1.1:6379\" is not a valid node: a blank \
+                     stands in it";
+        assert!(why.starts_with(shown), "{why}");
+    }
+    let why = invalid(&[(NODES, "redis://me:sekret@h:6379 redis://me:sekret@i:6379")]);
+    assert!(
+        why.contains("redis://***@h:6379 redis://***@i:6379"),
+        "{why}"
+    );
+    let why = invalid(&[(NODES, "redis://h:77 sekret")]);
+    assert!(
+        why.contains("\"redis://h:***\"") && why.contains("a blank"),
+        "{why}"
+    );
+}
+
+#[test]
 fn without_masters_it_says_what_to_set() {
     for set in [&[][..], &[(NODES, " ")], &[(NODES, " , ,")]] {
         let why = invalid(set);

@@ -6,7 +6,12 @@ use super::{
     Holder, Inspection, NodeInspection,
     line::{PRINTED, length},
 };
-use crate::{FencingToken, ballot::majority::majority, columns::table, owner::owner_of};
+use crate::{
+    FencingToken,
+    ballot::majority::majority,
+    columns::{are_needed, table},
+    owner::owner_of,
+};
 
 /// What one node knows of the read-write lock of a name.
 #[non_exhaustive]
@@ -120,9 +125,10 @@ impl Inspection {
         length(held).max(of_a_majority.unwrap_or(0))
     }
 
-    /// Who waits to write under the read-write lock of this name, in no order. Who stands on fewer nodes than a majority
-    /// comes, goes, or could not reach the others. Who died stands there for some 2 s more, and so does who has waited and
-    /// writes now, for as long as it keeps the lock.
+    /// The writers that wait for the read-write lock of this name and keep new readers out, in no order: the first in line, and those
+    /// that have asked within the last 2 s or so. The others queue behind the first, and are not named. A writer that stands on fewer
+    /// nodes than a majority comes, goes, or could not reach the others. One that died stands there for some 2 s more, and so does one
+    /// that has waited and writes now, for as long as it keeps the lock.
     ///
     /// Each node names its first 100; [`waiting_to_write`](Self::waiting_to_write) counts all.
     pub fn waiting_writers(&self) -> Vec<WaitingWriter> {
@@ -141,7 +147,7 @@ impl Inspection {
         writers.into_values().collect()
     }
 
-    /// How many wait to write: the most that any node counts, or that all of them name together.
+    /// How many [`waiting_writers`](Self::waiting_writers) there are: the most that any node counts, or that all of them name together.
     pub fn waiting_to_write(&self) -> u64 {
         let counts = self.rwlocks().map(|node| node.waiting);
         let named = length(self.waiting_writers().len());
@@ -200,12 +206,14 @@ impl Inspection {
             }
             (None, _) if answered < needed => write!(
                 f,
-                ": who reads or writes cannot be told, {answered} of {total} nodes answered and {needed} are needed"
+                ": who reads or writes cannot be told, {answered} of {total} nodes answered and {}",
+                are_needed(needed)
             ),
             (None, 0) if held == 0 => f.write_str(": nobody reads or writes"),
             (None, 0) => write!(
                 f,
-                ": nobody reads or writes, on {held} of {total} nodes there is an entry, {needed} are needed"
+                ": nobody reads or writes, on {held} of {total} nodes there is an entry, {}",
+                are_needed(needed)
             ),
             (None, reading) => write!(f, " is held for reading by {reading}"),
         }

@@ -8,7 +8,13 @@ use std::{
 };
 
 use super::{Holder, Inspection, NodeInspection, Waiter, line};
-use crate::{FencingToken, ballot::majority::majority, columns::table, limit::Limit, taken::Taken};
+use crate::{
+    FencingToken,
+    ballot::majority::majority,
+    columns::{are_needed, table},
+    limit::Limit,
+    taken::Taken,
+};
 
 /// What one node knows of the semaphore of a name.
 #[non_exhaustive]
@@ -155,7 +161,8 @@ impl Inspection {
         if answered < needed {
             return write!(
                 f,
-                ": which slots are taken cannot be told, {answered} of {total} nodes answered and {needed} are needed"
+                ": which slots are taken cannot be told, {answered} of {total} nodes answered and {}",
+                are_needed(needed)
             );
         }
         let taken = self.taken_slots();

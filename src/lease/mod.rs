@@ -209,7 +209,8 @@ impl Lease {
     }
 
     /// Runs `future` while the lease is good, and drops it when the lease is lost. The clock is
-    /// looked at before every poll too. Tasks that the future spawned are not ended.
+    /// looked at before every poll too. Tasks that the future spawned are not ended. The future may borrow, unlike
+    /// that of [`Mutex::run`](crate::Mutex::run).
     ///
     /// # Errors
     /// `Lost`, with the reason.

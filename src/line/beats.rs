@@ -82,9 +82,9 @@ impl Beat {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    /// Asks then too, after the next answer.
+    /// Asks then too, after the next answer, or earlier if that was said before.
     pub(crate) fn later(&mut self, at: Tick) {
-        self.later = Some(at);
+        self.later = Some(self.later.map_or(at, |later| later.min(at)));
     }
 
     /// It may not be asked: another event says when it may be.

@@ -235,14 +235,9 @@ impl Place {
     }
 
     /// A node hands over, unasked.
-    pub(crate) fn handed(
-        &mut self,
-        now: Tick,
-        node: usize,
-        (seq, token): (u64, u64),
-        term: Duration,
-    ) {
+    pub(crate) fn handed(&mut self, now: Tick, node: usize, (seq, token): (u64, u64)) {
         let was_partial = self.votes.is_partial();
+        let term = self.terms.term();
         match self.votes.pushed(node, seq, token, term, now) {
             true => self.voted(now, node, was_partial),
             false if self.votes.was_yielded(node, seq) => {}

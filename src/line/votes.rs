@@ -93,7 +93,8 @@ impl Votes {
         self.last_seq
     }
 
-    /// A node hands over, unasked, by the request with this number and for this term. Whether that counts.
+    /// A node hands over, unasked, by the request with this number, for the term that every request brings. Returns
+    /// whether that counts.
     pub(crate) fn pushed(
         &mut self,
         node: usize,

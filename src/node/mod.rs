@@ -92,6 +92,8 @@ pub enum Incoming {
     Answer(Answer),
     /// What it says unasked. It answers nothing.
     Push(Push),
+    /// A message that says nothing to anybody here.
+    Nothing,
 }
 
 /// The connection is over: whether what is unanswered was done is not known.

@@ -1,8 +1,8 @@
 //! What a node says unasked: to who waits in line, through the channel of its process (protocol §5).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::owner::Entry;
+use crate::{owner::Entry, token::FencingToken};
 
 /// A message to one who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,16 +14,17 @@ pub struct Push {
 }
 
 /// What a node says unasked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// The lock is handed over.
+    /// The lock is handed over, for the term with which the waiter was registered.
     Granted {
         /// The number of the request by which the waiter was registered.
         seq: u64,
         /// The counter.
         token: u64,
-        /// For how long, without the lock-delay.
-        term: Duration,
+        /// The guard of the memory that handed over. Servers replicate what they publish, so the connection by which
+        /// a message came does not say which memory sent it.
+        guard: Arc<str>,
     },
     /// The lock is free and kept for the waiter for a while: it has to ask.
     Called,
@@ -44,7 +45,8 @@ pub enum Says {
 impl Push {
     /// The text of a message. None: it is not one of ours.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
+        // The guard is the last part of a hand-over, and has spaces in it.
+        let mut words = text.splitn(5, ' ');
         let (kind, entry) = (words.next()?, Entry::read(words.next()?)?);
         let mut number = || words.next()?.parse::<u64>().ok();
         let says = match kind {
@@ -53,8 +55,8 @@ impl Push {
             },
             "G" => Says::Granted {
                 seq: number()?,
-                token: number()?,
-                term: Duration::from_millis(number()?),
+                token: number().filter(|token| *token <= FencingToken::MAX)?,
+                guard: words.next()?.into(),
             },
             "W" => Says::Called,
             "F" => Says::Freed,
@@ -76,9 +78,10 @@ mod tests {
     #[test]
     fn a_message_names_the_waiter_and_says_one_of_four_things() {
         let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
-        let (seq, token, term) = (3, 1 << 51, Duration::from_secs(1));
-        let granted = Says::Granted { seq, token, term };
-        assert_eq!(says(&format!("G ENTRY 3 {token} 1000")), Some(granted));
+        let (seq, token, guard) = (3, 1 << 51, "2 3 list 30000 5000 id".into());
+        let granted = Says::Granted { seq, token, guard };
+        let text = format!("G ENTRY 3 {token} 2 3 list 30000 5000 id");
+        assert_eq!(says(&text), Some(granted));
         assert_eq!(says("W ENTRY"), Some(Says::Called));
         let after = Duration::from_millis(50);
         assert_eq!(says("N ENTRY 50"), Some(Says::Next { after }));
@@ -90,8 +93,8 @@ mod tests {
             "G",
             "G ENTRY",
             "G ENTRY 1 2",
-            "G ENTRY 1 2 3 4",
             "G ENTRY x 2 3",
+            "G ENTRY 1 9007199254740992 guard",
             "W",
             "W ENTRY 1",
             "W nobody",

@@ -2,7 +2,7 @@
 
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-use crate::{Silence, report::seconds};
+use crate::{Silence, columns::seconds};
 
 /// One node's state.
 #[non_exhaustive]
@@ -18,6 +18,11 @@ pub enum NodeState {
     Stalled(Duration),
     /// It answers but is not counted, and somebody must act. The text says why and how.
     Refused(String),
+    /// It answers, and refuses writes: its memory is full, its last save failed, or it lacks replicas. It grants no
+    /// lock, so it does not count as a voting node. Locks that are held there are renewed and freed if it permits that.
+    /// The text begins with the server's own code (`OOM`, `MISCONF`, `NOREPLICAS`) and says what to do. It comes back
+    /// by itself within a second or so.
+    RefusesWrites(String),
     /// There has been no connection for this long, for this reason.
     Unreachable(Duration, String),
 }
@@ -30,7 +35,7 @@ impl NodeState {
             Self::Connecting => Silence::Unreachable("still connecting".into()),
             Self::Quarantined(left) => Silence::Quarantined(*left),
             Self::Stalled(_) => Silence::Stalled,
-            Self::Refused(why) => Silence::Unfit(why.clone()),
+            Self::Refused(why) | Self::RefusesWrites(why) => Silence::Unfit(why.clone()),
             Self::Unreachable(_, why) => Silence::Unreachable(why.clone()),
         })
     }
@@ -44,6 +49,7 @@ impl fmt::Display for NodeState {
             Self::Quarantined(left) => write!(f, "quarantined for {}", seconds(*left)),
             Self::Stalled(since) => write!(f, "stalled for {}", seconds(*since)),
             Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::RefusesWrites(why) => write!(f, "refuses writes: {why}"),
             Self::Unreachable(since, why) => {
                 write!(f, "unreachable for {}: {why}", seconds(*since))
             }
@@ -64,10 +70,14 @@ pub struct NodeStatus {
     pub note: Option<String>,
     /// Whether its record says that the fleet has been in use. False if that is not known.
     pub used: bool,
-    /// Within this time it answers nearly always, as seen from here: the smoothed round trip and four times its
-    /// variation (RFC 6298), from 1 ms to the node timeout. A few seconds old at most while locks are taken. None
-    /// without a connection, and before the first answer.
+    /// How long it takes to answer, as measured from here: the smoothed round trip of RFC 6298, in which the last answer
+    /// counts for an eighth. A few seconds old at most while locks are taken. None without a connection, and before the
+    /// first answer.
     pub round_trip: Option<Duration>,
+    /// The longest interval of a rate limit whose units it gives out now, at most 24 h. A node that restarted has to be
+    /// watched for 1.11 times the interval first, so it may vote on locks and still give no units of a limit per hour. Zero
+    /// while it does not vote.
+    pub limits_up_to: Duration,
 }
 
 impl NodeStatus {
@@ -75,7 +85,8 @@ impl NodeStatus {
     /// the note. A new reason why a node cannot be reached is not news.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         let same_state = match (&self.state, &before.state) {
-            (NodeState::Refused(why), NodeState::Refused(before)) => why == before,
+            (NodeState::Refused(why), NodeState::Refused(before))
+            | (NodeState::RefusesWrites(why), NodeState::RefusesWrites(before)) => why == before,
             (state, before) => mem::discriminant(state) == mem::discriminant(before),
         };
         !same_state || self.note != before.note
@@ -106,7 +117,7 @@ impl fmt::Display for NodeStatus {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How many nodes vote.
+    /// How many nodes vote and take writes, so that they can grant a lock.
     pub voting: usize,
     /// How many are needed: the majority.
     pub needed: usize,

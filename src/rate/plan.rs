@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::view::View;
 use crate::clock::Tick;
 
+/// A node counts as near if its round trip is at most this much longer than twice that of the nearest node.
+const NEAR: Duration = Duration::from_millis(2);
+
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -18,12 +21,17 @@ pub(crate) enum Plan {
     Never,
 }
 
-/// Asks for `most` units, or for as many as there are if these are at least `least`. `nodes`: those that may be asked, and
-/// what is known of each. `fresh`: what was looked at since then is known; none: whatever was. `chance`: less than its argument.
+/// Asks for `most` units, or for as many as there are if these are at least `least`.
+///
+/// - `nodes`: the nodes that may be asked, each with its view.
+/// - `fresh`: a view is known if the node was looked at since then. With `None` every view is known.
+/// - `round_trips`: the round trip to each node, by the node's index.
+/// - `chance`: returns a random number that is less than its argument.
 pub(crate) fn plan(
     nodes: &[(usize, &View)],
     (least, most): (u32, u32),
     (now, fresh): (Tick, Option<Tick>),
+    round_trips: &[Duration],
     chance: impl FnOnce(u64) -> u64,
 ) -> Plan {
     let rooms: Vec<(usize, u32)> = nodes
@@ -33,7 +41,7 @@ pub(crate) fn plan(
     let wanted = u64::from(most).min(total(&rooms));
     if wanted >= u64::from(least) {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        return Plan::Ask(divide(rooms, wanted, chance));
+        return Plan::Ask(divide(rooms, wanted, round_trips, chance));
     }
     let is_known =
         |view: &View| fresh.is_none_or(|fresh| view.looked_at.is_some_and(|at| at >= fresh));
@@ -70,15 +78,21 @@ fn total(rooms: &[(usize, u32)]) -> u64 {
     rooms.iter().map(|(_, room)| u64::from(*room)).sum()
 }
 
-/// One node that has enough, each the likelier the more it has; else the fullest purses.
+/// One near node that has enough units, chosen with a probability in proportion to its units. If no node has enough, the
+/// nodes with the most.
 fn divide(
     mut rooms: Vec<(usize, u32)>,
     wanted: u32,
+    round_trips: &[Duration],
     chance: impl FnOnce(u64) -> u64,
 ) -> Vec<(usize, u32)> {
     let rich = |rooms: &mut Vec<(usize, u32)>| rooms.retain(|(_, room)| *room >= wanted.max(1));
     let mut enough = rooms.clone();
     rich(&mut enough);
+    let round_trip = |node: usize| round_trips.get(node).copied().unwrap_or_default();
+    if let Some(nearest) = enough.iter().map(|(node, _)| round_trip(*node)).min() {
+        enough.retain(|(node, _)| round_trip(*node) <= nearest * 2 + NEAR);
+    }
     if !enough.is_empty() {
         let mut place = chance(total(&enough));
         for (node, room) in enough {
@@ -125,7 +139,7 @@ mod tests {
     fn planned(rooms: &[u32], asked: (u32, u32), place: u64) -> Plan {
         let views = views(rooms);
         let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
-        plan(&nodes, asked, (at(1), Some(at(0))), |most| {
+        plan(&nodes, asked, (at(1), Some(at(0))), &[], |most| {
             place.min(most - 1)
         })
     }
@@ -136,6 +150,29 @@ mod tests {
         assert_eq!(planned(&[0, 3, 5], (2, 2), 2), Plan::Ask(vec![(1, 2)]));
         assert_eq!(planned(&[0, 3, 5], (2, 2), 3), Plan::Ask(vec![(2, 2)]));
         assert_eq!(planned(&[0, 3, 5], (4, 4), 0), Plan::Ask(vec![(2, 4)]));
+    }
+
+    #[test]
+    fn a_far_node_is_asked_once_the_near_ones_have_too_few() {
+        let asked = |rooms: &[u32], wanted| {
+            let views = views(rooms);
+            let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
+            let round_trips = [1, 4, 5].map(Duration::from_millis);
+            plan(
+                &nodes,
+                (wanted, wanted),
+                (at(1), Some(at(0))),
+                &round_trips,
+                |most| most - 1,
+            )
+        };
+        assert_eq!(asked(&[3, 3, 9], 3), Plan::Ask(vec![(1, 3)]));
+        assert_eq!(asked(&[3, 2, 9], 3), Plan::Ask(vec![(0, 3)]));
+        assert_eq!(asked(&[2, 2, 9], 3), Plan::Ask(vec![(2, 3)]));
+        assert_eq!(
+            asked(&[2, 2, 4], 7),
+            Plan::Ask(vec![(2, 4), (0, 2), (1, 1)])
+        );
     }
 
     #[test]
@@ -161,7 +198,7 @@ mod tests {
     fn nobody_is_told_to_wait_by_what_is_not_known() {
         let views = views(&[0, 0]);
         let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
-        let plan = plan(&nodes, (1, 1), (at(500), Some(at(400))), |_| 0);
+        let plan = plan(&nodes, (1, 1), (at(500), Some(at(400))), &[], |_| 0);
         assert_eq!(plan, Plan::Look);
     }
 }

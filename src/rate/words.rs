@@ -15,6 +15,30 @@ pub(crate) struct Limited {
     pub(crate) windows: Vec<Window>,
 }
 
+/// How old units may be when they are used, counted from when the request for them was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grace {
+    /// Where the nodes are near.
+    pub(crate) least: Duration,
+    /// Where they are far away. A setting of the user is both.
+    pub(crate) most: Duration,
+}
+
+impl Grace {
+    /// The age of units that are asked for over this mean round trip: twice that, so that an answer may be late.
+    pub(crate) fn age(self, round_trip: Duration) -> Duration {
+        (round_trip * 2).clamp(self.least, self.most)
+    }
+
+    /// Covers those of several callers who are served together.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            least: self.least.max(other.least),
+            most: self.most.max(other.most),
+        }
+    }
+}
+
 /// Units that one node has given.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {

@@ -19,9 +19,9 @@ pub(super) struct Block {
     word: AtomicU64,
     /// Where they came from: what is not used goes back there.
     from: Mutex<Option<Units>>,
-    /// One at a time asks for the next.
+    /// One at a time asks for the next; or waits for slots, of which no block is taken.
     pub(super) asks: tokio::sync::Mutex<()>,
-    /// How many wait for units in the engine's line.
+    /// How many wait for that, or for units in the engine's line.
     pub(super) waiting: AtomicUsize,
 }
 

@@ -11,6 +11,7 @@ pub struct Decision {
     pub(super) is_allowed: bool,
     pub(super) wait: Duration,
     pub(super) remaining: u32,
+    pub(super) limit: u32,
     pub(super) quota: Arc<Quota>,
 }
 
@@ -21,6 +22,9 @@ impl Decision {
     }
 
     /// How long until there are as many as were asked for, unless others take them first; zero if it is allowed.
+    ///
+    /// Units are counted in at most 30 buckets for an interval, so this may be up to two buckets (a fifteenth of the
+    /// interval) longer than necessary. It is never too short while no master's clock is stepped.
     pub fn wait(&self) -> Duration {
         self.wait
     }
@@ -30,9 +34,10 @@ impl Decision {
         self.remaining
     }
 
-    /// The limit, of several the smallest.
+    /// How many units can be had at once: the limit, of several the smallest. Where the fleet has a name, units that cannot be
+    /// shared out equally are left out.
     pub fn limit(&self) -> u32 {
-        self.quota.most()
+        self.limit
     }
 
     /// As headers of an HTTP response.
@@ -123,6 +128,7 @@ mod tests {
             is_allowed: false,
             wait: Duration::from_millis(1200),
             remaining: 0,
+            limit: 50,
             quota: Arc::clone(&quota),
         };
         let all: Vec<String> = denied

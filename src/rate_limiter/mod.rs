@@ -5,6 +5,7 @@ mod decision;
 mod plan;
 mod small;
 mod spend;
+mod wait;
 
 use std::{
     collections::HashMap,
@@ -16,10 +17,7 @@ use std::{
 
 pub use self::decision::{Decision, RateLimitHeaders};
 use self::{block::Block, plan::Plan};
-use crate::{Error, Quota, engine::Engine, name, quota::Masters};
-
-/// From so many keys on, those that nobody uses are forgotten.
-const CROWD: usize = 1024;
+use crate::{Error, Quota, clock::Tick, engine::Engine, name, quota::Masters, sweep::Sweep};
 
 /// A distributed rate limiter on one name: at most so many units in **any** interval, wherever it begins, counted over all
 /// processes. Cheap to clone; clones share what they know. Settings are chained, before the first use.
@@ -27,8 +25,8 @@ const CROWD: usize = 1024;
 /// Each master has a share of the limit, and gives out its own units. So a decision asks one master, in one round trip; a
 /// master that is down takes its share with it, and nobody ever gets more than the limit. (Where each of N masters counts
 /// all, a majority admits up to `N · limit / Q`; a window that begins anew each minute admits twice the limit around its
-/// edge.) A limit with fewer units than masters is kept as that many slots of a
-/// [semaphore](crate::Semaphore), each on a majority, so one master that is down does not stop it.
+/// edge.) A limit of at most 16 units is kept as that many slots of a [semaphore](crate::Semaphore), each on a majority: the
+/// whole limit can be had while a minority of the masters is down.
 ///
 /// What is promised and what is not: [rate limits](crate::docs::rates).
 ///
@@ -85,8 +83,20 @@ struct Shared {
 #[derive(Default)]
 struct Keyed {
     limiters: HashMap<Box<str>, RateLimiter>,
-    /// How many there were when they were looked through last.
-    known: usize,
+    sweep: Sweep,
+}
+
+impl Keyed {
+    /// Drops the limiters that nobody uses, if there are many or it has not been done for a while.
+    fn forget(&mut self, now: Tick) {
+        if !self.sweep.is_due(self.limiters.len(), now) {
+            return;
+        }
+        self.limiters.retain(|_, limiter| limiter.is_in_use(now));
+        let left = self.limiters.len();
+        self.sweep.done(left, now);
+        self.limiters.shrink_to(2 * left);
+    }
 }
 
 impl RateLimiter {
@@ -106,10 +116,11 @@ impl RateLimiter {
     // ---- settings ---------------------------------------------------------------------------
 
     /// How old units may be when they come to the caller, counted from the sending of the request; older ones are given
-    /// back, and asked for again. Default: a twentieth of the interval, between 20 and 500 ms; with
-    /// [blocks](Self::block) a tenth. At most a tenth of the shortest interval, or 20 ms if that is more.
+    /// back, and asked for again. At most a tenth of the shortest interval, or 20 ms if that is more.
     ///
-    /// It has to be longer than a round trip. A unit counts for so much longer, so a longer grace costs some of the rate.
+    /// Default: twice the mean round trip to the master that is asked, at least a twentieth of the interval (between 20 and
+    /// 500 ms), and at most a tenth; with [blocks](Self::block) a tenth. One that is set is fixed: it has to be longer than a
+    /// round trip. A unit counts longer by its grace, so a longer grace costs some of the rate.
     pub fn grace(mut self, d: Duration) -> Self {
         self.grace = Some(d);
         self.renewed()
@@ -120,7 +131,7 @@ impl RateLimiter {
     ///
     /// The limit holds. But what one process has taken ahead no other can use. What it has not used within the
     /// [grace](Self::grace) goes back only when it asks for the next block, so take blocks that are small beside what a process
-    /// uses in that time.
+    /// uses in that time. A quota with an interval of at most 16 units takes no blocks: `Invalid`.
     pub fn block(mut self, k: u32) -> Self {
         self.block = Some(k);
         self.renewed()
@@ -150,13 +161,9 @@ impl RateLimiter {
             .keyed
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        keyed.forget(self.engine.now());
         if let Some(limiter) = keyed.limiters.get(key) {
             return limiter.clone();
-        }
-        if keyed.limiters.len() >= CROWD.max(2 * keyed.known) {
-            let now = self.engine.now();
-            keyed.limiters.retain(|_, limiter| limiter.is_in_use(now));
-            keyed.known = keyed.limiters.len();
         }
         let limiter = Self {
             name: name::keyed(&self.name, key),
@@ -198,8 +205,8 @@ impl RateLimiter {
     /// # Errors
     /// - `Invalid` for a bad name or setting, and for an `n` above the limit.
     /// - `NoQuorum` when no master can say, and `Quarantined` when those that answer have restarted and may have forgotten
-    ///   units that count: unless [`on_outage`](Self::on_outage) says otherwise. (A limit with fewer units than masters
-    ///   needs a majority.)
+    ///   units that count: unless [`on_outage`](Self::on_outage) says otherwise. (A limit of at most 16 units needs a
+    ///   majority.)
     /// - `TooSlow` when answers take longer than the [grace](Self::grace).
     /// - `System`, `Closed`.
     ///
@@ -232,7 +239,8 @@ impl RateLimiter {
     /// As for [`check_n`](Self::check_n). With [`Outage::Deny`] it waits through an outage.
     ///
     /// # Cancel safety
-    /// As for [`check_n`](Self::check_n); the place in line is given up.
+    /// As for [`check_n`](Self::check_n); the place in line is given up. Poll it or drop it: one that is kept and not polled
+    /// holds up those behind it.
     pub fn until_n_ready(
         &self,
         n: u32,
@@ -286,7 +294,7 @@ impl RateLimiter {
         plan.clone()
     }
 
-    fn is_in_use(&self, now: crate::clock::Tick) -> bool {
+    fn is_in_use(&self, now: Tick) -> bool {
         Arc::strong_count(&self.shared) > 1 || self.shared.block.is_good(now)
     }
 }
@@ -297,5 +305,39 @@ impl fmt::Debug for RateLimiter {
             .field("name", &self.name)
             .field("quota", &self.quota.to_string())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quorum;
+
+    #[tokio::test]
+    async fn keys_that_nobody_uses_are_forgotten_after_a_while() {
+        let quorum = Quorum::in_memory(3);
+        let all = quorum.rate_limiter("api", Quota::per_minute(60));
+        let used = all.keyed("used");
+        const MANY: usize = 2_048;
+        let now = all.engine.now();
+        // As after a time when there were even more.
+        all.shared.keyed.lock().unwrap().sweep.done(2 * MANY, now);
+        for key in 0..MANY {
+            let _ = all.keyed(key.to_string());
+        }
+        let mut keyed = all.shared.keyed.lock().unwrap();
+        let crowd = keyed.limiters.len();
+        assert_eq!(crowd, MANY + 1);
+        let then = now.plus(Duration::from_secs(60));
+        keyed.forget(then.minus(Duration::from_millis(1)));
+        assert_eq!(keyed.limiters.len(), crowd);
+        keyed.forget(then);
+        assert_eq!(keyed.limiters.len(), 1);
+        assert!(
+            keyed.limiters.capacity() < 16,
+            "{}",
+            keyed.limiters.capacity()
+        );
+        drop(used);
     }
 }

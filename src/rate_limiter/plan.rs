@@ -1,7 +1,7 @@
-//! How the units of a quota are given out: some intervals by single nodes, others as slots of a majority.
+//! How the units of a quota are given out: large limits by single nodes, small ones as slots of a majority.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -12,21 +12,25 @@ use crate::{
     engine::Engine,
     name::Name,
     node::wire::keys,
-    quota::{Masters, Window},
-    rate::words::Limited,
+    quota::{Masters, SLOTS_UP_TO, Window},
+    rate::words::{Grace, Limited},
 };
 
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
 const LONGEST_GRACE: Duration = Duration::from_millis(500);
 
+/// What a look at the slots found is believed for this long at most, and for no more than a quarter of the interval.
+const TRUST: Duration = Duration::from_secs(1);
+
 /// What a limiter's settings come to.
 pub(super) struct Plan {
     /// The intervals in which every node has units of its own.
     pub(super) limited: Option<Arc<Limited>>,
-    /// Those with fewer units than nodes: each unit is a slot.
+    /// Those with few units: each unit is a slot.
     pub(super) small: Vec<Small>,
-    /// How old units may be when they are used.
-    pub(super) age: Duration,
+    pub(super) grace: Grace,
+    /// The last denial of `limited` where there are slots too.
+    pub(super) denied: Mutex<Option<Denial>>,
     /// As many can be had at once.
     pub(super) most: u32,
 }
@@ -34,10 +38,41 @@ pub(super) struct Plan {
 pub(super) struct Small {
     pub(super) window: Window,
     pub(super) slots: Semaphore,
-    /// For how long a slot is taken.
-    pub(super) ttl: Duration,
-    /// When this process used one, as long as it is taken.
-    pub(super) used: Mutex<Vec<Tick>>,
+    /// How long a unit counts after the last instant at which it may be used.
+    pub(super) kept: Duration,
+    /// What is known of the slots here.
+    pub(super) seen: Mutex<Seen>,
+    /// One at a time looks.
+    pub(super) looks: tokio::sync::Mutex<()>,
+}
+
+/// What the last look at the slots found, and what this process used since.
+pub(super) struct Seen {
+    /// When each slot is free, the first first.
+    pub(super) free_at: Vec<Tick>,
+    /// When that look began.
+    pub(super) looked_at: Option<Tick>,
+    /// When this process used some last.
+    pub(super) used_at: Option<Tick>,
+    /// When the last look began that failed, and why.
+    pub(super) failed: Option<(Tick, Error)>,
+}
+
+/// A demand for units that was denied.
+pub(super) struct Denial {
+    units: u32,
+    left: u32,
+    /// When there may be as many.
+    free_at: Tick,
+    /// It is believed until then.
+    until: Tick,
+}
+
+impl Small {
+    /// For how long a look at the slots is believed.
+    pub(super) fn trust(&self) -> Duration {
+        TRUST.min(self.window.period / 4)
+    }
 }
 
 impl Plan {
@@ -53,7 +88,7 @@ impl Plan {
         let name = Name::new(Arc::clone(name))?;
         quota.check()?;
         let most = Duration::from_millis(quota.windows().first().map_or(0, Window::ahead));
-        let age = match grace {
+        let least = match grace {
             Some(grace) if grace.is_zero() || grace > most => {
                 return Err(Error::Invalid(format!(
                     "a grace of {grace:?} is not allowed: it is above 0, and at most {most:?}, a tenth of the interval"
@@ -65,7 +100,11 @@ impl Plan {
                 .clamp(SHORTEST_GRACE, LONGEST_GRACE)
                 .min(most),
         };
-        let is_small = |window: &&Window| (window.limit as usize) < masters.total;
+        let grace = Grace {
+            least,
+            most: grace.unwrap_or(most),
+        };
+        let is_small = |window: &&Window| window.has_slots(masters);
         let (small, large): (Vec<&Window>, Vec<&Window>) =
             quota.windows().iter().partition(is_small);
         if let Some(block) = block {
@@ -78,7 +117,7 @@ impl Plan {
             })
         });
         let small = small.into_iter().map(|window| {
-            let ttl = Duration::from_millis(window.kept()) + age;
+            let kept = Duration::from_millis(window.kept());
             let total = u32::try_from(masters.total).unwrap_or(u32::MAX);
             let pool = Pool {
                 name: Name::of_part(keys::limited(total, *window, name.as_str())),
@@ -93,10 +132,11 @@ impl Plan {
                     engine.clone(),
                     pool,
                     window.limit,
-                    (ttl, masters.max_ttl),
+                    (kept + grace.least, masters.max_ttl),
                 ),
-                ttl,
-                used: Mutex::default(),
+                kept,
+                seen: Mutex::new(Seen::new(window.limit)),
+                looks: tokio::sync::Mutex::default(),
             }
         });
         let small: Vec<Small> = small.collect();
@@ -107,15 +147,55 @@ impl Plan {
             most: most.min().unwrap_or(0),
             limited,
             small,
-            age,
+            grace,
+            denied: Mutex::default(),
         })
     }
+
+    /// Remembers that the shares denied this demand. In a quota with slots the same demand is then denied without taking slots.
+    pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, left): (Duration, u32)) {
+        let Some(trust) = self.small.iter().map(Small::trust).min() else {
+            return;
+        };
+        let denial = Denial {
+            units,
+            left,
+            free_at: now.plus(wait),
+            until: now.plus(wait.min(trust)),
+        };
+        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
+    }
+
+    /// A denial that is known without asking: until when there are fewer than `units`, and how many there are.
+    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, u32)> {
+        let of_slots = self
+            .small
+            .iter()
+            .filter_map(|small| small.known(now, units));
+        let of_slots = of_slots.filter(|(_, free)| *free < units);
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |denial: &&Denial| units >= denial.units && now < denial.until;
+        let of_shares = denied.as_ref().filter(holds);
+        let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.left));
+        of_slots.chain(of_shares).reduce(longer)
+    }
+
+    /// The longest interval that is kept as slots.
+    pub(super) fn longest_of_slots(&self) -> Duration {
+        let periods = self.small.iter().map(|small| small.window.period);
+        periods.max().unwrap_or_default()
+    }
+}
+
+/// Both hold.
+pub(super) fn longer(one: (Duration, u32), other: (Duration, u32)) -> (Duration, u32) {
+    (one.0.max(other.0), one.1.min(other.1))
 }
 
 fn check_block(block: u32, quota: &Quota, small: Option<&Window>) -> Result<(), Error> {
     if let Some(window) = small {
         return Err(Error::Invalid(format!(
-            "units of {window} cannot be taken in blocks: there are fewer than masters"
+            "units of {window} cannot be taken in blocks: there are too few of them (at most {SLOTS_UP_TO}, or fewer than masters)"
         )));
     }
     match (1..=quota.most().min(super::block::MOST)).contains(&block) {

@@ -5,31 +5,30 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join;
 use tracing::Instrument;
 
 use super::{
     Decision, Outage, RateLimiter,
-    plan::Plan,
+    plan::{Plan, longer},
     small::{Held, Slots},
 };
 use crate::{
-    Error, NodeReport, Report, Vote,
+    Error, NodeReport, NodeState, NodeStatus, Report, Vote,
     clock::Tick,
     engine::{Event, Waits},
     logs,
-    rate::words::{Limited, Outcome, Units},
+    rate::words::{Grace, Limited, Outcome, Units},
 };
 
 /// How often units are asked for that come too late.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 /// A denial names no shorter wait.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// Who waits through an outage looks anew after this.
-const LONGEST_REST: Duration = Duration::from_secs(5);
 /// So much of a rest is asked for at once.
-const ONE_REST: Duration = Duration::from_secs(1);
+pub(super) const ONE_REST: Duration = Duration::from_secs(1);
 /// What a denial says during an outage, where nothing better is known.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 impl RateLimiter {
     pub(super) async fn decide(self, n: u32) -> Result<Decision, Error> {
@@ -52,7 +51,7 @@ impl RateLimiter {
         }
     }
 
-    fn span(&self, n: u32) -> tracing::Span {
+    pub(super) fn span(&self, n: u32) -> tracing::Span {
         logs::span!("spend", name = self.name.as_ref(), units = n)
     }
 
@@ -73,42 +72,7 @@ impl RateLimiter {
                 Ok(self.denied(wait, 0))
             }
             (Err(error), Outage::Allow) if is_outage(&error) => Ok(self.allowed(0)),
-            (decision, _) => decision.map_err(|error| error.about(&self.name)),
-        }
-    }
-
-    pub(super) async fn wait_for(self, n: u32) -> Result<(), Error> {
-        match self.at_once(n) {
-            Some(_) => Ok(()),
-            None => self.wait(n).instrument(self.span(n)).await,
-        }
-    }
-
-    async fn wait(&self, n: u32) -> Result<(), Error> {
-        let plan = self.plan()?;
-        self.check_demand(&plan, n)?;
-        if n == 0 {
-            return Ok(());
-        }
-        if self.engine.is_closed() {
-            return Err(Error::Closed);
-        }
-        loop {
-            let given = match self.block {
-                None => self.wait_for_units(&plan, n).await,
-                Some(k) => self.wait_for_block(&plan, n, k).await,
-            };
-            match (given, self.outage) {
-                (Err(error), Outage::Deny) if is_outage(&error) => {
-                    let time = error
-                        .retry_after()
-                        .unwrap_or(PAUSE)
-                        .clamp(PAUSE, LONGEST_REST);
-                    self.rest_until(self.end_of(time)).await?;
-                }
-                (Err(error), Outage::Allow) if is_outage(&error) => return Ok(()),
-                (given, _) => return given.map_err(|error| error.about(&self.name)),
-            }
+            (decision, _) => decision.map_err(|error| error.of_limiter(&self.name)),
         }
     }
 
@@ -138,53 +102,84 @@ impl RateLimiter {
     // ---- unit by unit -----------------------------------------------------------------------
 
     async fn units(&self, plan: &Plan, n: u32) -> Result<Decision, Error> {
-        for _ in 0..TRIES {
-            let held = match plan.try_slots(n).await? {
-                Slots::Held(held) => held,
-                Slots::Taken(wait, free) => return Ok(self.denied(wait, free)),
+        if self.shared.block.waiting.load(Relaxed) > 0
+            && let Some((wait, free)) = plan.free_slots(&self.engine, n, true).await?
+        {
+            // Waiters of this limiter come first.
+            return Ok(self.denied(wait.max(PAUSE), free.min(n - 1)));
+        }
+        for _ in 0..self.tries(plan) {
+            let age = self.age_of_slots(plan);
+            let (held, units) = match self.take(plan, n, age, true).await? {
+                Ok(taken) => taken,
+                Err((wait, left)) => return Ok(self.denied(wait, left)),
             };
-            let units = match &plan.limited {
-                None => None,
-                Some(limited) => match self.spend(limited, (n, n), plan.age, Waits::Never).await? {
-                    Outcome::Given(units) => Some(units),
-                    Outcome::Denied { wait, left } => return Ok(self.denied(wait, left)),
-                },
-            };
-            if let Some(left) = self.use_up(plan, held, units) {
+            if let Some(left) = self.use_up(held, units) {
                 // Nothing is waited for between the last look at the clock and the return.
-                let slots = plan.slots_used(self.engine.now(), n);
+                let slots = plan.slots_used(self.engine.now(), n, age);
                 return Ok(self.allowed(slots.min(left)));
             }
         }
-        Err(self.too_slow(plan))
+        Err(self.too_slow())
     }
 
-    async fn wait_for_units(&self, plan: &Plan, n: u32) -> Result<(), Error> {
-        for _ in 0..TRIES {
-            let held = match plan.slots(n).await {
-                // Some were lost while others were gathered.
-                Err(Error::Lost(_)) => continue,
-                held => held?,
-            };
-            let units = match &plan.limited {
-                None => None,
-                Some(limited) => Some(self.wait_for_some(limited, (n, n), plan.age).await?),
-            };
-            // Slots were held while others were waited for.
-            if !held.are_fresh(plan.age) && held.refresh().await.is_err() {
-                continue;
-            }
-            if self.use_up(plan, held, units).is_some() {
-                return Ok(());
-            }
+    /// Takes slots and units of every interval at once: the first has to be good still when the last comes. Otherwise returns
+    /// the wait until there are enough, and how many there are now. If one interval denies, the others' units go back. With
+    /// `believes` a denial that is known is returned without asking.
+    pub(super) async fn take(
+        &self,
+        plan: &Plan,
+        n: u32,
+        age: Duration,
+        believes: bool,
+    ) -> Result<Result<(Held, Option<Units>), (Duration, u32)>, Error> {
+        let known = plan.known_denial(self.engine.now(), n);
+        if let Some(denial) = known.filter(|_| believes) {
+            return Ok(Err(denial));
         }
-        Err(self.too_slow(plan))
+        let grace = match plan.small.is_empty() {
+            true => plan.grace,
+            false => Grace {
+                least: age,
+                ..plan.grace
+            },
+        };
+        let units = async {
+            match &plan.limited {
+                None => Ok(None),
+                Some(limited) => {
+                    let units = self.spend(limited, (n, n), grace, Waits::Never);
+                    units.await.map(Some)
+                }
+            }
+        };
+        let (slots, units) = join(plan.try_slots(&self.engine, n, age), units).await;
+        let slots = slots?;
+        let of_shares = match &units {
+            Ok(Some(Outcome::Denied { wait, left })) => Some((*wait, *left)),
+            _ => None,
+        };
+        if let Some(denial) = of_shares {
+            plan.remember_denial(self.engine.now(), n, denial);
+        }
+        Ok(match (slots, units) {
+            // The shares do not matter then.
+            (Slots::Taken(wait, free), _) => {
+                let both = [Some((wait, free)), of_shares].into_iter().flatten();
+                Err(both.reduce(longer).unwrap_or((wait, free)))
+            }
+            (Slots::Held(held), units) => match units? {
+                None => Ok((held, None)),
+                Some(Outcome::Given(units)) => Ok((held, Some(units))),
+                Some(Outcome::Denied { wait, left }) => Err((wait, left)),
+            },
+        })
     }
 
     /// Uses what was given, if nothing of it is too old; else it goes back. How many units are left.
-    fn use_up(&self, plan: &Plan, held: Held, units: Option<Units>) -> Option<u32> {
+    pub(super) fn use_up(&self, held: Held, units: Option<Units>) -> Option<u32> {
         let now = self.engine.now();
-        if !held.are_fresh(plan.age) || units.as_ref().is_some_and(|units| now >= units.until) {
+        if !held.are_fresh() || units.as_ref().is_some_and(|units| now >= units.until) {
             return None;
         }
         held.use_up();
@@ -200,7 +195,7 @@ impl RateLimiter {
     async fn of_block(&self, plan: &Plan, n: u32, k: u32) -> Result<Decision, Error> {
         let block = &self.shared.block;
         let Some(limited) = &plan.limited else {
-            return Err(self.too_slow(plan));
+            return Err(self.too_slow());
         };
         if block.waiting.load(Relaxed) > 0 {
             // Behind those who wait.
@@ -214,7 +209,7 @@ impl RateLimiter {
             }
             block.give_back();
             match self
-                .spend(limited, (n, k.max(n)), plan.age, Waits::Never)
+                .spend(limited, (n, k.max(n)), plan.grace, Waits::Never)
                 .await?
             {
                 Outcome::Given(units) if self.engine.now() < units.until => {
@@ -226,67 +221,32 @@ impl RateLimiter {
                 Outcome::Denied { wait, left } => return Ok(self.denied(wait, left)),
             }
         }
-        Err(self.too_slow(plan))
-    }
-
-    async fn wait_for_block(&self, plan: &Plan, n: u32, k: u32) -> Result<(), Error> {
-        let block = &self.shared.block;
-        let Some(limited) = &plan.limited else {
-            return Err(self.too_slow(plan));
-        };
-        block.waiting.fetch_add(1, Relaxed);
-        let _waits = Waiting(&block.waiting);
-        let _asks = block.asks.lock().await;
-        for _ in 0..TRIES {
-            if block.take(self.engine.now(), n).is_some() {
-                return Ok(());
-            }
-            block.give_back();
-            let units = self.wait_for_some(limited, (n, k.max(n)), plan.age).await?;
-            if self.engine.now() < units.until {
-                block.put(units, n);
-                return Ok(());
-            }
-        }
-        Err(self.too_slow(plan))
+        Err(self.too_slow())
     }
 
     // ---- what the engine is asked -----------------------------------------------------------
 
-    async fn spend(
-        &self,
-        limited: &Arc<Limited>,
-        (least, most): (u32, u32),
-        age: Duration,
-        waits: Waits,
-    ) -> Result<Outcome, Error> {
-        self.engine.spend(limited, (least, most, age), waits).await
-    }
-
-    async fn wait_for_some(
+    pub(super) async fn spend(
         &self,
         limited: &Arc<Limited>,
         wanted: (u32, u32),
-        age: Duration,
-    ) -> Result<Units, Error> {
-        let waits = match self.outage {
-            Outage::Deny => Waits::Always,
-            Outage::Error | Outage::Allow => Waits::WhileTheyAnswer,
-        };
-        match self.spend(limited, wanted, age, waits).await? {
-            Outcome::Given(units) => Ok(units),
-            // Who waits is never denied.
-            Outcome::Denied { .. } => Err(Error::Closed),
-        }
+        grace: Grace,
+        waits: Waits,
+    ) -> Result<Outcome, Error> {
+        self.engine.spend(limited, wanted, grace, waits).await
     }
 
     async fn peek(&self, plan: &Plan) -> Result<Decision, Error> {
-        let slots = plan.free_slots(1).await?;
+        let slots = plan.free_slots(&self.engine, 1, false).await?;
         let units = match &plan.limited {
             None => None,
             Some(limited) => {
-                let limited = Arc::clone(limited);
-                let peek = self.engine.call(|reply| Event::Peek { limited, reply });
+                let (limited, grace) = (Arc::clone(limited), plan.grace);
+                let peek = self.engine.call(|reply| Event::Peek {
+                    limited,
+                    grace,
+                    reply,
+                });
                 match peek.await? {
                     Outcome::Denied { wait, left } => Some((wait, left)),
                     Outcome::Given(_) => None,
@@ -305,7 +265,7 @@ impl RateLimiter {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    fn check_demand(&self, plan: &Plan, n: u32) -> Result<(), Error> {
+    pub(super) fn check_demand(&self, plan: &Plan, n: u32) -> Result<(), Error> {
         match n <= plan.most {
             true => Ok(()),
             false => Err(Error::Invalid(format!(
@@ -315,11 +275,18 @@ impl RateLimiter {
         }
     }
 
+    fn most(&self) -> u32 {
+        let plan = self.shared.plan.get();
+        let plan = plan.and_then(|plan| plan.as_ref().ok());
+        plan.map_or_else(|| self.quota.most(), |plan| plan.most)
+    }
+
     fn allowed(&self, remaining: u32) -> Decision {
         Decision {
             is_allowed: true,
             wait: Duration::ZERO,
             remaining,
+            limit: self.most(),
             quota: Arc::clone(&self.quota),
         }
     }
@@ -330,11 +297,45 @@ impl RateLimiter {
             // Whoever sleeps for so long and asks again does not spin.
             wait: wait.max(SHORTEST_WAIT),
             remaining,
+            limit: self.most(),
             quota: Arc::clone(&self.quota),
         }
     }
 
-    fn too_slow(&self, plan: &Plan) -> Error {
+    /// How old slots may be when they are used. They come once the majority has answered.
+    pub(super) fn age_of_slots(&self, plan: &Plan) -> Duration {
+        match plan.small.is_empty() {
+            true => plan.grace.least,
+            false => plan.grace.age(self.majority(plan)),
+        }
+    }
+
+    /// The number of tries. One is enough if the majority is too far away for the longest grace.
+    pub(super) fn tries(&self, plan: &Plan) -> usize {
+        match !plan.small.is_empty() && self.majority(plan) >= plan.grace.most {
+            true => 1,
+            false => TRIES,
+        }
+    }
+
+    /// True if a majority votes and has been watched for long enough to give units of every interval that is kept as slots.
+    pub(super) fn can_be_served(&self, plan: &Plan) -> bool {
+        let nodes = self.engine.status().nodes();
+        let able = nodes.iter().filter(|node| gives_slots(node, plan));
+        able.count() > self.masters.total / 2
+    }
+
+    /// The mean round trip to the majority: to the Q-th nearest node that can give slots.
+    fn majority(&self, plan: &Plan) -> Duration {
+        let nodes = self.engine.status().nodes();
+        let able = nodes.iter().filter(|node| gives_slots(node, plan));
+        let mut trips: Vec<Duration> = able.filter_map(|node| node.round_trip).collect();
+        trips.sort_unstable();
+        let majority = trips.get(self.masters.total / 2).or(trips.last());
+        majority.copied().unwrap_or_default()
+    }
+
+    pub(super) fn too_slow(&self) -> Error {
         let nodes = self.engine.status().nodes().into_iter();
         let nodes = nodes.map(|status| NodeReport {
             vote: status.state.silence().map_or(Vote::Confirmed, Vote::None),
@@ -342,21 +343,17 @@ impl RateLimiter {
             holder: None,
             name: None,
         });
-        let report = Report::new(&*self.name, 1, nodes.collect(), Some(plan.age.max(PAUSE)));
+        let report = Report::new(&*self.name, 1, nodes.collect(), Some(PAUSE));
         Error::TooSlow(report)
     }
 }
 
 /// No master could say. (What comes too late is no outage: the next would too.)
-fn is_outage(error: &Error) -> bool {
+pub(super) fn is_outage(error: &Error) -> bool {
     matches!(error, Error::NoQuorum(_) | Error::Quarantined(_))
 }
 
-/// One who waits, until it is dropped.
-struct Waiting<'b>(&'b std::sync::atomic::AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+/// True if this node gives units of every interval that is kept as slots.
+fn gives_slots(node: &NodeStatus, plan: &Plan) -> bool {
+    node.state == NodeState::Voting && node.limits_up_to >= plan.longest_of_slots()
 }

@@ -187,6 +187,8 @@ impl ReentrantMutex {
     /// # Ok(()) }
     /// ```
     ///
+    /// The work is `'static`; to borrow, use [`Lease::guard`].
+    ///
     /// # Errors
     /// - As for [`lock`](Self::lock).
     /// - `Lost` when the lock was lost before the work was done: the work was dropped then.

@@ -41,6 +41,9 @@ impl fmt::Display for Missing<'_> {
         parts.count(self.0, "whose memory changed", |s| {
             matches!(s, Silence::NotAdmitted)
         })?;
+        parts.count(self.0, "too far away for this limit", |s| {
+            matches!(s, Silence::OutOfReach(_))
+        })?;
         let nodes = self.0.nodes().iter();
         let not_ours = nodes.filter(|node| node.vote == Vote::NotOurs).count();
         parts.put(not_ours, "where the lock is not ours", None)?;

@@ -1,4 +1,4 @@
-//! The units of a rate limit as slots, where there are fewer than masters.
+//! The units of a rate limit as slots, where there are few.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -25,6 +25,15 @@ impl Semaphore {
             units,
             ..Self::new(engine, pool.name.as_str().into(), limit, max_ttl)
         }
+    }
+
+    /// The same slots, each taken for this long.
+    pub(crate) fn lasting(&self, ttl: Duration) -> Self {
+        let mut one = self.clone();
+        if let Some((_, its)) = &mut one.units {
+            *its = ttl;
+        }
+        one
     }
 
     /// When each slot is free on a majority of nodes, unless it is renewed: the first first.

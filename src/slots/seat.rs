@@ -72,6 +72,9 @@ pub(crate) struct Seat {
     rules: Rules,
 }
 
+/// Only the last one is followed. A node may send more, so they are bounded.
+pub(super) const MOST_HINTS: usize = 16;
+
 impl Seat {
     /// `needed`: Q of how many nodes.
     pub(crate) fn new(

@@ -94,6 +94,8 @@ fn threads_that_wait_are_told_of_a_shutdown() {
     let limiter = |of: &Quorum| -> RateLimiter { of.rate_limiter("d", Quota::new(1, LONG)) };
     limiter(&holder).until_ready().unwrap();
     let unborn = [(); 3].map(|()| MemoryNode::new());
+    // They do not vote: they have restarted.
+    unborn.iter().for_each(MemoryNode::restart_empty);
     let unborn = builder().nodes(&unborn).connect().unwrap();
     let waits: Vec<(&str, Wait)> = vec![
         (

@@ -60,6 +60,23 @@ fn a_lock_of_another_is_refused_as_held_and_one_that_is_there_as_existing() {
 }
 
 #[test]
+fn a_check_answers_with_the_index_that_it_checked_and_a_lock_with_its_own() {
+    let agent = Agent::start();
+    let holder = session(&agent, "0s");
+    agent.put("a", 0, "");
+    let before = agent.pairs("a")[0].modify_index;
+    let check = step("check-index", "a", json!({"Index": before}));
+    let steps = [check, step("delete", "b", json!({})), lock("a", &holder)];
+    let results = txn(&agent, &steps).unwrap();
+    // A deletion answers nothing.
+    let indexes: Vec<_> = results.as_array().unwrap().iter().collect();
+    let indexes = indexes.iter().map(|result| &result["KV"]["ModifyIndex"]);
+    let after = agent.pairs("a")[0].modify_index;
+    assert!(after > before);
+    assert!(indexes.eq([before, after]), "{results}");
+}
+
+#[test]
 fn an_entry_is_deleted_by_its_own_session_only() {
     let agent = Agent::start();
     let (first, second) = (session(&agent, "0s"), session(&agent, "0s"));

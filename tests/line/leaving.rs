@@ -1,7 +1,6 @@
 //! Who gives up is gone from every node.
 
 use super::*;
-use quorate::Error;
 
 on_both! {
     threads:

@@ -93,7 +93,7 @@ async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
 /// Where a server may not tell who waits, it is asked from time to time: by turns all the same.
 async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
     const WAITERS: usize = 6;
-    for (kind, without) in [(Kind::Redis, "-subscribe"), (Kind::Valkey, "-publish")] {
+    for (kind, without) in [(Kind::Redis, "-ssubscribe"), (Kind::Valkey, "-spublish")] {
         let user = format!("locker on >secret ~* &* +@all {without}");
         let fleet = Fleet::start_with(3, ServerOptions::new(kind).acl(&user));
         let urls = fleet.iter().map(|it| it.url_with("locker", "secret"));
@@ -109,12 +109,12 @@ async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
             waiters.push(served.wait(index, &E::of(&client, NAME), ms(5)));
             registered::<E>(&fleet, index + 1).await;
         }
-        let before: Vec<u64> = fleet.iter().map(|it| calls(it, "publish")).collect();
+        let before: Vec<u64> = fleet.iter().map(|it| calls(it, "spublish")).collect();
         held.release().await.unwrap();
         all_end(waiters).await;
         let longest = served.in_order::<E>(WAITERS);
         assert!(longest < TERM / 2 + MACHINE, "free for {longest:?}");
-        let after: Vec<u64> = fleet.iter().map(|it| calls(it, "publish")).collect();
+        let after: Vec<u64> = fleet.iter().map(|it| calls(it, "spublish")).collect();
         assert_eq!(before, after, "{without}");
         nothing_is_left(&fleet);
     }

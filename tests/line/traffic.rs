@@ -21,11 +21,11 @@ async fn a_hand_over_costs_two_pushes_on_each_node() {
         waiters.push(served.wait(index, &Mutex::of(who, NAME), ms(5)));
         registered::<Mutex>(&fleet, index + 1).await;
     }
-    let before = each(&fleet, "publish");
+    let before = each(&fleet, "spublish");
     held.release().await.unwrap();
     all_end(waiters).await;
     served.in_order::<Mutex>(WAITERS);
-    for (after, before) in each(&fleet, "publish").iter().zip(before) {
+    for (after, before) in each(&fleet, "spublish").iter().zip(before) {
         let pushes = after - before;
         println!("{pushes} pushes for {WAITERS} hand-overs");
         assert!(pushes <= 2 * WAITERS as u64, "{pushes}");
@@ -50,7 +50,7 @@ async fn where_nobody_waits_long_a_hand_over_costs_one_push_on_each_node() {
     }
     for _ in 0..TRIES {
         let held = Mutex::of(&client, NAME).lock().await.unwrap();
-        let before = each(&fleet, "publish");
+        let before = each(&fleet, "spublish");
         let start = Instant::now();
         let waiters: Vec<_> = clients
             .iter()
@@ -63,7 +63,7 @@ async fn where_nobody_waits_long_a_hand_over_costs_one_push_on_each_node() {
         held.release().await.unwrap();
         all_end(waiters).await;
         if start.elapsed() < TERM / 4 {
-            for (after, before) in each(&fleet, "publish").iter().zip(before) {
+            for (after, before) in each(&fleet, "spublish").iter().zip(before) {
                 assert!(after - before <= WAITERS as u64, "{}", after - before);
             }
             return nothing_is_left(&fleet);
@@ -85,7 +85,7 @@ async fn while_nothing_happens_nobody_polls() {
     registered::<Mutex>(&fleet, waiters.len()).await;
     sleep(TERM).await;
     let seconds = 5;
-    let (asked, pushed) = (each(&fleet, "hset"), each(&fleet, "publish"));
+    let (asked, pushed) = (each(&fleet, "hset"), each(&fleet, "spublish"));
     let called = each(&fleet, "evalsha");
     sleep(Duration::from_secs(seconds)).await;
     // Beats of a head, those of all others once, as they lie on a grid, and half as many again.
@@ -99,7 +99,7 @@ async fn while_nothing_happens_nobody_polls() {
         println!("{} calls in {seconds} s", now - before);
         assert!(now - before <= seconds * 14, "{}", now - before);
     }
-    assert_eq!(each(&fleet, "publish"), pushed, "nobody is told anything");
+    assert_eq!(each(&fleet, "spublish"), pushed, "nobody is told anything");
     for waiter in &waiters {
         assert!(!waiter.is_finished());
         waiter.abort();

@@ -40,25 +40,45 @@ async fn a_decision_asks_one_master_once() {
     assert!((CHECKS..=CHECKS + handshakes).contains(&asked), "{asked}");
 }
 
-/// Where it is known that there are none, nobody is asked.
+/// While it is known that there are none, the masters are hardly asked: neither for shares, nor for slots, nor for one of them
+/// while the other is used up.
 #[tokio::test]
-async fn a_flood_of_denials_asks_nobody() {
-    let (fleet, quorum) = fleet(3).await;
-    let limiter = quorum.rate_limiter(NAME, Quota::new(30, Duration::from_secs(10)));
-    assert!(limiter.check_n(30).await.unwrap().is_allowed());
-    assert!(!limiter.check().await.unwrap().is_allowed());
-    let calls = || -> u64 {
-        let of = |server: &Server| server.info("total_commands_processed").unwrap();
-        fleet
-            .iter()
-            .map(|server| of(server).parse::<u64>().unwrap())
-            .sum()
-    };
-    let (before, began) = (calls(), Instant::now());
-    for _ in 0..10_000 {
-        assert!(!limiter.check().await.unwrap().is_allowed());
+async fn a_flood_of_denials_asks_seldom() {
+    let ten = Duration::from_secs(10);
+    let both = Quota::new(20, ten).and(Quota::per_second(16));
+    let slots_first = Quota::new(16, ten).and(Quota::new(100, ten / 2));
+    // A LOOK is asked of each once a second, or all slots are looked at four times; a handshake, and what this test asks, are
+    // commands too.
+    for (quota, units, most) in [
+        (Quota::new(30, ten), &[30][..], 60),
+        (Quota::new(2, ten), &[2], 100),
+        (both, &[16, 4], 100),
+        (slots_first, &[16], 100),
+    ] {
+        let (fleet, quorum) = fleet(3).await;
+        let limiter = quorum.rate_limiter(NAME, quota);
+        for (n, units) in units.iter().enumerate() {
+            if n > 0 {
+                // The slots of a second are free again.
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+            }
+            assert!(limiter.check_n(*units).await.unwrap().is_allowed());
+        }
+        let denied = limiter.check().await.unwrap();
+        assert!(!denied.is_allowed());
+        assert!(denied.wait() > ten * 8 / 10, "{denied:?}");
+        let calls = || -> u64 {
+            let of = |server: &Server| server.info("total_commands_processed").unwrap();
+            let all = fleet
+                .iter()
+                .map(|server| of(server).parse::<u64>().unwrap());
+            all.sum()
+        };
+        let (before, began) = (calls(), Instant::now());
+        for _ in 0..10_000 {
+            assert!(!limiter.check().await.unwrap().is_allowed());
+        }
+        let (more, seconds) = (calls() - before, began.elapsed().as_secs() + 1);
+        assert!(more < most * seconds, "{more} commands in {seconds} s");
     }
-    let (more, seconds) = (calls() - before, began.elapsed().as_secs() + 1);
-    // A LOOK is asked of each once a second; a handshake, and what this test asks, are commands too.
-    assert!(more < 60 * seconds, "{more} commands in {seconds} s");
 }

@@ -72,10 +72,11 @@ each_rule! {
     nothing_travels_before_the_handshake: HandshakeFirst, Split, ["mutual exclusion"];
     a_late_grant_is_taken_back_too: ReleaseEverywhere, Lasting, ["no key left", "progress"];
     a_restarted_node_is_not_bootstrapped: BootstrapOnlyNew, Bootstrap, ["mutual exclusion", "token order"];
+    a_clock_that_is_behind_is_not_counted: ClockNotBehind, SetBack, ["token order", "token uniqueness"];
     a_proposal_far_ahead_is_capped: ProposalCapped, FarAhead, ["token order", "token uniqueness"];
     counters_are_numbers: NumericCounters, Digits, ["counters never go back", "token order"] beside ["progress"];
     counters_keep_all_their_digits: AllDigits, Stormy, ["counters never go back"];
-    old_counters_go_by_age: RotateByAge, Weeks, ["counters never go back", "token order"];
+    old_counters_go_by_age: RotateByAge, Calendar, ["counters never go back", "token order"];
     an_acquire_is_not_sent_again: AcquireOnce, Lasting, ["no key left", "no place left", "progress"];
     a_full_server_frees: DeleteFirst, Full, ["no key left", "progress", "tidy"];
     a_release_is_repeated: ReleaseUntilAnswered, Lasting, ["no key left", "progress"];
@@ -87,6 +88,8 @@ each_rule! {
     an_evicting_server_is_refused: NoEviction, Evicting, ["mutual exclusion", "token order"] beside ["nobody is overtaken"];
     what_does_not_vote_teaches_nobody: OnlyVotersTeach, Huge, ["the rest goes on voting", "no fight over a record"];
     who_sees_voters_replaces: VoucherReplaces, OtherList, ["the rest goes on voting"];
+    a_record_that_never_voted_gives_way: UnusedGivesWay, Looked, ["the rest goes on voting", "progress"];
+    a_record_whose_clients_are_there_stays: VisitedStays, Visited, ["the rest goes on voting", "progress"];
     a_stranger_stops_no_quarantine: StrangersChangeNothing, Huge, ["the rest goes on voting"];
     nobody_witnesses_alone: MajorityInSight, Lonely, ["mutual exclusion"];
     a_voter_of_another_fleet_stops: OtherFleetStops, Grown, ["mutual exclusion"];
@@ -98,7 +101,9 @@ each_rule! {
     what_comes_from_a_disk_keeps_its_terms: DiskVouches, FromDisk, ["mutual exclusion"];
     a_lone_voter_lowers_nothing: LoneVoterLowers, FromDisk, ["mutual exclusion"];
     a_fleet_that_was_used_is_not_new: BootstrapUnused, Bootstrap, ["mutual exclusion", "token order"];
-    anothers_data_is_no_guard: OwnGuard, Failover, ["mutual exclusion"];
+    anothers_data_is_no_guard: OwnGuard, Failover, ["mutual exclusion"] beside ["token order", "token uniqueness", "nobody is overtaken"];
+    a_hand_over_names_its_memory: PushCarriesGuard, LineFailover, ["mutual exclusion"];
+    a_strangers_hand_over_is_no_vote: PushCarriesGuard, LineForged, ["mutual exclusion", "token order", "token uniqueness"];
     a_hand_over_is_as_old_as_its_request: PushFromItsRequest, LineStorm, ["mutual exclusion", "token order"];
     what_was_given_back_is_over: YieldedIsOver, LinePartial, ["mutual exclusion", "token order", "progress"];
     who_gives_way_gives_way_everywhere: YieldAll, LinePartial, ["progress", "nothing stands still"];
@@ -125,6 +130,7 @@ each_rule! {
     who_gives_slots_back_gives_all_of_them: YieldAllSlots, SlotsPartial, ["progress", "nothing stands still"];
     a_reader_has_an_end_of_its_own: ReadersOwnTtl, RwlockStorm, ["mutual exclusion", "epochs"];
     a_writer_that_waits_keeps_readers_out: WriterIntent, RwlockCrowd, ["nothing stands still"];
+    writers_queue_among_each_other: WritersQueue, RwlockWriters, ["nobody starves"];
     readers_are_let_in_between_writers: ReaderWindow, RwlockCrowd, ["nothing stands still"];
     an_epoch_stands_on_a_majority: EpochStands, RwlockStorm, ["epochs"];
     nothing_is_put_back_beside_others: RepairAlone, RwlockPartial, ["readers or a writer"];

@@ -22,12 +22,25 @@ struct Faults {
     cut: bool,
     hold_requests: bool,
     hold_replies: bool,
+    /// A text that is sent to the client without end, between the server's replies. Empty: nothing is sent.
+    flood: &'static str,
 }
 
 #[derive(Clone, Copy)]
 enum Direction {
     Requests,
     Replies,
+}
+
+/// At once.
+const FLOOD_BYTES: usize = 16 * 1024;
+
+impl Direction {
+    /// The text that floods this direction.
+    fn floods(self, faults: &Faults) -> Option<&'static str> {
+        let is_flooded = matches!(self, Self::Replies) && !faults.flood.is_empty();
+        is_flooded.then_some(faults.flood)
+    }
 }
 
 impl Faults {
@@ -117,6 +130,11 @@ impl Proxy {
     /// Half a silence: the server hears and acts, its replies are kept back.
     pub fn hold_replies(&self, on: bool) {
         self.change(|faults| faults.hold_replies = on);
+    }
+
+    /// From now on the client is sent this text without end, between the server's replies. Empty: it ends.
+    pub fn flood(&self, text: &'static str) {
+        self.change(|faults| faults.flood = text);
     }
 
     /// Ends `cut`, `blackhole` and `hold_replies`. The delay and the rate stay.
@@ -210,7 +228,23 @@ async fn pump(
         }
     };
     let write = async move {
-        while let Some((at, bytes)) = due.recv().await {
+        loop {
+            let floods = direction.floods(&faults.borrow());
+            let next = match (due.try_recv(), floods) {
+                (Ok(next), _) => Some(next),
+                (Err(_), Some(text)) => {
+                    to.write_all(text.repeat(FLOOD_BYTES / text.len()).as_bytes())
+                        .await?;
+                    continue;
+                }
+                (Err(_), None) => tokio::select! {
+                    next = due.recv() => next,
+                    _ = faults.wait_for(|faults| direction.floods(faults).is_some()) => continue,
+                },
+            };
+            let Some((at, bytes)) = next else {
+                return Ok(());
+            };
             sleep_until(at).await;
             let _ = faults.wait_for(|faults| !faults.holds(direction)).await;
             if bytes.is_empty() {
@@ -219,7 +253,6 @@ async fn pump(
                 to.write_all(&bytes).await?;
             }
         }
-        Ok(())
     };
     tokio::try_join!(read, write).map(|_| ())
 }

@@ -233,14 +233,15 @@ impl Drop for Terminal {
 pub struct Process(pub u32);
 
 impl Process {
-    /// What the kernel says of it: its state, its parent, its group, its session.
-    fn stat(self) -> Option<[String; 4]> {
+    /// The kernel's words about it: its state, its parent, its group, its session, its terminal, the terminal's foreground group.
+    fn stat(self) -> Option<[String; 6]> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
         // Its name is in brackets and may contain anything.
         let mut words = stat[stat.rfind(')')? + 1..]
             .split_whitespace()
             .map(str::to_owned);
-        Some([words.next()?, words.next()?, words.next()?, words.next()?])
+        let mut next = || words.next();
+        Some([next()?, next()?, next()?, next()?, next()?, next()?])
     }
 
     pub fn parent(self) -> Process {
@@ -250,6 +251,12 @@ impl Process {
 
     pub fn is_stopped(self) -> bool {
         self.stat().is_some_and(|[state, ..]| state == "T")
+    }
+
+    /// The terminal's keys go to its process group.
+    pub fn is_in_foreground(self) -> bool {
+        self.stat()
+            .is_some_and(|[_, _, group, _, _, foreground]| group == foreground)
     }
 
     /// It ended; it may not be buried yet.

@@ -7,6 +7,7 @@ pub use options::{Kind, ServerOptions};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub struct Server {
     port: Port,
     cluster_port: Option<Port>,
     dir: TempDir,
+    /// By how many seconds its wall clock is off, if it has a clock of its own.
+    clock_off: AtomicI64,
     /// None while it is down.
     process: Mutex<Option<Child>>,
 }
@@ -282,6 +285,24 @@ impl Server {
     }
 }
 
+// Its clock.
+impl Server {
+    /// Steps the wall clock of a server with a clock of its own: from now on it is off by this many seconds.
+    pub fn set_clock(&self, seconds: i64) {
+        assert!(self.options.own_clock, "it has the clock of this machine");
+        self.clock_off.store(seconds, Relaxed);
+        self.write_clock(seconds);
+    }
+}
+
+fn libfaketime() -> PathBuf {
+    let libraries = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    libraries
+        .map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"))
+        .find(|path| path.exists())
+        .expect("no libfaketime: run tests/install-servers.sh (make test does)")
+}
+
 // How it comes up.
 impl Server {
     /// Starts the process and waits until it answers; the error tells why it does not.
@@ -297,6 +318,14 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
             .stderr(log);
+        if self.options.own_clock {
+            self.write_clock(self.clock_off.load(Relaxed));
+            command
+                .env("LD_PRELOAD", libfaketime())
+                .env("FAKETIME_TIMESTAMP_FILE", self.clock_file())
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         let process = keeper::spawn(command);
         *self.process() = Some(process);
 
@@ -321,6 +350,17 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn write_clock(&self, seconds: i64) {
+        // Renamed into its place: the server never reads half of it.
+        let new = self.dir.path().join("clock.new");
+        fs::write(&new, format!("{seconds:+}\n")).expect("our own directory");
+        fs::rename(&new, self.clock_file()).expect("our own directory");
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.dir.path().join("clock")
     }
 
     fn forget(&self) {

@@ -45,10 +45,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock: a mutex, several at once, or a read-write lock
-    #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER)]
+    #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER, override_usage = help::LOCK_USAGE)]
     Lock(Lock),
     /// Run a command while holding one of the slots of a semaphore
-    #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER)]
+    #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER, override_usage = help::SEMAPHORE_USAGE)]
     Semaphore(Semaphore),
     /// Wait until a rate limit has room, then run a command
     #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
@@ -56,9 +56,12 @@ pub(crate) enum Command {
     /// Show who holds a lock, reads under it or has a semaphore's slots, and who waits for it, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
-    /// Free a lock everywhere, no matter who holds it
+    /// Free a lock, or slots of a semaphore, everywhere, no matter who holds it
     #[command(long_about = help::EVICT)]
     Evict(Evict),
+    /// Change how many slots a semaphore has, for all programs that use it
+    #[command(long_about = help::RESIZE)]
+    Resize(Resize),
     /// Show every server's state
     #[command(long_about = help::NODES)]
     Nodes(Nodes),
@@ -78,18 +81,37 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// The name of a lock or of a semaphore
+    /// The name of a lock, of a semaphore, or with --rate of a rate limit
     pub(crate) name: String,
+
+    /// Show how much is left of the rate limit of this name, as in 2000/min: the rates that `quorate limit`
+    /// was given, each of them
+    #[arg(long = "rate", value_name = "N/PERIOD", value_parser = limit::rate)]
+    pub(crate) rates: Vec<Rate>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Evict {
-    /// The lock's name
+    /// The name of the lock, or with --slot of the semaphore
     pub(crate) name: String,
+
+    /// Free this slot of the semaphore of that name, not the lock. Repeat it for more
+    #[arg(long = "slot", value_name = "N")]
+    pub(crate) slots: Vec<u32>,
 
     /// Really do it
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resize {
+    /// The semaphore's name
+    pub(crate) name: String,
+
+    /// The new number of slots
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: u32,
 }
 
 #[derive(Debug, clap::Args)]
@@ -161,9 +183,11 @@ fn not_read(mut error: clap::Error) -> u8 {
             USAGE
         }
         _ => {
-            if !std::env::args_os().any(|word| word == "--") {
-                lock::say_where_the_command_stands(&mut error);
+            match std::env::args_os().any(|word| word == "--") {
+                true => lock::say_how_a_dash_is_written(&mut error),
+                false => lock::say_where_the_command_stands(&mut error),
             }
+            help::suggest_a_command(&mut error);
             let mut text = error.render().to_string();
             if consul::is_elsewhere(&error) {
                 text = consul::ELSEWHERE.to_owned();

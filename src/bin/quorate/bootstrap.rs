@@ -61,7 +61,11 @@ async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Resu
         true => output::say(&as_json(&before, &after)),
         false => output::say(&as_text(args, &before, &after)),
     }
-    Ok(0)
+    Ok(if quorum.health().is_ready() {
+        0
+    } else {
+        failure::UNAVAILABLE
+    })
 }
 
 // ---- without a flag: nothing is admitted ----------------------------------------------------
@@ -102,7 +106,11 @@ async fn quarantine_is_over(quorum: &Quorum, progress: &mut Progress) -> bool {
 fn waiting(voting: usize, total: usize, left: Duration) -> String {
     let left = match left.as_millis().div_ceil(1000) {
         seconds @ 0..600 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds.div_ceil(60)),
+        // Rounded up to whole minutes.
+        seconds => {
+            let minutes = u64::try_from(seconds.div_ceil(60)).unwrap_or(u64::MAX);
+            output::seconds(Duration::from_secs(minutes.saturating_mul(60)))
+        }
     };
     format!("waiting for the quarantine: {voting} of {total} vote, {left} left")
 }
@@ -259,5 +267,6 @@ mod tests {
         assert!(said(0).ends_with(", 0 s left"));
         assert!(said(599_000).ends_with(", 599 s left"));
         assert!(said(600_001).ends_with(", 11 min left"));
+        assert!(said(72_780_000).ends_with(", 20 h 13 min left"));
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Child {
     /// The id of the process and of its group.
     pid: Pid,
     terminal: Option<Terminal>,
-    /// Whether what it leaves behind becomes a child of this process.
+    /// True if this process adopts the processes that the command leaves behind, and waits for them.
     adopting: bool,
     /// The exit status, as a shell would say it.
     ended: Option<u8>,
@@ -116,7 +116,8 @@ impl Child {
         self.pid
     }
 
-    /// Takes note of what has happened to it. It replaces `std`'s wait, which does not tell of a stop.
+    /// Takes note of what has happened to it. It replaces `std`'s wait, which does not tell of a stop. Other children that
+    /// have ended are reaped too: as process 1 of a container this process gets all orphans, and they would stay zombies.
     pub(crate) fn look(&mut self) {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
         while self.ended.is_none() {
@@ -128,7 +129,7 @@ impl Child {
                 Err(_) => self.end(SOFTWARE),
             }
         }
-        while self.adopting {
+        loop {
             match waitpid(None, Some(flags)) {
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
                 Ok(status) => self.note(status),

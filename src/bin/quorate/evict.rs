@@ -1,5 +1,7 @@
-//! `quorate evict`: frees the mutex and the read-write lock of a name everywhere, even if they are held. Who is first in line
-//! gets the mutex.
+//! `quorate evict`: frees the mutex and the read-write lock of a name on all voting nodes, even if they are held. With
+//! `--slot` it frees slots of a semaphore instead. A freed mutex or slot goes to the first waiter in line.
+
+mod slots;
 
 use quorate::{Holder, Inspection, Quorum};
 use serde_json::{Value, json};
@@ -17,7 +19,14 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
     quorum.mutex(&evict.name).validate()?;
     survey::reach(args, quorum).await;
     let seen = quorum.inspect(&evict.name).await?;
+    if !evict.slots.is_empty() {
+        return slots::run(args, evict, quorum, &seen).await;
+    }
     let holder = seen.holder();
+    if holders(&seen) == 0 && seen.taken_slots() > 0 {
+        // Nobody asks to free a lock that is free: the semaphore is meant.
+        return Err(Failure::usage(slots::say_which(&seen)));
+    }
     if !evict.yes {
         if !args.json {
             output::say(&seen.to_string());
@@ -64,7 +73,7 @@ fn refusal(seen: &Inspection) -> String {
     format!(
         "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, {learn}{}",
         seen.name,
-        slots_stay(seen)
+        slots::stay(seen)
     )
 }
 
@@ -90,7 +99,7 @@ fn told(evicted: bool, seen: &Inspection) -> String {
             "{name:?} {free}; it was {whose}, who learn of it when they next renew and may go on until then"
         ),
     };
-    text + slots_stay(seen)
+    text + slots::stay(seen)
 }
 
 /// How many hold what would be freed.
@@ -124,12 +133,4 @@ fn readers(seen: &Inspection) -> impl Iterator<Item = Holder> {
     let readers = seen.readers().into_iter();
     let held = readers.filter(|reader| reader.is_held);
     held.map(|reader| reader.holder)
-}
-
-/// Only locks are freed, and a semaphore may have the name too.
-fn slots_stay(seen: &Inspection) -> &'static str {
-    match seen.nodes.iter().any(|node| node.semaphore.is_some()) {
-        true => "; the slots of the semaphore of that name are left to their ttl",
-        false => "",
-    }
 }

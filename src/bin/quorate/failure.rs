@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Holder, Inspection, LossReason, Report, Silence, Vote};
+use quorate::{
+    Error, Holder, Inspection, LimitConflict, LossReason, Report, Silence, Vote, cli::are_needed,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{lock::Under, output, survey};
 
 const QUARANTINED: &str = "quarantined";
 const NO_QUORUM: &str = "no_quorum";
+const HELD_KIND: &str = "held";
+const INTERRUPT: &str = "interrupted";
 
 // The numbers of sysexits.h, if it has one.
 pub(crate) const USAGE: u8 = 64;
@@ -66,7 +70,7 @@ impl Failure {
     /// This process was told to end, by signal `number`; `when` says what it did.
     pub(crate) fn interrupted(number: i32, when: impl Into<String>) -> Self {
         let code = 128_u8.saturating_add(u8::try_from(number).unwrap_or(0));
-        Self::new(code, "interrupted", when)
+        Self::new(code, INTERRUPT, when)
     }
 
     /// What a command ran under is lost.
@@ -92,14 +96,14 @@ impl Failure {
 
     /// A lock could not be had. `why`: `is held by ..`.
     pub(crate) fn held(name: &str, holder: Option<&Holder>, why: &str) -> Self {
-        Self::new(HELD, "held", format!("{name:?} {why}"))
+        Self::new(HELD, HELD_KIND, format!("{name:?} {why}"))
             .with("name", name.into())
             .with("holder", survey::holder_json(holder))
     }
 
     /// No slot of a semaphore could be had.
     pub(crate) fn full(name: &str, seen: Option<&Inspection>, why: &str) -> Self {
-        Self::new(HELD, "held", format!("{name:?}: {why}"))
+        Self::new(HELD, HELD_KIND, format!("{name:?}: {why}"))
             .with("name", name.into())
             .with("limit", seen.and_then(Inspection::limit).into())
             .with("taken", seen.map(Inspection::taken_slots).into())
@@ -115,7 +119,7 @@ impl Failure {
 
     /// Others have it in Consul.
     pub(crate) fn held_in_consul(report: &Report, text: String) -> Self {
-        Self::new(HELD, "held", text)
+        Self::new(HELD, HELD_KIND, text)
             .with("name", report.subject().into())
             .with("held_by", report.holder().into())
     }
@@ -128,6 +132,7 @@ impl Failure {
                 "{:?} was granted too late to be of use: raise --ttl, or look at why Consul is slow",
                 report.subject()
             ),
+            Error::LimitConflict(conflict) => other_limit(conflict),
             _ => return error.into(),
         };
         Self::from(error).saying(text)
@@ -141,7 +146,7 @@ impl Failure {
 
     /// The terminal interrupted the command, and with it this process: nobody has to be told.
     pub(crate) fn silent_interrupt() -> Self {
-        Self::new(INTERRUPTED, "interrupted", "")
+        Self::new(INTERRUPTED, INTERRUPT, "")
     }
 
     /// The same failure in other words.
@@ -150,6 +155,20 @@ impl Failure {
             text: text.into(),
             ..self
         }
+    }
+
+    /// Others hold what was asked for: with the exit status that the user wants for that, and in silence where it is asked for.
+    pub(crate) fn if_held(self, code: u8, quiet: bool) -> Self {
+        match (self.kind == HELD_KIND, quiet) {
+            (false, _) => self,
+            (true, false) => Self { code, ..self },
+            (true, true) => Self { code, ..self }.saying(""),
+        }
+    }
+
+    /// Returns true if the terminal interrupted this process.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        self.kind == INTERRUPT && self.code == INTERRUPTED
     }
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -220,7 +239,7 @@ impl From<Error> for Failure {
             Error::Held(report) => {
                 let holder = report.holder().unwrap_or("somebody else");
                 let text = format!("{:?} is held by {holder}", report.subject());
-                with(HELD, "held", report, text)
+                with(HELD, HELD_KIND, report, text)
             }
             Error::NoQuorum(report) => {
                 let well = report
@@ -234,8 +253,8 @@ impl From<Error> for Failure {
                     NO_QUORUM,
                     report,
                     format!(
-                        "no majority: {well} of {total} nodes vote and {} are needed; look at what each one says:",
-                        report.needed()
+                        "no majority: {well} of {total} nodes vote and {}; look at what each one says:",
+                        are_needed(report.needed())
                     ),
                 )
             }
@@ -259,13 +278,22 @@ impl From<Error> for Failure {
             }
             Error::Invalid(why) => Self::new(USAGE, "invalid", why.clone()),
             Error::LimitConflict(conflict) => {
-                let text = conflict.to_string();
+                let text = format!(
+                    "{}, or change it for all programs: `quorate resize NAME --limit {}`",
+                    other_limit(conflict),
+                    conflict.asked
+                );
                 Self::new(USAGE, "limit_conflict", text).with("limit", conflict.found.into())
             }
             Error::System(why) => Self::new(UNAVAILABLE, "system", why.clone()),
             other => Self::new(UNAVAILABLE, "closed", other.to_string()),
         }
     }
+}
+
+fn other_limit(conflict: &LimitConflict) -> String {
+    let (name, found, asked) = (conflict.report.subject(), conflict.found, conflict.asked);
+    format!("{name:?} has a limit of {found}, and {asked} was asked for: use --limit {found}")
 }
 
 /// What every node said, one line for each.

@@ -1,12 +1,16 @@
-//! `quorate inspect`: who holds a lock, reads or writes, or has the slots of a semaphore, and who waits for it, on every node.
+//! `quorate inspect`: who holds a lock, reads or writes, or has the slots of a semaphore, and who waits for it, on every node;
+//! and how much is left of a rate limit.
 
 use std::sync::Arc;
 
-use quorate::{Inspection, NodeRwlock, NodeSlots, Quorum, Reader, Slot, Waiter, WaitingWriter};
+use quorate::{
+    Inspection, NodeInspection, NodeRwlock, NodeSlots, Quorum, Quota, Reader, Slot, Waiter,
+    WaitingWriter,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{self, Args},
+    args::{self, Args, Rate},
     failure::{Failure, UNAVAILABLE},
     output, survey,
 };
@@ -17,10 +21,14 @@ pub(crate) async fn run(
     quorum: &Quorum,
 ) -> Result<u8, Failure> {
     quorum.mutex(&inspect.name).validate()?;
+    if let Some(quota) = quota(&inspect.rates) {
+        return show_limit(args, &inspect.name, quota, quorum).await;
+    }
     survey::reach(args, quorum).await;
     let seen = quorum.inspect(&inspect.name).await?;
     match args.json {
         true => output::say(&as_json(&seen, quorum.health().needed).to_string()),
+        false if tells_nothing(&seen) => output::say(&format!("{seen}\n\n{ELSE}")),
         false => output::say(&seen.to_string()),
     }
     Ok(if answered(&seen) >= quorum.health().needed {
@@ -28,6 +36,51 @@ pub(crate) async fn run(
     } else {
         UNAVAILABLE
     })
+}
+
+/// A hint where no lock has this name: the servers count a rate limit under its rates and its name together.
+const ELSE: &str = "No lock is held by this name, and no semaphore is in use. What is left of a rate limit: `quorate inspect` with its \
+    --rate.";
+
+fn tells_nothing(seen: &Inspection) -> bool {
+    let nobody = |node: &NodeInspection| {
+        let knows = node.semaphore.is_some() || node.rwlock.is_some();
+        node.silence.is_none() && node.holder.is_none() && node.waiting == 0 && !knows
+    };
+    seen.nodes.iter().all(nobody)
+}
+
+/// The rate limit that --rate names, if it is given.
+fn quota(rates: &[Rate]) -> Option<Quota> {
+    let quotas = rates.iter();
+    let quotas = quotas.map(|Rate { limit, period }| Quota::new(*limit, *period));
+    quotas.reduce(Quota::and)
+}
+
+/// Prints how much is left of a rate limit.
+async fn show_limit(args: &Args, name: &str, quota: Quota, quorum: &Quorum) -> Result<u8, Failure> {
+    let limiter = quorum.rate_limiter(name, quota.clone());
+    limiter.validate()?;
+    survey::reach(args, quorum).await;
+    let seen = limiter.check_n(0).await?;
+    if args.json {
+        let object = json!({
+            "name": name,
+            "remaining": seen.remaining(),
+            "limit": seen.limit(),
+            "wait_ms": output::milliseconds(seen.wait()),
+        });
+        output::say(&object.to_string());
+        return Ok(0);
+    }
+    output::say(&match (seen.remaining(), seen.wait()) {
+        (0, wait) => format!(
+            "{name:?}: nothing is left of the limit of {quota}; there is room for one in {}",
+            output::seconds(wait)
+        ),
+        (left, _) => format!("{name:?}: {left} are left of the limit of {quota}"),
+    });
+    Ok(0)
 }
 
 fn answered(seen: &Inspection) -> usize {

@@ -1,6 +1,9 @@
 //! `quorate limit`: takes units of a rate limit, then becomes the command. Nothing is held while that runs.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use quorate::{Error, Outage, Quorum, Quota, RateLimiter};
 use serde_json::{Map, Value};
@@ -35,6 +38,9 @@ struct Said {
 pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
     let quorum = args.fleet.builder()?.connect_lazy()?;
     let wanted = Wanted::new(limit, quorum)?;
+    if limit.show {
+        return wanted.show(args).await;
+    }
     let mut signals = Signals::new()?;
     let taken = select! {
         biased;
@@ -100,41 +106,94 @@ impl<'a> Wanted<'a> {
         limits.min().unwrap_or(0)
     }
 
-    /// Units, as soon as there is room.
+    /// Units, as soon as there is room. A quarantine that ends within the wait is waited for.
     async fn take(&self, args: &Args) -> Result<Said, Failure> {
         self.reach(args).await;
+        let end = match (self.limit.no_wait, self.limit.wait) {
+            (true, _) => Some(Instant::now()),
+            (false, wait) => wait.and_then(|wait| Instant::now().checked_add(wait)),
+        };
+        loop {
+            let error = match self.attempt(args, end).await {
+                Ok(said) => return said,
+                Err(error) => error,
+            };
+            let left = match &error {
+                Error::Quarantined(_) => error.retry_after().unwrap_or_default(),
+                _ => return Err(self.failed(error)),
+            };
+            if left > left_until(end) {
+                return Err(self.failed(error));
+            }
+            self.says_that_it_waits(args, left, || self.why_quarantined(left));
+            time::sleep(left).await;
+        }
+    }
+
+    /// Units, unless the nodes cannot say whether there are some.
+    async fn attempt(
+        &self,
+        args: &Args,
+        end: Option<Instant>,
+    ) -> Result<Result<Said, Failure>, Error> {
         let said = self.ask().await?;
         if said.is_allowed {
             let remaining = self.remaining(args).await.or(said.remaining);
-            return Ok(Said { remaining, ..said });
+            return Ok(Ok(Said { remaining, ..said }));
         }
-        let longest = match (self.limit.no_wait, self.limit.wait) {
-            (true, _) => Duration::ZERO,
-            (false, longest) => longest.unwrap_or(Duration::MAX),
-        };
+        let longest = left_until(end);
         if self.limit.no_wait || said.wait > longest {
-            return Err(self.denied(&said));
+            return Ok(Err(self.denied(&said)));
         }
-        if said.wait > output::WORTH_A_LINE && output::is_watched(args) {
-            output::complain(&format!(
-                "waiting for {:?}: {}",
-                self.limit.name,
-                self.why(&said)
-            ));
-        }
+        self.says_that_it_waits(args, said.wait, || self.why(&said));
         let limiter = self.limiter.clone().on_outage(self.limit.on_outage.into());
         match time::timeout(longest, limiter.until_n_ready(self.limit.cost)).await {
-            Ok(Ok(())) => Ok(Said::allowed(self.remaining(args).await)),
-            Ok(Err(error)) => Err(self.failed(error)),
+            Ok(ready) => {
+                ready?;
+                Ok(Ok(Said::allowed(self.remaining(args).await)))
+            }
             Err(_) => {
                 // The last word, which says how much longer it would have been.
                 let said = self.ask().await?;
-                match said.is_allowed {
+                Ok(match said.is_allowed {
                     true => Ok(said),
                     false => Err(self.denied(&said)),
-                }
+                })
             }
         }
+    }
+
+    fn says_that_it_waits(&self, args: &Args, wait: Duration, why: impl FnOnce() -> String) {
+        if wait > output::WORTH_A_LINE && output::is_watched(args) {
+            output::complain(&format!("waiting for {:?}: {}", self.limit.name, why()));
+        }
+    }
+
+    /// Prints how many units are left, and which servers do not give units of such long intervals yet.
+    async fn show(&self, args: &Args) -> Result<u8, Failure> {
+        self.reach(args).await;
+        let seen = self.limiter.check_n(0).await;
+        let seen = seen.map_err(|error| self.failed(error))?;
+        let said = Said {
+            is_allowed: seen.is_allowed(),
+            wait: seen.wait(),
+            remaining: Some(seen.remaining()),
+        };
+        if args.json {
+            output::say(&Value::Object(self.as_json(&said)).to_string());
+            return Ok(0);
+        }
+        output::say(&format!(
+            "{} of {} are left of the limit of {}",
+            seen.remaining(),
+            seen.limit(),
+            self.quota
+        ));
+        let longest = self.limit.rates.iter().map(|rate| rate.period).max();
+        for line in survey::young(&self.quorum.nodes(), longest.unwrap_or_default()) {
+            output::say(&line);
+        }
+        Ok(0)
     }
 
     /// Waits until a majority can be asked, or it is known of each server whether it can: for a limit one may do.
@@ -146,7 +205,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// One check. The outage is decided here, so that what is said of it is true.
-    async fn ask(&self) -> Result<Said, Failure> {
+    async fn ask(&self) -> Result<Said, Error> {
         let error = match self.limiter.check_n(self.limit.cost).await {
             Ok(decision) => {
                 return Ok(Said {
@@ -164,7 +223,7 @@ impl<'a> Wanted<'a> {
                 wait: wait.unwrap_or_default(),
                 remaining: None,
             }),
-            _ => Err(self.failed(error)),
+            _ => Err(error),
         }
     }
 
@@ -202,6 +261,20 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// A limit needs to know what was used in its longest interval, so this can take longer than the quarantine of locks.
+    fn why_quarantined(&self, left: Duration) -> String {
+        let mut text = format!(
+            "the rate limiter is starting up, because too few servers have been watched for a whole interval; try again \
+             in {}",
+            output::seconds(left)
+        );
+        if survey::may_be_new(&self.quorum.nodes()) {
+            text += "; ";
+            text += survey::IF_NEW;
+        }
+        text
+    }
+
     /// Why no server could say.
     fn failed(&self, error: Error) -> Failure {
         let name = &self.limit.name;
@@ -215,9 +288,7 @@ impl<'a> Wanted<'a> {
             }
             Error::Quarantined(_) => {
                 let left = error.retry_after().unwrap_or_default();
-                let may_be_new = survey::may_be_new(&self.quorum.nodes());
-                let then = survey::ends_by_itself(left, may_be_new);
-                format!("{name:?}: too few nodes know yet what was used before; {then}")
+                format!("{name:?}: {}", self.why_quarantined(left))
             }
             Error::TooSlow(_) => {
                 format!(
@@ -250,6 +321,12 @@ impl Said {
             remaining,
         }
     }
+}
+
+fn left_until(end: Option<Instant>) -> Duration {
+    end.map_or(Duration::MAX, |end| {
+        end.saturating_duration_since(Instant::now())
+    })
 }
 
 /// No server could say.

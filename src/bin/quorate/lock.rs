@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args, run: &Run, asked: &Asked) -> Result<u8, Fai
         () = backend.end() => {}
         () = time::sleep(last_words), if is_unavailable(&result) => {}
     }
-    result
+    result.map_err(|failure| failure.if_held(run.conflict_status, run.quiet))
 }
 
 /// The command is told to end a twentieth of the ttl earlier, so `--max-hold` has to be longer than that.
@@ -113,7 +113,7 @@ async fn acquire(
             select! {
                 biased;
                 taken = &mut taking => taken,
-                () = say_what_is_waited_for(args, asked, (backend, wanted)) => taking.await,
+                () = say_what_is_waited_for(args, run, asked, (backend, wanted)) => taking.await,
             }
         }
     };
@@ -126,10 +126,11 @@ async fn acquire(
 /// One line when it takes long: for those who watch, not for cron's mail.
 async fn say_what_is_waited_for(
     args: &Args,
+    run: &Run,
     asked: &Asked,
     (backend, wanted): (&Backend, &Wanted),
 ) {
-    if !output::is_watched(args) {
+    if run.quiet || !output::is_watched(args) {
         return future::pending().await;
     }
     time::sleep(output::WORTH_A_LINE).await;

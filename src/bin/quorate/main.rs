@@ -5,7 +5,7 @@
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
-//! | `inspect` `evict` `bootstrap` `nodes` `watch` `demo` | one command each |
+//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `demo` | one command each |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, the history of it, and its judge |
 //! | `child` | the locked command: its process group, its terminal, its end |
@@ -43,6 +43,7 @@ mod limit;
 mod lock;
 mod nodes;
 mod output;
+mod resize;
 mod signals;
 mod survey;
 mod terminal;
@@ -107,7 +108,7 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     output::flush(LAST_WORDS);
     failure.tell(args.json);
     output::flush(LAST_WORDS);
-    if failure.code() == failure::INTERRUPTED {
+    if failure.is_interrupt() {
         job::die_of_interrupt();
     }
     failure.code()
@@ -127,6 +128,9 @@ async fn run(args: &Args) -> Result<u8, Failure> {
         }
         Command::Evict(evict) => {
             survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
+        }
+        Command::Resize(resize) => {
+            survey::ask(args, async |quorum| resize::run(args, resize, quorum).await).await
         }
         Command::Nodes(nodes) => {
             survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await

@@ -4,7 +4,7 @@ use std::{future::pending, time::Duration};
 
 use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use quorate::{Health, NodeState, NodeStatus, Quorum};
+use quorate::{Health, NodeState, NodeStatus, Quorum, cli::are_needed};
 use serde_json::json;
 use tokio::{select, time};
 
@@ -15,6 +15,9 @@ use crate::{
     signals::Signals,
     survey,
 };
+
+/// The longest interval of a rate limit.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// How often the line on a terminal is redrawn.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -122,7 +125,7 @@ fn show(args: &Args, quorum: &Quorum) {
             let round_trip = node.round_trip.map(output::milliseconds);
             json!({
                 "node": &*node.node, "state": state, "reason": reason, "note": node.note,
-                "round_trip_ms": round_trip,
+                "round_trip_ms": round_trip, "limits_up_to_ms": output::milliseconds(node.limits_up_to),
             })
         });
         let nodes: Vec<_> = nodes.collect();
@@ -154,6 +157,9 @@ fn show(args: &Args, quorum: &Quorum) {
         output::say(&output::table(&["NODE", "ROUND TRIP", "STATE"], &rows));
         output::say("");
         output::say(&verdict(health, &nodes));
+        for line in survey::young(&nodes, LONGEST_INTERVAL) {
+            output::say(&line);
+        }
         output::say(&format!("fleet word: {}", quorum.fleet()));
     }
 }
@@ -168,13 +174,14 @@ pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
         votes_in,
         ..
     } = health;
+    let needed = are_needed(needed);
     if health.is_ready() {
         return match spare {
             0 => format!(
-                "{voting} of {total} vote and {needed} are needed: locks can be taken, and no more may fail"
+                "{voting} of {total} vote and {needed}: locks can be taken, and no more may fail"
             ),
             _ => format!(
-                "{voting} of {total} vote and {needed} are needed: locks can be taken, and {spare} more may fail"
+                "{voting} of {total} vote and {needed}: locks can be taken, and {spare} more may fail"
             ),
         };
     }
@@ -182,5 +189,5 @@ pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
         Some(left) => survey::ends_by_itself(left, survey::may_be_new(nodes)),
         None => "look at what each one says above".to_owned(),
     };
-    format!("{voting} of {total} vote and {needed} are needed: no lock can be taken; {then}")
+    format!("{voting} of {total} vote and {needed}: no lock can be taken; {then}")
 }

@@ -57,7 +57,9 @@ pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
 /// One word for programs, and the reason if there is one.
 pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     let why = match &node.state {
-        NodeState::Refused(why) | NodeState::Unreachable(_, why) => Some(why.clone()),
+        NodeState::Refused(why)
+        | NodeState::RefusesWrites(why)
+        | NodeState::Unreachable(_, why) => Some(why.clone()),
         _ => None,
     };
     let word = match &node.state {
@@ -66,6 +68,7 @@ pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
         NodeState::Quarantined(_) => "quarantined",
         NodeState::Stalled(_) => "stalled",
         NodeState::Refused(_) => "refused",
+        NodeState::RefusesWrites(_) => "refuses_writes",
         NodeState::Unreachable(..) => "unreachable",
         _ => "unknown",
     };
@@ -87,8 +90,24 @@ pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
 /// Whether all servers may be new. A node that votes has held locks, so the others have restarted; and a record may
 /// say that the fleet was used.
 pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
-    let known = |node: &NodeStatus| node.used || node.state == NodeState::Voting;
+    let votes =
+        |state: &NodeState| matches!(state, NodeState::Voting | NodeState::RefusesWrites(_));
+    let known = |node: &NodeStatus| node.used || votes(&node.state);
     !nodes.iter().any(known)
+}
+
+/// The servers that vote and give no units of an interval of this length yet.
+pub(crate) fn young(nodes: &[NodeStatus], interval: Duration) -> impl Iterator<Item = String> + '_ {
+    let votes = |node: &&NodeStatus| node.state == NodeState::Voting;
+    let young = nodes.iter().filter(votes);
+    let young = young.filter(move |node| node.limits_up_to < interval);
+    young.map(|node| {
+        format!(
+            "rate limits: {} restarted, or is new; it gives units of intervals of up to {} now, and of longer ones later",
+            node.node,
+            output::seconds(node.limits_up_to)
+        )
+    })
 }
 
 /// How much longer it is in quarantine, if it is.

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    columns::seconds,
     node::{
-        admission::{BootRecord, Mode, Terms},
+        admission::{BootRecord, Mode, Terms, record::VISIT},
         session::LAST_BACKOFF,
     },
-    report::seconds,
     rules::{Rule, Rules},
 };
 
@@ -28,8 +28,14 @@ pub(super) enum Next {
 
 /// G: by then every living client that reaches any of these nodes has told it that the fleet is in
 /// use: the longest back-off, one answer, and a handshake a second later.
-pub(crate) fn long_enough(node_timeout: Duration) -> Duration {
+pub(super) fn long_enough(node_timeout: Duration) -> Duration {
     LAST_BACKOFF + node_timeout + Duration::from_secs(1)
+}
+
+/// For how much longer than its caller said a bootstrap of new nodes may take: G, and before that a stranger that has only
+/// looked at them must be gone.
+pub(crate) fn patience(node_timeout: Duration) -> Duration {
+    long_enough(node_timeout) + VISIT + Duration::from_secs(1)
 }
 
 /// The decision. `nodes`: their names and records; `g` is G in ms.

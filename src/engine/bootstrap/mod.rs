@@ -6,9 +6,9 @@ mod poll;
 
 use std::{iter, mem, time::Duration};
 
-pub(crate) use self::decide::long_enough;
+pub(crate) use self::decide::patience;
 use self::{
-    decide::{Next, SUBJECT, decide, longest_wait},
+    decide::{Next, SUBJECT, decide, long_enough, longest_wait},
     poll::Poll,
 };
 use super::net::{Net, vote_of};
@@ -78,13 +78,13 @@ impl Bootstrap {
             let _ = reply.send(Err(Error::Invalid(why.into())));
             return;
         }
-        let patience = match mode {
-            Mode::New => long_enough(net.settings.node_timeout),
+        let more = match mode {
+            Mode::New => patience(net.settings.node_timeout),
             Mode::Forced | Mode::Raise => Duration::ZERO,
         };
         net.fleet_mut().force(mode == Mode::Forced);
         self.0 = Some(Running {
-            deadline: net.now.plus(within).plus(patience),
+            deadline: net.now.plus(within).plus(more),
             within,
             mode,
             stage: Stage::Meeting,
@@ -314,14 +314,14 @@ impl Running {
 
 fn majority_answers(net: &Net) -> bool {
     let answers = |s: &NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
-    net.states().filter(answers).count() >= net.needed
+    net.published().filter(answers).count() >= net.needed
 }
 
 /// Why a raise has not come about. That a node is not counted because this client asks for more
 /// than the fleet has is no news here: what the node itself is decides.
 fn raise_report(net: &Net) -> Report {
     let raises = net.fleet().has_less();
-    let nodes = net.sessions().iter().zip(net.states());
+    let nodes = net.sessions().iter().zip(net.published());
     let votes = nodes.map(
         |(session, state)| match session.witness().filter(|_| raises) {
             Some(witness) if witness.record.votes() => Vote::Confirmed,

@@ -1,11 +1,15 @@
 //! How an engine ends: closed by its callers, or with its runtime.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Core;
 use crate::{
-    Error,
-    node::status::{NodeState, NodeStatus},
+    Error, logs,
+    node::{
+        session::Session,
+        status::{NodeState, NodeStatus},
+    },
+    owner::Entry,
 };
 
 impl Core {
@@ -47,6 +51,7 @@ impl Core {
             note: None,
             used: false,
             round_trip: None,
+            limits_up_to: Duration::ZERO,
         };
         let nodes = self.net.settings.nodes.iter().map(closed).collect();
         self.status.close(self.net.clock.now(), nodes);
@@ -63,8 +68,53 @@ impl Core {
         self.holdings.is_any_held()
     }
 
-    pub(super) fn is_clean(&self) -> bool {
+    fn is_clean(&self) -> bool {
         self.holdings.is_clean() && self.net.is_idle()
+    }
+
+    /// Returns true if a shutdown has nothing left to wait for. Every lease is dropped, and a majority is free of it. Nodes that
+    /// answer are waited for beyond that. A node that is away or stalled is not: it would cost every program that ends
+    /// during an outage the whole timeout, and what stands there is a minority, which ends with its ttl.
+    pub(super) fn may_end(&self) -> bool {
+        let waits = |session: &Session| session.is_confirming() || session.is_parting();
+        self.holdings.is_clean()
+            && !self.net.sessions().iter().any(waits)
+            && self.on_most() <= self.net.total() - self.net.needed
+    }
+
+    /// On how many nodes one entry may still stand that was released, at most.
+    fn on_most(&self) -> usize {
+        let mut on: BTreeMap<&Entry, usize> = BTreeMap::new();
+        for entry in self.net.sessions().iter().flat_map(Session::unconfirmed) {
+            *on.entry(entry).or_default() += 1;
+        }
+        on.into_values().max().unwrap_or(0)
+    }
+
+    /// Tells the callers of shutdown what is still held, and the log what is left of the rest.
+    pub(super) fn end_shutdown(&mut self) {
+        let sessions = self.net.sessions().iter();
+        let left = sessions
+            .map(Session::unconfirmed)
+            .zip(&self.net.settings.nodes);
+        let left: Vec<(usize, &Arc<str>)> = left
+            .map(|(entries, node)| (entries.len(), node))
+            .filter(|(releases, _)| *releases > 0)
+            .collect();
+        let is_free = self.on_most() <= self.net.total() - self.net.needed;
+        for (releases, node) in left {
+            match is_free {
+                true => {
+                    logs::info!(%node, releases, "a node has not confirmed releases: they are left to the ttl there");
+                }
+                false => {
+                    logs::warn!(%node, releases, "no majority has confirmed releases: they are left to the ttl");
+                }
+            }
+        }
+        let held = self.holdings.names();
+        self.holdings.lose_all();
+        self.shutdown.end(&held);
     }
 }
 

@@ -49,6 +49,7 @@ impl Core {
                     match incoming {
                         Incoming::Answer(answer) => session.answered(step, answer),
                         Incoming::Push(push) => session.pushed(step, push),
+                        Incoming::Nothing => {}
                     }
                 }
             });

@@ -165,7 +165,7 @@ impl Holding {
             return;
         };
         let told = std::mem::replace(&mut self.told, true);
-        if lost.reason != LossReason::Released && !told {
+        if lost.reason != LossReason::Released && !told && !self.shared.name.is_own() {
             logs::warn!(
                 name = self.shared.name.as_str(),
                 reason = lost.reason.to_string(),

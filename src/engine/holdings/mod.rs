@@ -113,7 +113,7 @@ impl Holdings {
                 return;
             };
             let shared = &holding.shared;
-            if holding.upkeep.warn_once(net.now) {
+            if holding.upkeep.warn_once(net.now) && !shared.name.is_own() {
                 logs::warn!(
                     name = shared.name.as_str(),
                     held_for_ms = logs::ms(shared.held_for()),
@@ -258,9 +258,10 @@ impl Holdings {
         self.leases.is_empty() && self.releases.is_empty()
     }
 
-    /// The names that are held.
+    /// The names that users hold.
     pub(super) fn names(&self) -> Vec<String> {
         let names = self.leases.values().map(|holding| &holding.shared.name);
+        let names = names.filter(|name| !name.is_own());
         names.map(|name| name.as_str().to_owned()).collect()
     }
 

@@ -80,6 +80,7 @@ impl Rates {
             return;
         };
         let units = asked.units;
+        asked.took = net.now.since(asked.sent_at);
         if let Some(view) = self
             .limits
             .get_mut(&id)

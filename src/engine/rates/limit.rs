@@ -12,7 +12,7 @@ use crate::{
     rate::{
         plan::{self, Plan},
         view::View,
-        words::Limited,
+        words::{Grace, Limited},
     },
 };
 
@@ -88,15 +88,23 @@ impl Limit {
         self.nodes.get_mut(node).map(|node| &mut node.view)
     }
 
-    /// Why each node may not be asked now, if so: it does not vote, or it may have forgotten units that count.
-    pub(super) fn silences(&self, net: &Net) -> Vec<Option<Silence>> {
+    /// Why each node cannot be asked now: it does not vote, it may have forgotten units that count, or it is so far away
+    /// that its units would come too late. If all nodes are too far away, all are asked: one of them may have become faster.
+    pub(super) fn silences(&self, net: &Net, grace: Grace) -> Vec<Option<Silence>> {
         let silence = |(node, state): (usize, NodeState)| {
-            let young = || net.too_young(node, self.history);
-            state
-                .silence()
-                .or_else(|| young().map(Silence::Quarantined))
+            net.silence_with_history(node, &state, self.history)
         };
-        net.states().enumerate().map(silence).collect()
+        let mut silences: Vec<_> = net.states().enumerate().map(silence).collect();
+        let is_far = |node| net.mean_round_trip(node) >= grace.most;
+        let asked = |(node, silence): (usize, &Option<Silence>)| silence.is_none() && !is_far(node);
+        if silences.iter().enumerate().any(asked) {
+            for (node, silence) in silences.iter_mut().enumerate() {
+                if silence.is_none() && is_far(node) {
+                    *silence = Some(Silence::OutOfReach(net.mean_round_trip(node)));
+                }
+            }
+        }
+        silences
     }
 
     /// How soon a node may be asked that votes and is too young yet. Nothing else happens to it then.
@@ -115,8 +123,11 @@ impl Limit {
         let fresh = search.looked_at.map_or(trusted, |at| at.min(trusted));
         // Others take units all the time: what is known is never true for long.
         let fresh = (search.looks < MOST_LOOKS).then_some(fresh);
+        let round_trips: Vec<Duration> = (0..net.total())
+            .map(|node| net.mean_round_trip(node))
+            .collect();
         let (now, chance) = (net.now, &mut net.chance);
-        plan::plan(&nodes, wanted, (now, fresh), |most| {
+        plan::plan(&nodes, wanted, (now, fresh), &round_trips, |most| {
             chance.up_to(most.saturating_sub(1))
         })
     }
@@ -133,8 +144,8 @@ impl Limit {
     }
 
     /// How many units there are, as far as is known: those of nodes that are being met too.
-    pub(super) fn left(&self, net: &Net) -> u32 {
-        let states = net.states().zip(self.silences(net));
+    pub(super) fn left(&self, net: &Net, grace: Grace) -> u32 {
+        let states = net.states().zip(self.silences(net, grace));
         let counted = states.map(|(state, silence)| match state {
             NodeState::Connecting => None,
             _ => silence,

@@ -2,6 +2,7 @@
 
 mod answers;
 mod limit;
+mod nodes;
 mod search;
 mod steps;
 
@@ -26,15 +27,15 @@ use crate::{
     claim::units,
     ids::ById,
     node::session::RoundId,
-    rate::words::{Limited, Outcome, Part, Purse},
+    rate::words::{Grace, Limited, Outcome, Part, Purse},
     response::Responder,
     rules::Rule,
+    sweep::Sweep,
 };
 
 /// Who has asked so often in vain is told to wait.
 const TRIES: u32 = 4;
-/// From so many limits on, those that nobody has used for a while are forgotten. What is forgotten is asked for again.
-const CROWD: usize = 1024;
+/// A limit that nobody has used for this long is forgotten; its next use asks the nodes again.
 const IDLE: Duration = Duration::from_secs(10);
 /// Who waits for units looks no sooner than this.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
@@ -44,8 +45,7 @@ pub(super) struct Rates {
     ids: HashMap<Arc<Limited>, LimitId>,
     limits: ById<LimitId, Limit>,
     last: u64,
-    /// How many there were when they were looked through last.
-    known: usize,
+    sweep: Sweep,
     searches: ById<RoundId, Search>,
     /// LOOKs under way, and who waits for what they find.
     looks: ById<RoundId, Looks>,
@@ -70,7 +70,7 @@ impl Rates {
             ids: HashMap::new(),
             limits: ById::new(),
             last: 0,
-            known: 0,
+            sweep: Sweep::default(),
             searches: ById::new(),
             looks: ById::new(),
             late: ById::new(),
@@ -93,22 +93,25 @@ impl Rates {
         }
         // Nobody overtakes those who wait.
         if !limit.line.is_empty() {
-            let silent = limit.silences(net);
+            let silent = limit.silences(net, spending.grace);
             let wait = limit.wait(net, &silent, spending.least);
-            let left = limit.left(net);
+            let left = limit.left(net, spending.grace);
             let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
             return;
         }
-        let (wanted, age) = ((spending.least, spending.most), spending.age);
-        self.go_on(net, Search::new(id, For::One(spending), wanted, age));
+        let (wanted, grace) = ((spending.least, spending.most), spending.grace);
+        self.go_on(net, Search::new(id, For::One(spending), wanted, grace));
     }
 
-    pub(super) fn peek(&mut self, net: &mut Net, limited: Arc<Limited>, reply: Responder<Outcome>) {
+    pub(super) fn peek(
+        &mut self,
+        net: &mut Net,
+        limited: Arc<Limited>,
+        grace: Grace,
+        reply: Responder<Outcome>,
+    ) {
         let id = self.limit_of(net, &limited);
-        self.go_on(
-            net,
-            Search::new(id, For::Peek(reply), (1, 1), Duration::ZERO),
-        );
+        self.go_on(net, Search::new(id, For::Peek(reply), (1, 1), grace));
     }
 
     pub(super) fn stop_waiting(&mut self, net: &mut Net, limited: &Arc<Limited>) {
@@ -174,14 +177,14 @@ impl Rates {
         if limit.is_served || limit.due.is_some() {
             return;
         }
-        let silent = limit.silences(net);
+        let graces = limit.line.iter().map(|spending| spending.grace);
+        let grace = graces.reduce(Grace::max).unwrap_or_default();
+        let silent = limit.silences(net, grace);
         let Some(wanted) = limit.wanted(net, &silent) else {
             return;
         };
         limit.is_served = true;
-        let ages = limit.line.iter().map(|spending| spending.age);
-        let age = ages.max().unwrap_or_default();
-        self.go_on(net, Search::new(id, For::Line, wanted, age));
+        self.go_on(net, Search::new(id, For::Line, wanted, grace));
     }
 
     // ---- inside -----------------------------------------------------------------------------
@@ -208,25 +211,34 @@ impl Rates {
     }
 
     fn limit_of(&mut self, net: &Net, limited: &Arc<Limited>) -> LimitId {
+        self.forget(net);
         if let Some(id) = self.ids.get(limited) {
             if let Some(limit) = self.limits.get_mut(id) {
                 limit.used_at = net.now;
             }
             return *id;
         }
-        if self.limits.len() >= CROWD.max(2 * self.known) {
-            // Longer than any request for its units is waited for.
-            let idle = IDLE.max(net.settings.node_timeout * 4);
-            let in_use = |limit: &Limit| !limit.is_idle() || net.now.since(limit.used_at) < idle;
-            self.limits.retain(|_, limit| in_use(limit));
-            self.ids.retain(|_, id| self.limits.contains_key(id));
-            self.known = self.limits.len();
-        }
         self.last += 1;
         let id = LimitId(self.last);
         self.limits.insert(id, Limit::new(net, Arc::clone(limited)));
         self.ids.insert(Arc::clone(limited), id);
         id
+    }
+
+    /// Drops the limits that nobody has used for a while.
+    fn forget(&mut self, net: &Net) {
+        if !self.sweep.is_due(self.limits.len(), net.now) {
+            return;
+        }
+        // Longer than any request for its units is waited for.
+        let idle = IDLE.max(net.settings.node_timeout * 4);
+        let in_use = |limit: &Limit| !limit.is_idle() || net.now.since(limit.used_at) < idle;
+        self.limits.retain(|_, limit| in_use(limit));
+        self.ids.retain(|_, id| self.limits.contains_key(id));
+        let left = self.limits.len();
+        self.sweep.done(left, net.now);
+        self.limits.shrink_to(2 * left);
+        self.ids.shrink_to(2 * left);
     }
 
     /// The engine ends.
@@ -251,11 +263,15 @@ fn outage(net: &Net, limit: &Limit, silent: &[Option<Silence>]) -> Error {
         Some(silence) => Vote::None(silence.clone()),
         None => Vote::Confirmed,
     };
+    let mut missing = silent.iter().flatten().peekable();
+    let is_far = missing.peek().is_some()
+        && missing.all(|silence| matches!(silence, Silence::OutOfReach(_)));
     let again = quarantine.map_or_else(|| net.try_again(1), |left| left.max(SHORTEST_PAUSE));
     let votes = silent.iter().map(vote).collect();
     let report = net.report(limit.limited.name.as_str(), 1, votes, again);
     match quarantine {
         Some(_) => Error::Quarantined(report),
+        None if is_far => Error::TooSlow(report),
         None => Error::NoQuorum(report),
     }
 }

@@ -8,12 +8,14 @@ use crate::{
     clock::Tick,
     engine::{event::Spending, net::Net, timers::LimitId},
     node::status::NodeState,
-    rate::words::{Outcome, Part},
+    rate::words::{Grace, Outcome, Part},
     response::Responder,
 };
 
 /// So often a search waits for scripts that are given to nodes again.
 const MOST_FLUSHED: usize = 16;
+/// After so many rounds in which answers came too late the nodes are too slow.
+const MOST_LATE: u32 = 5;
 
 /// For whom.
 pub(super) enum For {
@@ -31,7 +33,8 @@ pub(super) struct Search {
     pub(super) least: u32,
     /// Rather so many.
     pub(super) most: u32,
-    /// For how long they may be used.
+    pub(super) grace: Grace,
+    /// For how long what was asked for last may be used.
     pub(super) age: Duration,
     /// Who may not be asked, as was looked at last, and who did not answer it.
     pub(super) silent: Vec<Option<Silence>>,
@@ -47,6 +50,8 @@ pub(super) struct Search {
     pub(super) collided: bool,
     /// How often it asked what is taken.
     pub(super) looks: u32,
+    /// How often what was given came too late.
+    pub(super) late: u32,
     /// How often a node's scripts were flushed.
     pub(super) flushed: usize,
     /// Until when it waits for nodes that are being met.
@@ -58,6 +63,8 @@ pub(super) struct Asked {
     pub(super) node: usize,
     pub(super) units: u32,
     pub(super) sent_at: Tick,
+    /// How long the answer took.
+    pub(super) took: Duration,
     pub(super) said: Option<Said>,
 }
 
@@ -69,13 +76,14 @@ pub(super) enum Said {
 
 impl Search {
     /// For so many, or rather for so many.
-    pub(super) fn new(limit: LimitId, whom: For, (least, most): (u32, u32), age: Duration) -> Self {
+    pub(super) fn new(limit: LimitId, whom: For, (least, most): (u32, u32), grace: Grace) -> Self {
         Self {
             limit,
             whom,
             least,
             most,
-            age,
+            grace,
+            age: grace.least,
             silent: Vec::new(),
             failed: Vec::new(),
             asked: Vec::new(),
@@ -83,6 +91,7 @@ impl Search {
             tries: 0,
             collided: false,
             looks: 0,
+            late: 0,
             flushed: 0,
             parked: None,
         }
@@ -111,6 +120,26 @@ impl Search {
             Silence::ScriptsFlushed if self.flushed < MOST_FLUSHED => self.flushed += 1,
             silence => self.failed.push((node, silence)),
         }
+    }
+
+    /// Asks the nodes again that gave units too late, if it has not done so too often: one pause of this process makes all
+    /// answers late. False if there is none to be asked again.
+    pub(super) fn asks_the_late_again(&mut self) -> bool {
+        let failed = self.failed.len();
+        if self.late < MOST_LATE {
+            let is_late = |silence: &Silence| matches!(silence, Silence::OutOfReach(_));
+            self.failed.retain(|(_, silence)| !is_late(silence));
+        }
+        self.failed.len() < failed
+    }
+
+    /// The nodes that gave units too late to be used, and how long their answers took.
+    pub(super) fn late_nodes(&self) -> Vec<(usize, Silence)> {
+        let gave = |asked: &&Asked| matches!(asked.said, Some(Said::Spent(_)));
+        let given = self.asked.iter().filter(gave);
+        let late = given.filter(|asked| asked.took >= self.age);
+        late.map(|asked| (asked.node, Silence::OutOfReach(asked.took)))
+            .collect()
     }
 
     /// Nobody may be asked.

@@ -10,6 +10,7 @@ use super::{
     search::{Asked, For, Said, Search, count, split},
 };
 use crate::{
+    Error, Silence,
     claim::units,
     clock::Tick,
     engine::{
@@ -39,7 +40,16 @@ impl Rates {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        search.look_at_nodes(limit.silences(net));
+        search.look_at_nodes(limit.silences(net, search.grace));
+        for (node, silence) in search.silent.iter().enumerate() {
+            if let (Some(Silence::OutOfReach(trip)), Some(id)) =
+                (silence, net.settings.nodes.get(node))
+            {
+                let times = (*trip, search.grace.most);
+                let name = &limit.limited.name;
+                net.journal.out_of_reach((node, id), name, times);
+            }
+        }
         let wanted = (search.least, search.most);
         let plan = match search.whom {
             _ if search.is_in_vain() => Plan::Never,
@@ -47,6 +57,9 @@ impl Rates {
             For::Peek(_) => Plan::Wait(Duration::ZERO),
             _ => limit.plan(net, wanted, &search),
         };
+        if plan == Plan::Never && search.asks_the_late_again() {
+            return self.go_on(net, search);
+        }
         if matches!(plan, Plan::Wait(_) | Plan::Never) && search.may_park(net) {
             return self.park(net, search);
         }
@@ -58,7 +71,7 @@ impl Rates {
         }
         if let For::Peek(reply) = search.whom {
             let wait = limit.wait(net, &search.silent, 1);
-            let left = limit.left(net);
+            let left = limit.left(net, search.grace);
             let _ = reply.send(Ok(Outcome::Denied { wait, left }));
             return;
         }
@@ -98,6 +111,11 @@ impl Rates {
 
     pub(super) fn ask(&mut self, net: &mut Net, mut search: Search, nodes: Vec<(usize, u32)>) {
         search.tries += 1;
+        let round_trips = nodes.iter().map(|(node, _)| net.mean_round_trip(*node));
+        search.age = search.grace.age(round_trips.max().unwrap_or_default());
+        if let Some(limit) = self.limits.get_mut(&search.limit) {
+            limit.used_at = net.now;
+        }
         let round = net.new_round();
         let tag = Request::Spend.of(round);
         for (node, units) in nodes {
@@ -125,6 +143,7 @@ impl Rates {
                 node,
                 units,
                 sent_at: net.now,
+                took: Duration::ZERO,
                 said,
             });
         }
@@ -137,6 +156,7 @@ impl Rates {
 
     /// All that were asked for units have answered.
     pub(super) fn answered(&mut self, net: &mut Net, mut search: Search) {
+        let late = search.late_nodes();
         let (parts, since) = search.take_given();
         if count(&parts) >= search.least
             && let Some(since) = since
@@ -145,9 +165,16 @@ impl Rates {
                 true => since,
                 false => net.now,
             };
-            return self.give(net, search, parts, since);
+            if net.now < since.plus(search.age) {
+                return self.give(net, search, parts, since);
+            }
+            // The next attempt asks others, so it is not one of those in vain.
+            search.tries = search.tries.saturating_sub(1);
+            search.late += 1;
+            search.failed.extend(late);
+        } else {
+            search.collided |= !parts.is_empty();
         }
-        search.collided |= !parts.is_empty();
         self.refund(net, search.limit, parts);
         self.go_on(net, search);
     }
@@ -157,6 +184,7 @@ impl Rates {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
+        limit.used_at = net.now;
         search.looked_at = Some(net.now);
         search.looks += 1;
         if let Some(looks) = limit.looking.and_then(|round| self.looks.get_mut(&round)) {
@@ -171,14 +199,18 @@ impl Rates {
             silent: Vec::new(),
             waiting: Vec::new(),
         };
-        let nodes = search.silent.iter().enumerate();
-        for (node, _) in nodes.filter(|(_, silence)| silence.is_none()) {
-            let Some(meter) = limit.meter(node) else {
+        for (node, silence) in search.silent.iter().enumerate() {
+            let is_far = matches!(silence, Some(Silence::OutOfReach(_)));
+            let Some(meter) = limit.meter(node).filter(|_| silence.is_none() || is_far) else {
                 continue;
             };
-            match round::ask(net, tag, &units::look(meter), [node]).pop() {
-                Some(silent) => looks.silent.push(silent),
-                None => looks.outstanding.push(node),
+            let unasked = round::ask(net, tag, &units::look(meter), [node]).pop();
+            // Nobody waits for a node that is too far away. Its answer measures its round trip once more.
+            if !is_far {
+                match unasked {
+                    Some(silent) => looks.silent.push(silent),
+                    None => looks.outstanding.push(node),
+                }
             }
         }
         limit.looking = Some(round);
@@ -194,7 +226,7 @@ impl Rates {
         };
         match search.whom {
             For::One(spending) => {
-                let left = limit.left(net);
+                let left = limit.left(net, search.grace);
                 let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
             }
             For::Line => {
@@ -233,6 +265,8 @@ impl Rates {
             return;
         };
         let error = outage(net, limit, &search.silent);
+        let is_outage = !matches!(error, Error::TooSlow(_));
+        let stays = |spending: &Spending| spending.waits == Waits::Always && is_outage;
         match search.whom {
             For::One(Spending { reply, .. }) | For::Peek(reply) => {
                 let _ = reply.send(Err(error));
@@ -243,7 +277,7 @@ impl Rates {
                 let shares = limit.shares(&search.silent);
                 while let Some(first) = limit.line.front() {
                     let is_possible = u64::from(first.least) <= shares;
-                    if is_possible || first.waits == Waits::Always {
+                    if is_possible || stays(first) {
                         break;
                     }
                     if let Some(first) = limit.line.pop_front() {
@@ -256,7 +290,7 @@ impl Rates {
             For::Line => {
                 limit.is_served = false;
                 let (stay, go): (Vec<Spending>, Vec<Spending>) =
-                    limit.line.drain(..).partition(|s| s.waits == Waits::Always);
+                    limit.line.drain(..).partition(stays);
                 limit.line.extend(stay);
                 for spending in go {
                     let _ = spending.reply.send(Err(error.clone()));
@@ -278,7 +312,7 @@ impl Rates {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        let left = limit.left(net);
+        let left = limit.left(net, search.grace);
         let purse = &self.purse;
         let units = |limited: &Arc<Limited>, parts, age| {
             let purse = Weak::clone(purse);
@@ -286,7 +320,7 @@ impl Rates {
         };
         match search.whom {
             For::One(spending) => {
-                let units = units(&limit.limited, parts, spending.age);
+                let units = units(&limit.limited, parts, search.age);
                 // Where nobody hears it any more they go back.
                 let _ = spending.reply.send(Ok(Outcome::Given(units)));
             }
@@ -308,7 +342,7 @@ impl Rates {
                     };
                     let some = split(&mut parts, first.most.min(there));
                     // They were counted for no longer.
-                    let age = first.age.min(search.age);
+                    let age = first.grace.most.min(search.age);
                     let units = units(&limit.limited, some, age);
                     let _ = first.reply.send(Ok(Outcome::Given(units)));
                 }

@@ -126,6 +126,117 @@ fn when_all_handles_are_gone_the_count_is_written_too() {
     assert!(world.core.is_done());
 }
 
+/// The entry on a node that is away is a minority, and ends with its ttl.
+#[test]
+fn shutdown_with_a_dead_node_ends_when_a_majority_has_confirmed() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    world.core.disconnected(2, &Disconnected("died".into()));
+    let mut released = world.release(id);
+    assert_eq!(world.sent(), [(0, 'R'), (1, 'R')]);
+    let mut answer = world.shutdown(5_000);
+    world.says(0, mutex::Reply::Released(true));
+    assert!(is_open(&mut answer), "two nodes may still hold it");
+    world.says(1, mutex::Reply::Released(true));
+    assert!(matches!(released.try_recv(), Ok(Ok(()))));
+    assert_eq!(answer.try_recv().unwrap(), [""; 0]);
+    assert!(world.core.is_done());
+}
+
+#[test]
+fn shutdown_with_a_silent_node_ends_when_it_is_stalled() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let _released = world.release(id);
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Released(true));
+    }
+    let mut answer = world.shutdown(5_000);
+    world.at(499);
+    assert!(is_open(&mut answer), "the node may be merely far away");
+    world.at(500);
+    assert_eq!(answer.try_recv().unwrap(), [""; 0]);
+
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let _released = world.release(id);
+    world.sent();
+    let mut answer = world.shutdown(5_000);
+    for node in 0..3 {
+        assert!(is_open(&mut answer));
+        world.says(node, mutex::Reply::Released(true));
+    }
+    assert!(answer.try_recv().is_ok(), "all have answered");
+}
+
+#[test]
+fn shutdown_without_a_confirming_majority_waits_for_its_whole_time() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    for node in 1..3 {
+        world.core.disconnected(node, &Disconnected("died".into()));
+    }
+    world.core.event(Event::Release {
+        lease: id,
+        reply: None,
+    });
+    world.sent();
+    world.says(0, mutex::Reply::Released(true));
+    let mut answer = world.shutdown(5_000);
+    world.at(4_999);
+    assert!(is_open(&mut answer), "one of the two may come back");
+    world.at(5_000);
+    assert!(answer.try_recv().is_ok() && world.core.is_done());
+
+    let mut world = World::new(1);
+    let mut locked = world.try_lock();
+    world.says(0, mutex::Reply::Granted(7));
+    drop(locked.try_recv());
+    let id = world.core.first_lease().unwrap();
+    world.core.disconnected(0, &Disconnected("died".into()));
+    world.core.event(Event::Release {
+        lease: id,
+        reply: None,
+    });
+    let mut answer = world.shutdown(5_000);
+    assert!(is_open(&mut answer), "one node is a majority of one");
+}
+
+#[test]
+fn shutdown_does_not_wait_for_a_node_that_answers_a_release_with_an_error() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    let _released = world.release(id);
+    world.sent();
+    let mut answer = world.shutdown(5_000);
+    let error = Fault::Error("ERR something is broken".into());
+    world.core.answered(2, [Err(error)]);
+    for node in 0..2 {
+        assert!(is_open(&mut answer));
+        world.says(node, mutex::Reply::Released(true));
+    }
+    assert!(answer.try_recv().is_ok());
+}
+
+/// Nobody waits then, so the release goes on until the node has answered or its ttl is over.
+#[test]
+fn handles_that_are_gone_leave_a_release_to_a_dead_node_in_the_background() {
+    let mut world = World::new(3);
+    let (_lease, id) = world.lease();
+    world.core.disconnected(2, &Disconnected("died".into()));
+    world.core.event(Event::Release {
+        lease: id,
+        reply: None,
+    });
+    world.core.close();
+    world.sent();
+    for node in 0..2 {
+        world.says(node, mutex::Reply::Released(true));
+    }
+    assert!(!world.core.is_done());
+}
+
 #[test]
 fn voting_is_waited_for_and_named_where_it_does_not_come() {
     let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);

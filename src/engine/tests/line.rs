@@ -9,6 +9,8 @@ use crate::{
 };
 
 const ALL: [usize; 3] = [0, 1, 2];
+/// That of every node here.
+const GUARD: &str = "2 3 word 30000 5000 i";
 
 fn all(letter: char) -> Vec<(usize, char)> {
     ALL.map(|node| (node, letter)).to_vec()
@@ -71,11 +73,12 @@ impl World {
 }
 
 fn handed(token: u64) -> Says {
-    Says::Granted {
-        seq: 1,
-        token,
-        term: Duration::from_secs(1),
-    }
+    handed_by(1, token)
+}
+
+fn handed_by(seq: u64, token: u64) -> Says {
+    let guard = GUARD.into();
+    Says::Granted { seq, token, guard }
 }
 
 #[test]
@@ -154,14 +157,23 @@ fn a_push_to_nobody_or_by_an_unknown_request_changes_nothing() {
     other.entry = crate::owner::Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
     for node in ALL {
         world.pushes(node, &other, handed(7));
-        let unknown = Says::Granted {
-            seq: 9,
-            token: 7,
-            term: Duration::from_secs(1),
-        };
-        world.pushes(node, &place, unknown);
+        world.pushes(node, &place, handed_by(9, 7));
     }
     assert!(is_open(&mut answer));
+}
+
+#[test]
+fn hand_over_with_another_guard_is_ignored() {
+    let mut world = World::new(3);
+    let (mut answer, place) = world.waits(Renewal::auto());
+    for node in ALL {
+        let (seq, token, guard) = (1, 7, "2 3 word 30000 5000 j".into());
+        world.pushes(node, &place, Says::Granted { seq, token, guard });
+    }
+    assert!(is_open(&mut answer));
+    world.pushes(0, &place, handed(7));
+    world.pushes(1, &place, handed(7));
+    assert!(!is_open(&mut answer));
 }
 
 #[test]

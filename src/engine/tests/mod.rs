@@ -150,6 +150,8 @@ impl World {
             server,
             open: record.votes(),
             stored: Stored::Record(record),
+            time: u64::MAX,
+            write: Some(Ok(())),
         };
         Said::Admission(admission::Reply::Met(Box::new(meeting)))
     }

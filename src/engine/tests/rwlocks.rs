@@ -87,3 +87,277 @@ fn who_is_gone_is_forgotten_when_no_node_knows_it_any_more() {
     world.are_refused();
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
+
+// ---- writers ----------------------------------------------------------------------------------
+
+const TURN: &str = "@rwlock-turn:a";
+
+/// Each request that was sent, as text: the node, the command, the name, and the arguments that these tests look at.
+fn shown(sent: &[(usize, Command)]) -> Vec<String> {
+    let shown = sent.iter().map(|(node, command)| match command {
+        Command::Rwlock(rwlock::Command::Write { name, wait, .. }) => {
+            format!("{node} WRITE {name} waits: {}", wait.is_some())
+        }
+        Command::Rwlock(rwlock::Command::Release { name, wait, .. }) => {
+            format!("{node} RELEASE {name} waits no more: {}", wait.is_some())
+        }
+        Command::Mutex(mutex::Command::Join {
+            name, only_last, ..
+        }) => format!("{node} JOIN {name} only last: {only_last}"),
+        Command::Mutex(mutex::Command::Release { name, .. }) => format!("{node} RELEASE {name}"),
+        Command::Mutex(mutex::Command::Extend { name, .. }) => format!("{node} EXTEND {name}"),
+        other => panic!("{other:?}"),
+    });
+    shown.collect()
+}
+
+/// The same of all three nodes.
+fn each(what: &str) -> Vec<String> {
+    (0..3).map(|node| format!("{node} {what}")).collect()
+}
+
+fn is_read() -> Said {
+    Said::Rwlock(rwlock::Reply::Held {
+        remaining: Some(Duration::from_secs(1)),
+        counter: 6,
+        holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
+    })
+}
+
+fn released() -> Said {
+    Said::Rwlock(rwlock::Reply::Released(false))
+}
+
+fn granted() -> Said {
+    Said::Rwlock(rwlock::Reply::Granted(7))
+}
+
+fn turn_is_ours() -> Said {
+    Said::Mutex(mutex::Reply::Taken { counter: 3, seq: 1 })
+}
+
+impl World {
+    fn writer(&mut self, wait: Wait) -> Answered {
+        let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Writer);
+        self.ask(|wish| {
+            (wish.id, wish.wants) = (WishId(1), Wants::Lock(lock));
+            wish.wait = wait;
+        })
+    }
+
+    /// A writer that was refused stands in line for its turn: it has asked all nodes for that.
+    fn writer_in_line(&mut self, wait: Wait) -> Answered {
+        let answer = self.writer(wait);
+        self.sends();
+        self.is_refused();
+        let mut sent = vec!["2 RELEASE a waits no more: false".to_owned()];
+        sent.extend(each(&format!("JOIN {TURN} only last: true")));
+        assert_eq!(self.sends(), sent);
+        self.core.answered(2, [Ok(released())]);
+        answer
+    }
+
+    /// The nodes refuse what it has asked for. (The last answer is not waited for, and that node is told to take it back.)
+    fn is_refused(&mut self) {
+        self.each_says(&is_read());
+    }
+
+    /// Takes the requests that the engine sends now, and reports them as written to the connections.
+    fn sends(&mut self) -> Vec<String> {
+        let sent = self.until_sent();
+        self.core.left();
+        shown(&sent)
+    }
+
+    /// All that was asked is answered by this, by every node.
+    fn each_says(&mut self, said: &Said) {
+        self.all_say(&[said.clone(), said.clone(), said.clone()]);
+    }
+
+    /// Handles the events that callers and leases have sent to the engine, as the driver does.
+    fn obey_events(&mut self) {
+        while let Ok(event) = self._events.try_recv() {
+            self.core.event(event);
+        }
+    }
+}
+
+#[test]
+fn a_writer_alone_asks_once_and_for_nothing_else() {
+    let mut world = World::new(3);
+    let mut answer = world.writer(Wait::For(None));
+    assert_eq!(world.sends(), each("WRITE a waits: true"));
+    world.each_says(&granted());
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    assert_eq!(world.sends(), [""; 0]);
+    drop(lease);
+    world.obey_events();
+    assert_eq!(world.sends(), each("RELEASE a waits no more: true"));
+}
+
+#[test]
+fn a_try_to_write_stands_in_no_line() {
+    let mut world = World::new(3);
+    let mut answer = world.writer(Wait::Never);
+    assert_eq!(world.sends(), each("WRITE a waits: false"));
+    world.each_says(&is_read());
+    assert!(answer.try_recv().unwrap().unwrap().is_none());
+    assert_eq!(world.sends(), ["2 RELEASE a waits no more: false"]);
+}
+
+#[test]
+fn a_refused_writer_waits_for_its_turn_and_gives_it_back_when_it_writes() {
+    let mut world = World::new(3);
+    let mut answer = world.writer_in_line(Wait::For(None));
+    world.at(50);
+    assert_eq!(
+        world.sends(),
+        [""; 0],
+        "it asks for nothing without its turn"
+    );
+    world.each_says(&turn_is_ours());
+    assert_eq!(world.sends(), each("WRITE a waits: true"));
+    world.each_says(&granted());
+    let _lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.obey_events();
+    assert_eq!(world.sends(), each(&format!("RELEASE {TURN}")));
+}
+
+#[test]
+fn a_writer_dropped_with_its_turn_gives_back_all() {
+    let mut world = World::new(3);
+    let answer = world.writer_in_line(Wait::For(None));
+    world.each_says(&turn_is_ours());
+    world.sends();
+    world.is_refused();
+    assert_eq!(world.sends(), ["2 RELEASE a waits no more: false"]);
+    world.core.answered(2, [Ok(released())]);
+    drop(answer);
+    world.core.event(Event::Cancel(WishId(1)));
+    assert_eq!(world.sends(), each("RELEASE a waits no more: true"));
+    world.each_says(&released());
+    world.obey_events();
+    assert_eq!(world.sends(), each(&format!("RELEASE {TURN}")));
+    world.each_says(&Said::Mutex(mutex::Reply::Released(true)));
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn a_writer_dropped_in_line_leaves_it_and_keeps_no_reader_out() {
+    let mut world = World::new(3);
+    let answer = world.writer_in_line(Wait::For(None));
+    drop(answer);
+    world.core.event(Event::Cancel(WishId(1)));
+    let mut all = each(&format!("RELEASE {TURN}"));
+    all.extend(each("RELEASE a waits no more: true"));
+    assert_eq!(world.sends(), all);
+}
+
+#[test]
+fn a_turn_that_no_node_gives_makes_no_write_impossible() {
+    let mut world = World::new(3);
+    let mut answer = world.writer_in_line(Wait::For(None));
+    for node in 0..3 {
+        let fault = Fault::Error("ERR nothing is permitted here".into());
+        world.core.answered(node, [Err(fault)]);
+    }
+    let asks = |sent: &[String]| sent.ends_with(&each("WRITE a waits: true"));
+    let (mut sent, mut at) = (world.sends(), 0);
+    while !asks(&sent) {
+        assert!(at < 2_000, "never: {sent:?}");
+        at += 10;
+        world.at(at);
+        sent = world.sends();
+    }
+    for node in 0..3 {
+        let before = sent
+            .iter()
+            .filter(|sent| sent.starts_with(&format!("{node} ")));
+        let answers = before.map(|sent| match sent.contains("WRITE") {
+            true => Ok(granted()),
+            false => Ok(Said::Mutex(mutex::Reply::Released(false))),
+        });
+        world.core.answered(node, answers.collect::<Vec<_>>());
+    }
+    assert!(answer.try_recv().unwrap().unwrap().is_some());
+}
+
+/// It has stood in line, so it goes on through an outage, as one does that made an attempt before.
+#[test]
+fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
+    let mut world = World::new(3);
+    let _first = world.writer_in_line(Wait::For(None));
+    let ahead = || mutex::Ahead {
+        remaining: None,
+        ticket: 5,
+        holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
+        is_reserved: false,
+    };
+    for node in 0..3 {
+        let ahead = ahead();
+        world.says(node, mutex::Reply::InLine { rank: 0, ahead });
+    }
+    let mut second = world.ask(|wish| {
+        let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Writer);
+        (wish.id, wish.wants) = (WishId(2), Wants::Lock(lock));
+        wish.wait = Wait::For(None);
+    });
+    assert_eq!(
+        world.sends(),
+        each(&format!("JOIN {TURN} only last: true")),
+        "it is spared an attempt"
+    );
+    world.each_says(&turn_is_ours());
+    assert_eq!(world.sends(), each("WRITE a waits: true"));
+    for node in 1..3 {
+        world.core.disconnected(node, &Disconnected("died".into()));
+    }
+    world.core.answered(0, [Ok(granted())]);
+    world.sends();
+    assert!(
+        second.try_recv().is_err(),
+        "it was told of the outage at once"
+    );
+}
+
+#[test]
+fn a_writer_still_in_line_at_its_end_asks_once_more_and_says_who_has_the_lock() {
+    let mut world = World::new(3);
+    let wait = Wait::For(Some(Duration::from_millis(500)));
+    let mut answer = world.writer_in_line(wait);
+    let in_line = mutex::Reply::InLine {
+        rank: 0,
+        ahead: mutex::Ahead {
+            remaining: None,
+            ticket: 5,
+            holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
+            is_reserved: false,
+        },
+    };
+    (0..3).for_each(|node| world.says(node, in_line.clone()));
+    world.at(470);
+    for (node, beat) in world.until_sent() {
+        assert!(matches!(beat, Command::Mutex(mutex::Command::Join { .. })));
+        world.says(node, in_line.clone());
+    }
+    world.at(495);
+    let sent = world.sends();
+    assert!(sent.ends_with(&each("WRITE a waits: true")), "{sent:?}");
+    for node in 0..3 {
+        let asked = sent
+            .iter()
+            .filter(|sent| sent.starts_with(&format!("{node} ")));
+        let answers = asked.map(|sent| match sent.contains("WRITE") {
+            true => Ok(is_read()),
+            false => Ok(Said::Mutex(mutex::Reply::Released(false))),
+        });
+        world.core.answered(node, answers.collect::<Vec<_>>());
+    }
+    world.at(500);
+    let Err(Error::Held(report)) = answer.try_recv().unwrap() else {
+        panic!("it is read");
+    };
+    let report = report.to_string();
+    assert!(report.contains("web-1"), "{report}");
+    assert!(!report.contains("web-2"), "{report}");
+}

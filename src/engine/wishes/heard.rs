@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Asking, Follows, Wishes, line};
+use super::{
+    Asking, Follows, Wishes, line,
+    waiter::{Counts, Waiter},
+};
 use crate::{
     Silence,
     ballot::answers::Said,
@@ -114,17 +117,44 @@ impl Wishes {
         match follows {
             line::Follows::Nothing => Follows::Nothing,
             line::Follows::Won(grant) => Follows::Grant(grant),
-            line::Follows::Over(waiter, error) => {
-                waiter.answer(error);
+            line::Follows::Turn(writer, grant) => {
+                self.attempt(net, writer);
+                Follows::Grant(grant)
+            }
+            line::Follows::Over(mut waiter, error) => {
+                match waiter.writer.take() {
+                    Some(writer) => self.asks_alone(net, writer),
+                    None => waiter.answer(error),
+                }
                 Follows::Nothing
             }
             line::Follows::Ask(mut waiter) => {
-                if let Some(queue) = waiter.gives_back_its_turn() {
+                if let Some(queue) = waiter.counts_no_more(Counts::Joins) {
                     self.turns.asks_instead(&queue);
+                    waiter.counts = Counts::Asks;
                 }
-                self.ask(net, waiter);
+                match waiter.writer.take() {
+                    Some(mut writer) => {
+                        writer.counts = waiter.counts;
+                        self.asks_alone(net, writer);
+                    }
+                    None => self.ask(net, waiter),
+                }
                 Follows::Nothing
             }
+        }
+    }
+
+    /// It wishes no more, and has not got it.
+    pub(super) fn forget(&mut self, net: &mut Net, waiter: &mut Waiter) {
+        self.calls.give_up(net, waiter);
+        self.make_room(waiter);
+    }
+
+    /// A wish that asked or rested is over, or stands in line now: its place is another's.
+    pub(super) fn make_room(&mut self, waiter: &mut Waiter) {
+        if let Some(queue) = waiter.counts_no_more(Counts::Asks) {
+            self.turns.done(&queue);
         }
     }
 

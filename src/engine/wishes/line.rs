@@ -11,7 +11,7 @@ use self::{
     in_line::InLine,
     lately::{Lately, number},
 };
-use super::waiter::Waiter;
+use super::waiter::{Counts, Waiter};
 use crate::{
     Error, Silence,
     ballot::answers::Said,
@@ -42,6 +42,8 @@ pub(super) struct Line {
 pub(super) enum Follows {
     Nothing,
     Won(Box<Grant>),
+    /// It is a writer's turn: that is granted, and the writer asks for its lock.
+    Turn(Box<Waiter>, Box<Grant>),
     /// It waits no more, and is told so.
     Over(Box<Waiter>, Error),
     /// It asks for the lock as if nobody waited.
@@ -136,9 +138,9 @@ impl Line {
         };
         let now = net.now;
         match push.says {
-            Says::Granted { seq, token, term } => {
+            Says::Granted { seq, token, .. } => {
                 one.saw(token);
-                one.place.handed(now, node, (seq, token), term);
+                one.place.handed(now, node, (seq, token));
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.is_next(now, node, after),
@@ -187,7 +189,8 @@ impl Line {
     pub(super) fn leave(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
         let mut one = self.take(net, id)?;
         one.take_back(net);
-        self.decided.extend(one.waiter.gives_back_its_turn());
+        self.decided
+            .extend(one.waiter.counts_no_more(Counts::Joins));
         Some(one.waiter)
     }
 
@@ -249,11 +252,19 @@ impl Line {
         let Some(one) = self.waiting.get_mut(&id) else {
             return Follows::Nothing;
         };
-        if one.waiter.wish.reply.is_closed() {
-            self.leave(net, id);
-            return Follows::Nothing;
+        if one.waiter.is_gone() {
+            return match self.leave(net, id) {
+                Some(waiter) => Follows::Over(waiter, Error::Closed),
+                None => Follows::Nothing,
+            };
         }
         let is_alone = one.standing.is_alone(net);
+        if one.waiter.writer.is_some() && one.cannot_stand(net, is_alone) {
+            return match self.leave(net, id) {
+                Some(waiter) => Follows::Ask(waiter),
+                None => Follows::Nothing,
+            };
+        }
         if let Err(error) = self.stand_aside(net, id) {
             return match self.leave(net, id) {
                 Some(waiter) => Follows::Over(waiter, error),
@@ -286,7 +297,8 @@ impl Line {
                     let Some(mut one) = self.take(net, id) else {
                         return Follows::Nothing;
                     };
-                    self.decided.extend(one.waiter.gives_back_its_turn());
+                    self.decided
+                        .extend(one.waiter.counts_no_more(Counts::Joins));
                     let name = one.waiter.wish.name();
                     match won.is_provisional {
                         true => self.lately.stands(name, net.now),
@@ -298,15 +310,22 @@ impl Line {
                         is_provisional: won.is_provisional,
                         is_partial: one.place.held().count() < one.place.asked().count(),
                     };
-                    return Follows::Won(Box::new(one.grant(net.now, won.token, good)));
+                    one.waiter.is_in_line();
+                    let writer = one.waiter.writer.take();
+                    let grant = Box::new(one.grant(net.now, won.token, good));
+                    return match writer {
+                        Some(writer) => Follows::Turn(writer, grant),
+                        None => Follows::Won(grant),
+                    };
                 }
                 Step::Rest(at) => {
                     let mut error = None;
                     if one.place.only_last {
                         error = one.standing.is_cut_short(net, &mut one.waiter);
                     } else {
-                        one.waiter.patience.is_in_line();
-                        self.decided.extend(one.waiter.gives_back_its_turn());
+                        one.waiter.is_in_line();
+                        self.decided
+                            .extend(one.waiter.counts_no_more(Counts::Joins));
                     }
                     let over = || one.standing.is_over(net, &mut one.waiter);
                     if let Some(error) = error.or_else(over) {

@@ -1,11 +1,13 @@
 //! From a wish to a grant: attempts, the rests between them, and the line.
 
 mod calls;
+mod ends;
 mod heard;
 mod last;
 mod line;
 pub(super) mod slots;
 mod standing;
+mod turn;
 mod waiter;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,11 +16,11 @@ use self::{
     calls::Calls,
     line::Line,
     slots::Slots,
-    waiter::{After, Waiter},
+    waiter::{After, Counts, Waiter},
 };
 use super::{
     attempt::{Attempt, Progress},
-    event::{Wait, Wish, WishId},
+    event::{Wish, WishId},
     grant::Grant,
     net::Net,
     patience::Failure,
@@ -27,8 +29,13 @@ use super::{
     turns::Turns,
 };
 use crate::{
-    Error, Silence, ballot::answers::Said, claim::Wants, clock::Tick, ids::ById,
-    node::session::RoundId, room::Room as _,
+    Error, Silence,
+    ballot::answers::Said,
+    claim::{Queue, Wants},
+    clock::Tick,
+    ids::ById,
+    node::session::RoundId,
+    room::Room as _,
 };
 
 /// At most this many whose turn has come begin to ask in one go.
@@ -65,7 +72,6 @@ impl Wishes {
         if wish.reply.is_closed() {
             return Follows::Nothing;
         }
-        let (id, end) = (wish.id, wish.end());
         let wants = wish.wants.clone();
         let waiter = Box::new(Waiter::new(wish));
         let queue = match wants {
@@ -79,50 +85,30 @@ impl Wishes {
             self.attempt(net, waiter);
             return Follows::Nothing;
         }
-        let at_once = !self.turns.has_next() && net.keeps_up();
-        match (self.turns.enter(&queue, id, waiter, at_once), end) {
-            (Some(waiter), _) => self.attempt(net, waiter),
-            (None, Some(at)) => net.timers.at(Key::Wish(id), at),
-            (None, None) => {}
-        }
+        self.attempt_in_turn(net, &queue, waiter);
         Follows::Nothing
     }
 
-    /// The caller's future was dropped.
-    pub(super) fn cancel(&mut self, net: &mut Net, id: WishId) {
-        self.end(net, id);
-    }
-
-    /// All wishes end: the quorum closes.
-    pub(super) fn close(&mut self, net: &mut Net) {
-        let mut waiters = self.turns.close();
-        for waiter in &waiters {
-            net.timers.cancel(Key::Wish(waiter.wish.id));
-        }
-        let mut ids: Vec<WishId> = self
-            .rounds
-            .keys()
-            .chain(self.resting.keys())
-            .copied()
-            .collect();
-        ids.extend(self.line.ids());
-        ids.extend(self.slots.ids());
-        ids.sort_unstable();
-        waiters.extend(ids.into_iter().filter_map(|id| self.end(net, id)));
-        for waiter in waiters {
-            let _ = waiter.wish.reply.send(Err(Error::Closed));
+    /// Asks the nodes as soon as few enough of its queue do so.
+    fn attempt_in_turn(&mut self, net: &mut Net, queue: &Queue, waiter: Box<Waiter>) {
+        let (id, end) = (waiter.wish.id, waiter.wish.end());
+        let at_once = !self.turns.has_next() && net.keeps_up();
+        match (self.turns.enter(queue, id, waiter, at_once), end) {
+            (Some(waiter), _) => self.attempt(net, waiter),
+            (None, Some(at)) => net.timers.at(Key::Wish(id), at),
+            (None, None) => {}
         }
     }
 
     /// Lets those ask whose turn has come; a few at a time, so that answers are read between them.
     pub(super) fn take_turns(&mut self, net: &mut Net) {
         for _ in 0..TURNS_AT_ONCE {
-            let Some(waiter) = self.turns.begin(net.now, || net.keeps_up()) else {
+            let Some(mut waiter) = self.turns.begin(net.now, || net.keeps_up()) else {
                 return;
             };
             net.timers.cancel(Key::Wish(waiter.wish.id));
-            match waiter.wish.reply.is_closed() {
-                true => self.make_room(&waiter.wish),
+            match waiter.is_gone() {
+                true => self.forget(net, &mut waiter),
                 false => self.attempt(net, waiter),
             }
         }
@@ -229,10 +215,18 @@ impl Wishes {
                 return self.tell(net, waiter, last);
             }
         }
-        let waits = waiter.patience.waits() && !is_over && lock.has_a_line();
-        if waits && self.line.stands(net, waiter.wish.name()) && self.turns.may_join(&lock.queue())
+        let line = waiter.line(net).filter(|_| !is_over);
+        if let Some(line) = line
+            && waiter.counts == Counts::Asks
+            && self.line.stands(net, &line)
+            && self.turns.may_join(&lock.queue())
         {
-            waiter.has_turn = true;
+            let is_writer = lock.side().is_some();
+            waiter.counts = Counts::Joins;
+            let waiter = match is_writer {
+                true => waiter.for_turn(net, line),
+                false => waiter,
+            };
             let follows = self.line.enter_last(net, waiter);
             // Nobody has answered, so nothing is granted.
             self.follow(net, follows);
@@ -267,8 +261,7 @@ impl Wishes {
 
     /// Tells its caller that it was not won.
     fn tell(&mut self, net: &mut Net, mut waiter: Box<Waiter>, error: Error) {
-        self.calls.give_up(net, &mut waiter);
-        self.make_room(&waiter.wish);
+        self.forget(net, &mut waiter);
         waiter.answer(error);
     }
 
@@ -289,7 +282,7 @@ impl Wishes {
         };
         match progress {
             Progress::Won(token) => {
-                self.make_room(&waiter.wish);
+                self.make_room(&mut waiter);
                 let known = self.calls.leave(net, &mut waiter);
                 if let (Some(known), Some(claim)) = (&known, waiter.wish.wants.claim()) {
                     // Those that its last attempt did not ask will not hear of its end otherwise.
@@ -330,9 +323,19 @@ impl Wishes {
                 self.resting.insert(id, waiter);
             }
             After::Line => {
-                self.make_room(&waiter.wish);
-                let seen = (attempt.largest_ticket(), attempt.largest_counter());
-                let follows = self.line.enter(net, waiter, seen);
+                self.make_room(&mut waiter);
+                let is_writer = waiter.wish.wants.side().is_some();
+                let turn = waiter.line(net).filter(|_| is_writer);
+                let follows = match turn {
+                    Some(turn) => {
+                        waiter.last = Some(Box::new(error));
+                        self.line.enter_unseen(net, waiter.for_turn(net, turn))
+                    }
+                    None => {
+                        let seen = (attempt.largest_ticket(), attempt.largest_counter());
+                        self.line.enter(net, waiter, seen)
+                    }
+                };
                 return self.follow(net, follows);
             }
         }
@@ -347,42 +350,5 @@ impl Wishes {
         self.asking.give_back();
         self.rounds.give_back();
         Some(asking)
-    }
-
-    /// Ends a wish, and takes back what it asked for.
-    fn end(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
-        if let Some(waiter) = self.turns.leave(id) {
-            net.timers.cancel(Key::Wish(id));
-            return Some(waiter);
-        }
-        if let Some(mut waiter) = self.resting.remove(&id) {
-            net.timers.cancel(Key::Wish(id));
-            self.calls.give_up(net, &mut waiter);
-            self.make_room(&waiter.wish);
-            return Some(waiter);
-        }
-        let Some(round) = self.rounds.get(&id).copied() else {
-            let waiter = match self.slots.has(id) {
-                true => self.slots.leave(net, id),
-                false => self.line.leave(net, id),
-            };
-            self.make_room_in_line();
-            return waiter;
-        };
-        let Asking {
-            mut waiter,
-            mut attempt,
-        } = self.take(net, round)?;
-        attempt.roll_back(net);
-        self.calls.give_up(net, &mut waiter);
-        self.make_room(&waiter.wish);
-        Some(waiter)
-    }
-
-    /// A wish that asked or rested is over, or stands in line now: its place is another's.
-    fn make_room(&mut self, wish: &Wish) {
-        if let Some(queue) = wish.wants.queue().filter(|_| wish.wait != Wait::Never) {
-            self.turns.done(&queue);
-        }
     }
 }

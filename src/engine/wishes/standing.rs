@@ -44,6 +44,11 @@ impl Standing {
         !has_a_majority
     }
 
+    /// True if the last call of [`is_alone`](Self::is_alone) found that fewer than Q nodes vote and hear this waiter.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.alone_since.is_some()
+    }
+
     /// Whether Q of those that vote have not refused it.
     fn is_heard(&self, net: &Net) -> bool {
         if !self.last.is_any_silent() {

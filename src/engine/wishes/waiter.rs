@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    Error,
+    Error, Lease,
     claim::{Queue, Side, Wants},
     clock::Tick,
     engine::{
@@ -12,7 +12,9 @@ use crate::{
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Limits, Next, Past, Patience},
     },
+    name::Name,
     owner::Entry,
+    response::Response,
 };
 
 /// A wish, and how long it goes on.
@@ -23,8 +25,37 @@ pub(super) struct Waiter {
     pub(super) last: Option<Box<Error>>,
     /// Of a read-write lock: how the nodes know it over all its attempts.
     pub(super) known: Option<Box<Known>>,
-    /// It asks for a place in line at once, and counts among those who ask until a majority has spoken.
-    pub(super) has_turn: bool,
+    pub(super) counts: Counts,
+    /// For a writer of a read-write lock: the state of its turn.
+    pub(super) turn: Turn,
+    /// The writer that this one queues for. Such a waiter only acquires the writer's turn: no caller waits for it.
+    pub(super) writer: Option<Box<Self>>,
+}
+
+/// The state of a writer's turn. By default the writer has not asked for it.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The lease is in here once it is granted, and is released when this is dropped.
+    pub(super) lease: Option<Response<Option<Lease>>>,
+    /// It could not be had: until then the writer asks without it.
+    pub(super) alone_until: Tick,
+}
+
+impl Turn {
+    /// It has its turn, or had it: a lost one is not asked for again.
+    pub(super) fn is_there(&self) -> bool {
+        self.lease.is_some()
+    }
+}
+
+/// Among those of its queue who ask or rest, of which there are only a few at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    Not,
+    /// Until it is done, or stands in line.
+    Asks,
+    /// It asks for a place in line at once: until a majority has spoken.
+    Joins,
 }
 
 /// One who waits for a read-write lock, as nodes know it.
@@ -49,18 +80,56 @@ pub(super) enum After {
 impl Waiter {
     pub(super) fn new(wish: Wish) -> Self {
         let patience = Patience::new(wish.wait, wish.asked_at);
+        let counts = match patience.waits() {
+            true => Counts::Asks,
+            false => Counts::Not,
+        };
         Self {
             wish,
             patience,
             last: None,
             known: None,
-            has_turn: false,
+            counts,
+            turn: Turn::default(),
+            writer: None,
         }
     }
 
-    /// It asks no more. Its queue, if it counted among those who ask for a place until now.
-    pub(super) fn gives_back_its_turn(&mut self) -> Option<Queue> {
-        std::mem::take(&mut self.has_turn).then(|| self.wish.wants.queue())?
+    /// It asks no more. Its queue, if it counted in this way until now.
+    pub(super) fn counts_no_more(&mut self, counted: Counts) -> Option<Queue> {
+        if self.counts != counted {
+            return None;
+        }
+        self.counts = Counts::Not;
+        self.queue()
+    }
+
+    /// With whom it asks in turn.
+    pub(super) fn queue(&self) -> Option<Queue> {
+        self.writer.as_deref().unwrap_or(self).wish.wants.queue()
+    }
+
+    /// It waits in line, and so does the writer that waits for this.
+    pub(super) fn is_in_line(&mut self) {
+        self.patience.is_in_line();
+        if let Some(writer) = &mut self.writer {
+            writer.patience.is_in_line();
+        }
+    }
+
+    /// The caller's future was dropped.
+    pub(super) fn is_gone(&self) -> bool {
+        let caller = self.writer.as_deref().unwrap_or(self);
+        caller.wish.reply.is_closed()
+    }
+
+    /// The mutex in whose line it is to stand once it is refused, as long as it waits.
+    pub(super) fn line(&self, net: &Net) -> Option<Name> {
+        let Wants::Lock(lock) = &self.wish.wants else {
+            return None;
+        };
+        let may_stand = self.patience.waits() && (lock.side().is_none() || self.may_queue(net));
+        lock.line().filter(|_| may_stand)
     }
 
     /// An attempt was not won: why, and what follows.
@@ -85,7 +154,7 @@ impl Waiter {
             return (error, After::Answer);
         };
         let has_a_line = match &self.wish.wants {
-            Wants::Lock(lock) => lock.has_a_line(),
+            Wants::Lock(_) => self.line(net).is_some(),
             Wants::Slot(_) => true,
         };
         if past.failure == Failure::Held && has_a_line {
@@ -110,10 +179,10 @@ impl Waiter {
         known.is_some_and(|known| std::mem::take(&mut known.is_called))
     }
 
-    /// When it asks again, now that the lock was freed. Who wants it alone does not ask together with others who do.
+    /// When it asks again, now that the lock was freed. A writer that has no turn does not ask together with others.
     pub(super) fn answers_the_call(&self, net: &mut Net) -> Tick {
         let spread = match self.wish.wants.side() {
-            Some(Side::Writer) => net.round_trip() / 2,
+            Some(Side::Writer) if !self.turn.is_there() => net.round_trip() / 2,
             _ => Duration::ZERO,
         };
         let spread = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What an in-process node publishes, and who listens: what SUBSCRIBE and PUBLISH are on a server (protocol §5).
+//! The channels of an in-process node and their listeners, as SSUBSCRIBE and SPUBLISH have them on a server (protocol §5).
 
 use std::{cell::RefCell, collections::BTreeMap, mem, sync::Arc};
 
@@ -29,7 +29,7 @@ impl Air {
         }
     }
 
-    /// PUBLISH. Whether anybody heard it.
+    /// SPUBLISH. Returns true if anybody heard it.
     pub(crate) fn publish(&self, channel: &Arc<str>, push: Push) -> bool {
         let heard = self.listeners.contains_key(channel);
         if heard {

@@ -1,8 +1,8 @@
 //! The counters of all that is held: `c0` and `c1` of a server (protocol §3). They outlive what they count for, and
-//! go when nobody has taken that for a week or two.
+//! go when nobody has taken that for two to four days.
 
 #[cfg(any(test, feature = "test-util"))]
-mod by_week;
+mod by_calendar;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -20,7 +20,7 @@ pub(crate) const MAX_TOKEN: u64 = (1 << 53) - 1;
 const MINUTE_US: u64 = 60_000_000;
 
 /// Counters as old as this become the previous ones.
-const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 
 /// What a counter counts for: a field of the two hashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,9 +40,11 @@ pub(crate) struct Counters {
     current: Option<Generation>,
     /// `c1`.
     previous: Option<Generation>,
+    /// Those of slots that stand beside the slots: they go with them, and not by age.
+    are_beside_slots: bool,
     /// In their place, without [`Rule::RotateByAge`].
     #[cfg(any(test, feature = "test-util"))]
-    by_week: by_week::Weeks,
+    by_calendar: by_calendar::Periods,
 }
 
 /// Where the next token comes from.
@@ -62,13 +64,21 @@ pub(crate) struct Generation {
 }
 
 impl Counters {
+    /// Of slots whose tokens nobody is shown.
+    pub(crate) fn beside_slots() -> Self {
+        Self {
+            are_beside_slots: true,
+            ..Self::default()
+        }
+    }
+
     /// The newest token; 0 if none.
     pub(crate) fn read(&self, of: &Counted, at: Moment) -> u64 {
         let both = [self.current.as_ref(), self.previous.as_ref()];
         #[cfg(any(test, feature = "test-util"))]
         let both = match at.rules.hold(Rule::RotateByAge) {
             true => both,
-            false => self.by_week.both(at.time),
+            false => self.by_calendar.both(at.time),
         };
         let [current, previous] = both.map(|generation| {
             let counter = generation.and_then(|generation| generation.counters.get(of));
@@ -117,7 +127,7 @@ impl Counters {
         Ok(true)
     }
 
-    /// Before a grant: counters that are older than a week become the previous ones.
+    /// Before a grant: counters that are older than two days become the previous ones.
     pub(crate) fn begin(&mut self, at: Moment) {
         if self.are_old(at) {
             self.previous = self.current.take();
@@ -144,17 +154,18 @@ impl Counters {
             .find_map(|generation| generation.counters.keys().map(Counted::name).min())
     }
 
-    /// Whether the current ones are older than a week.
+    /// True if the current counters are older than two days.
     fn are_old(&self, at: Moment) -> bool {
         let begun = self.current.as_ref().and_then(|current| current.begun);
-        begun.is_some_and(|begun| at.time.saturating_sub(begun) > WEEK_US)
+        !self.are_beside_slots
+            && begun.is_some_and(|begun| at.time.saturating_sub(begun) > TWO_DAYS_US)
     }
 
     /// All that stand there.
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
         let both = self.current.iter().chain(&self.previous);
         #[cfg(any(test, feature = "test-util"))]
-        let both = both.chain(self.by_week.all());
+        let both = both.chain(self.by_calendar.all());
         both
     }
 
@@ -162,7 +173,7 @@ impl Counters {
     fn current(&mut self, at: Moment) -> &mut Generation {
         #[cfg(any(test, feature = "test-util"))]
         if !at.rules.hold(Rule::RotateByAge) {
-            return self.by_week.current(at.time);
+            return self.by_calendar.current(at.time);
         }
         self.current.get_or_insert_default()
     }

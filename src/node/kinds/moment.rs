@@ -11,6 +11,8 @@ pub(crate) struct Moment<'s> {
     /// The node's TIME, in µs.
     pub(crate) time: u64,
     pub(crate) rules: Rules,
+    /// The guard that the client sent.
+    pub(crate) guard: &'s str,
     /// The guard is right.
     pub(crate) admitted: bool,
     pub(crate) writes: Writes,

@@ -32,16 +32,15 @@ use crate::{
 /// tests. It obeys the same commands as a real server, on tokio's clock, so that a paused test clock
 /// moves it too.
 ///
-/// Clones are the same master. A new one has to be admitted like any new server
-/// ([`Quorum::bootstrap`](crate::Quorum::bootstrap)); [`Quorum::in_memory`](crate::Quorum::in_memory)
-/// has done that already.
+/// Clones are the same master. New ones that are given to a builder vote at once: they were made in this process, so nobody has
+/// used them. One that was [restarted](Self::restart_empty) before, or that joins others that are in use, is in quarantine first, as a server
+/// would be. [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) ends that, where no lease is left.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
 /// use quorate::{MemoryNode, Quorum};
 /// let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
 /// let quorum = Quorum::builder().nodes(&nodes).connect().await?;
-/// quorum.bootstrap_forced().await?; // nobody else has ever used them
 /// nodes[0].stop();
 /// let lease = quorum.mutex("a").lock().await?; // two of three are enough
 /// lease.release().await?;
@@ -97,7 +96,6 @@ impl MemoryNode {
     /// # use quorate::{MemoryNode, Quorum};
     /// let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
     /// let quorum = Quorum::builder().nodes(&nodes).connect().await?;
-    /// quorum.bootstrap_forced().await?;
     /// quorum.mutex("a").lock().await?.release().await?;
     /// for node in &nodes {
     ///     node.restart_empty(); // a power cut
@@ -127,6 +125,11 @@ impl MemoryNode {
 
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
+    }
+
+    /// Returns true if no client has ever reached it, and it has never stopped: then it has granted nothing.
+    pub(crate) fn is_new(&self) -> bool {
+        self.lock().is_new()
     }
 
     /// Lets it vote at once, as one of `masters` on this list.

@@ -84,6 +84,7 @@ impl Store {
         let at = Moment {
             time,
             rules: self.rules,
+            guard,
             admitted,
             writes: self.writes(),
             wrote: &self.wrote,

@@ -19,12 +19,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     decode,
     encode::{self, Keys},
-    frame::Inbox,
+    frame::{Garbage, Inbox},
     outbox::{Asked, Outbox},
     secret::Secret,
 };
 use crate::{
-    node::{Answer, Connection, Disconnected, Guard, Incoming, Operation, Push},
+    node::{Answer, Connection, Disconnected, Guard, Incoming, Operation},
     report::said,
 };
 
@@ -34,8 +34,10 @@ pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
     note: Option<String>,
-    /// What it has subscribed to. None: it hears nothing.
+    /// The channel that it has subscribed to, if any.
     channel: Option<Arc<str>>,
+    /// Its waiters are told: it has subscribed, and the server's scripts may publish.
+    hears: bool,
     /// Never told, should the server repeat it.
     secret: Secret,
     outbox: Outbox,
@@ -63,6 +65,7 @@ impl<S> RedisConnection<S> {
             stream,
             client_id,
             note,
+            hears: channel.is_some(),
             channel,
             secret,
             outbox: Outbox::new(keys),
@@ -74,6 +77,11 @@ impl<S> RedisConnection<S> {
         }
     }
 
+    /// The server's scripts may not publish, so waiters have to ask.
+    pub(super) fn mute(&mut self) {
+        self.hears = false;
+    }
+
     /// The connection is over, for good and for this reason.
     fn end<T>(&mut self, reason: impl Into<String>) -> Poll<Result<T, Disconnected>> {
         let reason = Disconnected(reason.into());
@@ -81,10 +89,22 @@ impl<S> RedisConnection<S> {
         Poll::Ready(Err(reason))
     }
 
-    /// What this frame says to one who waits. None: it is no message of this connection's channel, or none that can
-    /// be read. That costs no more than a lost push.
-    fn push(&self, frame: &OwnedFrame) -> Option<Push> {
-        decode::push(frame, self.channel.as_deref()?)
+    /// A message that answers nothing. An error: too many came that nobody asked for. Messages of the own channel are
+    /// not counted, because any client that may publish there could end this connection with them.
+    fn unasked(&mut self, frame: &OwnedFrame) -> Result<Incoming, Garbage> {
+        let channel = self.channel.as_deref();
+        match channel.and_then(|channel| decode::message(frame, channel)) {
+            Some(_) if !self.hears => Ok(Incoming::Nothing),
+            // One that cannot be read costs no more than a lost one.
+            Some(message) => Ok(decode::push(message).map_or(Incoming::Nothing, Incoming::Push)),
+            None => self.inbox.count_unasked().map(|()| Incoming::Nothing),
+        }
+    }
+
+    /// The connection is over, as nothing can be made of what the server sends.
+    fn end_of<T>(&mut self, garbage: &Garbage) -> Poll<Result<T, Disconnected>> {
+        let text = garbage.text(|words| self.secret.hidden(words));
+        self.end(format!("the server {text}"))
     }
 
     /// Makes answers of this frame, if it completes any; an error: nobody asked for it.
@@ -169,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
     }
 
     fn hears(&self) -> bool {
-        self.channel.is_some()
+        self.hears
     }
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Disconnected>> {
@@ -182,14 +202,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         loop {
             match self.inbox.next() {
                 // It is never an answer, wherever it comes: also between the replies to one operation.
-                Ok(Some(frame @ OwnedFrame::Push { .. })) => {
-                    if let Some(push) = self.push(&frame) {
-                        return Poll::Ready(Ok(Incoming::Push(push)));
-                    }
-                }
+                Ok(Some(frame @ OwnedFrame::Push { .. })) => match self.unasked(&frame) {
+                    Ok(incoming) => return Poll::Ready(Ok(incoming)),
+                    Err(garbage) => return self.end_of(&garbage),
+                },
                 Ok(Some(frame)) => {
                     if let Err(frame) = self.take(frame) {
-                        return self.end(unasked(&frame, &self.secret));
+                        return self.end(stray_answer(&frame, &self.secret));
                     }
                     if let Some(answer) = self.answers.pop_front() {
                         return Poll::Ready(Ok(Incoming::Answer(answer)));
@@ -200,10 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
                     Ok(_) => {}
                     Err(error) => return self.end(failed("reading", &error)),
                 },
-                Err(garbage) => {
-                    let text = garbage.text(|words| self.secret.hidden(words));
-                    return self.end(format!("the server {text}"));
-                }
+                Err(garbage) => return self.end_of(&garbage),
             }
         }
     }
@@ -228,7 +244,7 @@ fn failed(what: &str, error: &io::Error) -> String {
 }
 
 /// Servers say so before they close a connection that they will not have.
-fn unasked(frame: &OwnedFrame, secret: &Secret) -> String {
+fn stray_answer(frame: &OwnedFrame, secret: &Secret) -> String {
     match decode::error(frame) {
         Some(words) => format!("the server says: {}", said(secret.hidden_in_error(&words))),
         None => "the server answers what was not asked".into(),

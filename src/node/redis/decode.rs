@@ -77,15 +77,20 @@ pub(super) fn forbids_a_key(reply: &OwnedFrame) -> bool {
     error(reply).is_some_and(|text| matches!(rights::denial(&text), Some(Denial::Key)))
 }
 
-/// Whether this push confirms SUBSCRIBE to the channel.
+/// Returns true if this push confirms SSUBSCRIBE to the channel.
 pub(super) fn confirms(frame: &OwnedFrame, channel: &str) -> bool {
-    pushed(frame, "subscribe", channel).is_some()
+    pushed(frame, "ssubscribe", channel).is_some()
 }
 
-/// What this push says to one of ours, if it is a message of the channel.
-pub(super) fn push(frame: &OwnedFrame, channel: &str) -> Option<Push> {
-    let said = bytes(pushed(frame, "message", channel)?)?;
-    Push::read(str::from_utf8(said).ok()?)
+/// The text that was published on the channel, if this push is a message of it. (Redis 7.0.0 says "message" of sharded channels
+/// too.)
+pub(super) fn message<'f>(frame: &'f OwnedFrame, channel: &str) -> Option<&'f OwnedFrame> {
+    pushed(frame, "smessage", channel).or_else(|| pushed(frame, "message", channel))
+}
+
+/// Reads a message to a waiter. None: it cannot be read.
+pub(super) fn push(message: &OwnedFrame) -> Option<Push> {
+    Push::read(str::from_utf8(bytes(message)?).ok()?)
 }
 
 /// What a push of this kind and of this channel carries.

@@ -12,10 +12,7 @@ use super::{
     encode::Keys,
     greet::{Dialled, greet},
 };
-use crate::{
-    node::DialError,
-    report::{said, seconds},
-};
+use crate::{columns::seconds, node::DialError, report::said};
 use DialError::Unreachable;
 
 /// A greeted connection to the address, within the limit: one that is ready for commands, and hears what is

@@ -25,6 +25,8 @@ use self::{quick::quick, scan::Scan};
 
 /// What is kept for reading.
 const ROOM: usize = 8 << 10;
+/// A server sends no message that nobody asked for. More than this on one connection would only keep the client busy.
+const MOST_UNASKED: u32 = 1_000;
 /// From here on, a buffer that grew is given back.
 const TOO_MUCH_ROOM: usize = 64 << 10;
 
@@ -35,6 +37,8 @@ pub(super) struct Inbox {
     start: usize,
     end: usize,
     scan: Scan,
+    /// How many messages came that nobody asked for.
+    unasked: u32,
 }
 
 impl Inbox {
@@ -44,6 +48,16 @@ impl Inbox {
             start: 0,
             end: 0,
             scan: Scan::default(),
+            unasked: 0,
+        }
+    }
+
+    /// Counts a message that nobody asked for. An error: there are too many of them.
+    pub(super) fn count_unasked(&mut self) -> Result<(), Garbage> {
+        self.unasked += 1;
+        match self.unasked > MOST_UNASKED {
+            true => Err(Garbage::unasked()),
+            false => Ok(()),
         }
     }
 

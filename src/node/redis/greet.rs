@@ -3,8 +3,11 @@
 //! All of it goes out in one write and costs one round trip. A server that refuses HELLO refuses what
 //! follows too, so only the first refusal is told. Missing rights are told all at once.
 //!
-//! SUBSCRIBE is the last word of it. So a subscription lives exactly as long as its connection, and is there before
+//! SSUBSCRIBE is the last word of it. So a subscription lives exactly as long as its connection, and is there before
 //! anybody is registered on it. Its reply is a push (RESP3), its refusal an error like any other.
+//!
+//! The channels are sharded ones, because SPUBLISH counts only the subscribers of this very channel. PUBLISH counts
+//! pattern subscribers too: beside a monitoring tool with `PSUBSCRIBE *` a crashed waiter would seem to be there.
 
 mod advice;
 #[cfg(test)]
@@ -66,7 +69,7 @@ where
             (Word::Hello, None) => id = client_id(&frame)?,
             // Nothing depends on it.
             (Word::SetInfo, _) => {}
-            (Word::Subscribe, None) if !confirms(&frame) => return Err(stranger("SUBSCRIBE")),
+            (Word::Subscribe, None) if !confirms(&frame) => return Err(stranger("SSUBSCRIBE")),
             (Word::Subscribe, None) => subscribed = true,
             (_, None) => {}
             (Word::Subscribe, Some(error)) if Missing::is(&error) => {
@@ -85,11 +88,13 @@ where
         return Err(Refused(why));
     }
     let (secret, note) = (address.secret(), missing.note(&keys));
-    // Without PUBLISH its own scripts can tell nobody whose turn it is, itself included: it has to ask.
-    let channel = (subscribed && !missing.silences()).then(|| Arc::clone(channel));
-    Ok(Box::new(RedisConnection::new(
-        stream, id, note, channel, keys, secret, inbox,
-    )))
+    // Without SPUBLISH its own scripts can tell nobody whose turn it is, itself included: it has to ask.
+    let channel = subscribed.then(|| Arc::clone(channel));
+    let mut connection = RedisConnection::new(stream, id, note, channel, keys, secret, inbox);
+    if missing.silences() {
+        connection.mute();
+    }
+    Ok(Box::new(connection))
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
@@ -113,7 +118,9 @@ async fn reply<S: AsyncRead + Unpin>(
 ) -> Result<OwnedFrame, Silence> {
     loop {
         match inbox.next().map_err(Silence::Garbage)? {
-            Some(frame @ OwnedFrame::Push { .. }) if !confirms(&frame) => {}
+            Some(frame @ OwnedFrame::Push { .. }) if !confirms(&frame) => {
+                inbox.count_unasked().map_err(Silence::Garbage)?;
+            }
             Some(frame) => return Ok(frame),
             None => match poll_fn(|cx| inbox.poll_fill(stream, cx)).await {
                 Ok(0) => return Err(Silence::Closed),

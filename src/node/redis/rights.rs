@@ -4,7 +4,7 @@
 //!
 //! The tries change nothing. Those that could write have the keys of the lock with the empty name. No
 //! client can take that lock or wait for it, so these never exist, and none of them changes anything where its key
-//! is absent. PUBLISH has the channel of a process without a number, to which nobody listens. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
+//! is absent. SPUBLISH has the channel of a process without a number, to which nobody listens. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
 //! script: in a script, the error for a missing right has no code of its own. A server checks rights
 //! first. So where the right is there, a full server or a replica answers with another code, which is
 //! ignored here.
@@ -58,7 +58,7 @@ const NOT_TOLD: &str =
 pub(super) static SELECT: Right = needed("SELECT", "");
 
 /// The greeting subscribes to the channel of this process; that is the try.
-pub(super) static SUBSCRIBE: Right = useful("SUBSCRIBE", "", NOT_TOLD);
+pub(super) static SUBSCRIBE: Right = useful("SSUBSCRIBE", "", NOT_TOLD);
 
 /// `return` is a whole script. EVALSHA comes after EVAL, which leaves it in the server's cache, and
 /// any answer but a missing right will do.
@@ -103,7 +103,7 @@ pub(super) static TRIED: &[Right] = &[
         "CLIENT KILL ID 9223372036854775807",
         "after a lost connection a late grant may block a name here for one ttl",
     ),
-    useful("PUBLISH", "PUBLISH CHANNEL x", NOT_TOLD),
+    useful("SPUBLISH", "SPUBLISH CHANNEL x", NOT_TOLD),
     // As it is anyway.
     useful(
         "CLIENT REPLY",

@@ -364,8 +364,8 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
             "+zrank",
             "+zscore",
             "+zcard",
-            "+subscribe",
-            "+publish",
+            "+ssubscribe",
+            "+spublish",
         ]);
         real.ok(&rights);
         real.ok(&["AUTH", "quorate", "secret"]);

@@ -165,6 +165,17 @@ impl Duties {
         due.map(|(_, id)| *id).collect()
     }
 
+    /// Returns true if any was sent whose answer is still to come.
+    pub(super) fn is_any_under_way(&self) -> bool {
+        self.by_id.len() > self.retries.len() + self.doubted.len()
+    }
+
+    /// The entries that may still stand on the node.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        let commands = self.by_id.values().map(|duty| duty.operation.command());
+        commands.filter_map(|command| command.frees())
+    }
+
     /// All of them, oldest first.
     pub(super) fn unanswered(&self) -> Vec<DutyId> {
         let mut ids: Vec<_> = self.by_id.keys().copied().collect();

@@ -28,8 +28,30 @@ pub(super) fn disowns<'a>(command: &Command, answer: &'a Answer) -> Option<&'a s
     }
 }
 
+/// The reason and the advice for a server that refuses writes, if this is its error for that. The server's own words differ
+/// from request to request, so they are left out.
+pub(super) fn refused_write(error: &str) -> Option<&'static str> {
+    match error.split(' ').next()? {
+        "OOM" => Some(
+            "OOM: its memory is full; raise its maxmemory, or delete what other programs keep there",
+        ),
+        "MISCONF" => Some(
+            "MISCONF: it could not write to its disk; mend the disk, or let it go on without one (CONFIG SET \
+             stop-writes-on-bgsave-error no, CONFIG SET appendonly no)",
+        ),
+        "NOREPLICAS" => Some(
+            "NOREPLICAS: it has fewer replicas than its min-replicas-to-write; bring them back, or CONFIG SET \
+             min-replicas-to-write 0, since locks need no replica",
+        ),
+        _ => None,
+    }
+}
+
 /// The handshake was answered by an error.
 pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
+    if let Some(why) = refused_write(why) {
+        return Standing::RefusesWrites(why);
+    }
     // The server's words for what its ACL does not permit to a script, or to anybody.
     let acl = [
         "can't run this command",

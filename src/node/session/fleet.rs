@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::Tick,
+    columns::counted,
     node::admission::{BootRecord, Terms, Vouch, is_mine},
-    report::{said, seconds},
+    report::said,
     rules::{Rule, Rules},
     settings::Settings,
 };
@@ -223,10 +224,10 @@ impl Fleet {
     /// Both sides, where a record is of another fleet.
     pub(crate) fn difference(&self, record: &BootRecord) -> String {
         format!(
-            "{} masters, fleet word {:?}; this client: {} masters, fleet word {:?}",
-            record.masters,
+            "{}, fleet word {:?}; this client: {}, fleet word {:?}",
+            counted(record.masters, "master"),
             said(record.list.clone()),
-            self.settings.total(),
+            counted(self.settings.total() as u64, "master"),
             self.settings.list,
         )
     }
@@ -299,7 +300,7 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
         ),
     ] {
         if here > there {
-            let (here, there) = (seconds(here), seconds(there));
+            let (here, there) = (exactly(here), exactly(there));
             both.push(format!(
                 "{what} is {here} here and {there} in the fleet: lower it, or raise it everywhere \
                  with `quorate bootstrap {flag}`"
@@ -307,6 +308,11 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
         }
     }
     both.join("; ")
+}
+
+/// `86400.0 s`: two settings that differ by a second have to look different.
+fn exactly(d: Duration) -> String {
+    format!("{}.{} s", d.as_secs(), d.subsec_millis() / 100)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    clock_rate::ClockRate,
     fault,
     judge::judge,
     standing::{Standing, Witness},
@@ -11,9 +12,10 @@ use super::{
 use crate::{
     Error,
     clock::Tick,
+    logs,
     node::{
         Answer, Fault, Operation, Reply,
-        admission::{self, Handshake},
+        admission::{self, Handshake, Meeting, record::VISIT},
         status::NodeState,
     },
     rules::Rule,
@@ -31,6 +33,14 @@ pub(super) struct Handshakes {
     /// When the one was sent that was answered last on this connection.
     answered: Option<Tick>,
     witness: Option<Witness>,
+    /// The record of another fleet that gives way once its clients are gone.
+    taken: Option<Taken>,
+    /// This client's wall clock in µs when the last one was sent.
+    sent_at_us: u64,
+    /// The rate of the node's clock, measured on this connection.
+    pub(super) clock_rate: ClockRate,
+    /// Why the server refuses writes, as the last handshake or a later request found.
+    pub(super) refused_write: Option<&'static str>,
 }
 
 impl Handshakes {
@@ -51,11 +61,20 @@ impl Handshakes {
     /// A new connection: nothing was answered on it.
     pub(super) fn connected(&mut self) {
         self.answered = None;
+        self.taken = None;
+        self.refused_write = None;
+        self.clock_rate = ClockRate::default();
     }
 
     /// None is due: it is being sent, or the connection is over.
     pub(super) fn clear(&mut self) {
         self.due = None;
+    }
+
+    /// The next one is due within a second: the node has said what only a handshake can take back.
+    pub(super) fn hasten(&mut self, now: Tick) {
+        let soon = now.plus(OTHERWISE);
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
     /// The next one is due soon.
@@ -65,7 +84,8 @@ impl Handshakes {
 
     /// The next one, to be sent now. None without random bits for it: it is tried again.
     pub(super) fn make(&mut self, step: &mut Step<'_>, node: usize) -> Option<Arc<Operation>> {
-        match bring(step, node, self.witness.as_ref()) {
+        self.sent_at_us = step.clock.wall_us();
+        match bring(step, node, self.witness.as_ref(), self.taken.as_ref()) {
             Ok(handshake) => Some(Operation::new(admission::Command::Handshake(handshake))),
             Err(_) => {
                 self.retry(step.now);
@@ -86,7 +106,24 @@ impl Handshakes {
         self.answered = Some(sent_at);
         let standing = match answer {
             Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
-                let (standing, witness) = judge(step, node, &meeting);
+                let (standing, witness) = judge(
+                    step,
+                    node,
+                    &meeting,
+                    self.sent_at_us,
+                    step.now.since(sent_at),
+                );
+                if let Some(reason) = self.clock_rate.read(sent_at, step.now, meeting.time) {
+                    let node = step.settings.nodes.get(node).map(|node| &**node);
+                    logs::warn!(node, reason, "a node's clock is off");
+                }
+                self.taken = taken(self.taken.take(), &standing, &meeting, step.now);
+                match &meeting.write {
+                    Some(Ok(())) => self.refused_write = None,
+                    Some(Err(error)) => self.refused_write = fault::refused_write(error),
+                    // It says nothing: another handshake had just written.
+                    None => {}
+                }
                 if witness.is_some() {
                     self.witness = witness;
                 }
@@ -111,9 +148,39 @@ impl Handshakes {
     }
 }
 
+/// A record of another fleet that nobody vouched for.
+struct Taken {
+    run: String,
+    id: String,
+    /// Since when such a record has been seen here without a gap.
+    since: Tick,
+}
+
+fn taken(
+    before: Option<Taken>,
+    standing: &Standing,
+    meeting: &Meeting,
+    now: Tick,
+) -> Option<Taken> {
+    let Standing::Taken(_) = standing else {
+        return None;
+    };
+    let record = meeting.stored.record()?;
+    Some(Taken {
+        run: record.run.clone(),
+        id: record.id.clone(),
+        since: before.map_or(now, |before| before.since),
+    })
+}
+
 /// What to bring: x is the w that was read, and what this clock counted from then to this sending
 /// while it saw a majority.
-fn bring(step: &mut Step<'_>, node: usize, witness: Option<&Witness>) -> Result<Handshake, Error> {
+fn bring(
+    step: &mut Step<'_>,
+    node: usize,
+    witness: Option<&Witness>,
+    taken: Option<&Taken>,
+) -> Result<Handshake, Error> {
     let terms = step.fleet.terms_to_bring();
     let since = step.fleet.witnesses_since(node);
     let (mut known, mut witnessed) = (None, 0);
@@ -131,6 +198,13 @@ fn bring(step: &mut Step<'_>, node: usize, witness: Option<&Witness>) -> Result<
         if !step.settings.rules.hold(Rule::Quarantine) {
             witnessed = terms.join(record.terms).quarantine();
         }
+    }
+    // A client that has been here for as long as a visit counts may replace the record. One that only looks is gone by then,
+    // and leaves what another fleet has counted.
+    if let Some(taken) = taken
+        && step.now.since(taken.since) >= VISIT
+    {
+        (known, witnessed) = (Some((taken.run.clone(), taken.id.clone())), 0);
     }
     Ok(Handshake {
         masters: step.settings.total() as u64,

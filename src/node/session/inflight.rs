@@ -183,6 +183,11 @@ impl InFlight {
         self.round_trip.estimate(settings.node_timeout)
     }
 
+    /// The average time of an answer; none before the first.
+    pub(super) fn measured_round_trip(&self) -> Option<Duration> {
+        self.round_trip.measured()
+    }
+
     /// How many requests are unanswered.
     pub(super) fn len(&self) -> usize {
         self.sent.len()

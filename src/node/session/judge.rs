@@ -1,32 +1,43 @@
 //! What the client makes of a node that answered the handshake: is it one of this fleet?
 
+use std::time::Duration;
+
 use super::{
     standing::{Standing, Witness},
     step::Step,
 };
 use crate::{
-    node::admission::{BootRecord, Meeting, Stored, record::FORMAT},
+    node::admission::{
+        BootRecord, Meeting, Stored,
+        record::{FORMAT, VISIT},
+    },
     rules::Rule,
 };
 
-/// What the node is, and what was read of it if it is one of this fleet.
+/// Judges the node, and returns what was read of it if it is one of this fleet. `sent_at_us`: this client's wall clock when
+/// it sent the handshake, in µs.
 pub(super) fn judge(
     step: &mut Step<'_>,
     node: usize,
     meeting: &Meeting,
+    sent_at_us: u64,
+    took: Duration,
 ) -> (Standing, Option<Witness>) {
     let (standing, record) = match fitting_record(step, node, meeting) {
         Ok(mut record) => {
             if !step.settings.rules.hold(Rule::MarginInRecord) {
                 record.terms.margin = step.settings.terms.margin;
             }
-            (Standing::Fit, Some(record))
+            (
+                clock_of(step, &record, meeting, sent_at_us, took),
+                Some(record),
+            )
         }
         Err(standing) => (standing, None),
     };
     // The record of another fleet counts as seen too, but not that of a server that is not fit.
     let foreign = match &standing {
-        Standing::Unfit(_) => foreign(step, meeting),
+        Standing::Unfit(_) | Standing::Taken(_) => foreign(step, meeting),
         _ => None,
     };
     step.fleet
@@ -37,6 +48,24 @@ pub(super) fn judge(
         read_at: step.now,
     });
     (standing, witness)
+}
+
+/// Compares the node's clock with this client's. The node cuts tokens at its TIME + max_ttl, so a node that is further
+/// behind would make one that is too small. TIME was read after the handshake was sent, so a slow network does not make a
+/// clock look late; but an answer that took more than half of the margin is judged by how much longer it took.
+fn clock_of(
+    step: &Step<'_>,
+    record: &BootRecord,
+    meeting: &Meeting,
+    sent_at_us: u64,
+    took: Duration,
+) -> Standing {
+    let slack = took.saturating_sub(record.terms.margin / 2);
+    let behind = Duration::from_micros(sent_at_us.saturating_sub(meeting.time)) + slack;
+    match behind > record.terms.max_ttl && step.settings.rules.hold(Rule::ClockNotBehind) {
+        true => Standing::Behind(behind),
+        false => Standing::Fit,
+    }
 }
 
 fn fitting_record(
@@ -59,7 +88,16 @@ fn fitting_record(
     }
     match &meeting.stored {
         Stored::Record(record) if step.fleet.is_mine(record) => Ok(record.clone()),
-        Stored::Record(record) => Err(Standing::Unfit(of_another_fleet(step, record))),
+        Stored::Record(record) if record.votes() || record.vouched => {
+            Err(Standing::Unfit(of_another_fleet(step, record)))
+        }
+        Stored::Record(record) => Err(Standing::Taken(format!(
+            "its record is of another fleet ({}) that has never voted, and clients of that fleet are connected to it: \
+             end them, or give every client the same masters and the same fleet name (fleet, QUORATE_FLEET); \
+             {} s after the last of them has gone, this client replaces the record by itself",
+            step.fleet.difference(record),
+            VISIT.as_secs()
+        ))),
         Stored::Other(format) => Err(Standing::Unfit(format!(
             "it holds format {format} and this client speaks format {FORMAT}: use one version of \
              quorate in every client; if no other version runs any more, {}",

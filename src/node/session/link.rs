@@ -66,8 +66,14 @@ impl Link {
         self.state = State::Unmet;
     }
 
-    /// A handshake was answered.
+    /// A handshake was answered. That a clock is a little more or less behind than before is not told again.
     pub(super) fn met(&mut self, standing: Standing) {
+        if let (State::Met(Standing::Behind(before)), Standing::Behind(now)) =
+            (&self.state, &standing)
+            && before.abs_diff(*now) < *before / 10
+        {
+            return;
+        }
         self.state = State::Met(standing);
     }
 
@@ -83,7 +89,7 @@ impl Link {
 
     /// What was read of a fit node is not true any more, until it is met again. Whether that is news.
     pub(super) fn doubt(&mut self) -> bool {
-        let fit = self.is_fit();
+        let fit = self.is_fit() || self.is_behind();
         if fit {
             self.state = State::Met(Standing::Changed);
         }
@@ -140,10 +146,21 @@ impl Link {
         matches!(self.state, State::Met(Standing::Duplicate(_)))
     }
 
+    /// Returns true if the record is of this fleet and the node's clock is too far behind.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self.state, State::Met(Standing::Behind(_)))
+    }
+
+    /// Returns true if its record will be replaced once the clients of another fleet are gone.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self.state, State::Met(Standing::Taken(_)))
+    }
+
     /// Why the node itself is not counted, whatever the others say.
     pub(super) fn refusal(&self) -> Option<&str> {
         match &self.state {
             State::Met(Standing::Unfit(why) | Standing::Duplicate(why)) => Some(why),
+            State::Met(Standing::RefusesWrites(why)) => Some(why),
             State::Down {
                 why: Some(Cause { text, unfit: true }),
                 ..

@@ -9,6 +9,7 @@
 //! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
 //! state, and none names the session. What the session tells of itself is in `told.rs`.
 
+mod clock_rate;
 mod doubtful;
 mod duty;
 mod fault;
@@ -38,7 +39,7 @@ use self::{
     handshake::Handshakes, inflight::What, link::Link, requests::Requests, standing::Standing,
     step::ClientId,
 };
-use super::{Answer, DialError, Disconnected, Fault, Operation, Push, status::NodeState};
+use super::{Answer, DialError, Disconnected, Fault, Operation, Push, Says, status::NodeState};
 use crate::{Silence, clock::Tick, rules::Rule};
 
 /// One node as this client knows it.
@@ -75,9 +76,11 @@ impl Session {
         tag: Tag,
         operation: &Arc<Operation>,
     ) -> Result<(), Silence> {
-        let unguarded = !step.settings.rules.hold(Rule::Guard) && operation.command().extends();
+        let extends = operation.command().extends();
+        let unguarded = !step.settings.rules.hold(Rule::Guard) && extends;
         match self.state(step.now, step.fleet).silence() {
             None => {}
+            Some(_) if extends && self.votes_but_for_its_clock(step.now, step.fleet) => {}
             Some(Silence::Quarantined(_)) if unguarded => {}
             Some(silence) => return Err(silence),
         }
@@ -240,7 +243,8 @@ impl Session {
                 self.meet(step);
             }
             Err(Fault::NoScript) => self.requests.load_scripts(step),
-            Err(Fault::Withheld(_) | Fault::Error(_)) => {}
+            Err(Fault::Error(text)) => self.look_for_a_refused_write(step.now, text),
+            Err(Fault::Withheld(_)) => {}
         }
         match sent.what {
             What::Handshake if over.is_some() => {}
@@ -256,7 +260,18 @@ impl Session {
     /// The node says something unasked. That answers nothing, and ends no stall. Before this connection's handshake
     /// was read it says nothing to anybody, nor where it is not counted: another address of a node that is would say all
     /// twice.
-    pub(crate) fn pushed(&mut self, step: &mut Step<'_>, push: Push) {
+    ///
+    /// A hand-over counts as a vote, so it has to carry the guard of this node's memory, as every request does. A node
+    /// that has become a replica passes on what its new master publishes, on the connections that it has. Without the
+    /// guard it makes the waiter ask, like any other message.
+    pub(crate) fn pushed(&mut self, step: &mut Step<'_>, mut push: Push) {
+        let is_of_this_memory = match &push.says {
+            Says::Granted { guard, .. } => **guard == *self.requests.guard(),
+            Says::Called | Says::Free { .. } | Says::Freed | Says::Next { .. } => true,
+        };
+        if !is_of_this_memory && step.settings.rules.hold(Rule::PushCarriesGuard) {
+            push.says = Says::Called;
+        }
         if self.link.is_fit() {
             let node = self.node;
             step.heard.push_back(Heard::Push { node, push });
@@ -286,11 +301,19 @@ impl Session {
         if let Some(run) = run {
             self.requests.clean_up(step, &run);
         }
-        let state = self.state(step.now, step.fleet);
+        let state = self.published(step.now, step.fleet);
         self.handshakes.plan(step, &state);
         // What was asked before the fleet's terms changed is asked again.
         if state == NodeState::Connecting && sent_at <= step.fleet.moved_at() {
             self.meet(step);
+        }
+    }
+
+    /// A server that refuses one write refuses the others. It takes writes again when a handshake says so.
+    fn look_for_a_refused_write(&mut self, now: Tick, error: &str) {
+        if let Some(why) = fault::refused_write(error) {
+            self.changed |= self.handshakes.refused_write.replace(why) != Some(why);
+            self.handshakes.hasten(now);
         }
     }
 

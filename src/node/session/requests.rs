@@ -78,6 +78,16 @@ impl Requests {
         id
     }
 
+    /// Returns true if the node is about to confirm a RELEASE. `meets`: a handshake is unanswered, and those that wait for a
+    /// connection are sent behind it. One that was answered by an error is sent again, and nobody waits for that.
+    pub(super) fn is_confirming(&self, meets: bool) -> bool {
+        let is_expected = match self.clean {
+            true => self.duties.is_any_under_way(),
+            false => meets && !self.duties.is_empty(),
+        };
+        is_expected && self.inflight.stalled().is_none()
+    }
+
     /// When a RELEASE is to be sent again, if this node may be asked then.
     pub(super) fn next_retry(&self) -> Option<Tick> {
         let may_retry = self.clean && self.inflight.stalled().is_none();
@@ -181,6 +191,11 @@ impl Requests {
             }
             Err(Fault::NotAdmitted | Fault::NoScript) => self.duties.failed(id, step.now, None),
         }
+    }
+
+    /// The guard that requests carry to this node.
+    pub(super) fn guard(&self) -> &str {
+        self.guard.as_str()
     }
 
     /// The record that was read here is guarded by this.

@@ -45,6 +45,11 @@ impl RoundTrip {
         });
     }
 
+    /// The average time of an answer: SRTT.
+    pub(super) fn measured(&self) -> Option<Duration> {
+        self.smoothed.map(|(srtt, _)| Duration::from_nanos(srtt))
+    }
+
     /// Within this nearly every answer comes: SRTT + 4 RTTVAR, between 1 ms and the node timeout.
     pub(super) fn estimate(&self, node_timeout: Duration) -> Option<Duration> {
         let (srtt, rttvar) = self.smoothed?;
@@ -88,6 +93,8 @@ mod tests {
         assert_eq!(estimate([]), None);
         // SRTT = R, RTTVAR = R / 2.
         assert_eq!(estimate([us(8_000)]), Some(us(8_000 + 4 * 4_000)));
+        assert_eq!(after([us(8_000)]).measured(), Some(us(8_000)));
+        assert_eq!(after([us(8_000), us(16_000)]).measured(), Some(us(9_000)));
         // RTTVAR = 3/4 · 4 + 1/4 · |8 − 16| = 5, SRTT = 7/8 · 8 + 1/8 · 16 = 9.
         assert_eq!(
             estimate([us(8_000), us(16_000)]),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::fleet::Fleet;
 use crate::{
     clock::Tick,
+    columns::seconds,
     node::{admission::BootRecord, status::NodeState},
 };
 
@@ -14,8 +15,15 @@ pub(super) enum Standing {
     Fit,
     /// It is not counted. The text says why, and what to do.
     Unfit(String),
+    /// It refused to write the record. The text says why, and what to do.
+    RefusesWrites(&'static str),
+    /// Its record is of another fleet that has never voted, and clients of that fleet are there. It is met again until they
+    /// are gone: then its record is replaced. The text says so.
+    Taken(String),
     /// Another address leads to the same server. The text names it.
     Duplicate(String),
+    /// Its record is of this fleet, and its clock is this far behind this client's.
+    Behind(Duration),
     /// What it says has to be read again before it counts.
     Changed,
 }
@@ -23,7 +31,14 @@ pub(super) enum Standing {
 impl Standing {
     pub(super) fn state(&self, now: Tick, witness: Option<&Witness>, fleet: &Fleet) -> NodeState {
         match (self, witness, fleet.stop()) {
-            (Self::Unfit(why) | Self::Duplicate(why), ..) => NodeState::Refused(why.clone()),
+            (Self::Unfit(why) | Self::Taken(why) | Self::Duplicate(why), ..) => {
+                NodeState::Refused(why.clone())
+            }
+            (Self::Behind(by), ..) => NodeState::Refused(format!(
+                "its clock is {} behind this machine's, which is more than max_ttl: set whichever is wrong right (NTP)",
+                seconds(*by)
+            )),
+            (Self::RefusesWrites(why), ..) => NodeState::RefusesWrites((*why).to_owned()),
             (Self::Fit, Some(_), Some(why)) => NodeState::Refused(why.to_string()),
             (Self::Fit, Some(witness), None) if !witness.record.votes() => {
                 NodeState::Quarantined(witness.votes_at().since(now))

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::fleet::Fleet;
 use crate::{
     Silence,
-    clock::Tick,
+    clock::{Clock, Tick},
     node::{Guard, Operation, Push, Reply},
     owner::Chance,
     settings::Settings,
@@ -14,6 +14,7 @@ use crate::{
 /// What a session needs of its surroundings for one step.
 pub(crate) struct Step<'a> {
     pub(crate) now: Tick,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) settings: &'a Settings,
     pub(crate) fleet: &'a mut Fleet,
     pub(crate) chance: &'a mut Chance,

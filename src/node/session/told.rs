@@ -1,9 +1,9 @@
 //! What a session tells the engine of its node.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{DutyId, Fleet, Session, Witness};
-use crate::{Silence, clock::Tick, node::status::NodeState, settings::Settings};
+use super::{DutyId, Fleet, Session, Witness, standing::Standing};
+use crate::{Silence, clock::Tick, node::status::NodeState, owner::Entry, settings::Settings};
 
 impl Session {
     /// What the node is now.
@@ -14,8 +14,27 @@ impl Session {
         }
     }
 
-    pub(crate) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// The state that users see. A node that votes and refuses writes is asked as before, because it renews and frees the
+    /// locks that are held there. It grants nothing, so users do not see it as voting.
+    pub(crate) fn published(&self, now: Tick, fleet: &Fleet) -> NodeState {
+        match (self.state(now, fleet), self.handshakes.refused_write) {
+            (NodeState::Voting, Some(why)) => NodeState::RefusesWrites(why.to_owned()),
+            (state, _) => state,
+        }
+    }
+
+    /// Returns true if only the node's clock keeps it from voting. Such a node renews the locks that it holds, which makes no
+    /// token.
+    pub(super) fn votes_but_for_its_clock(&self, now: Tick, fleet: &Fleet) -> bool {
+        let but_for_its_clock = Standing::Fit.state(now, self.handshakes.witness(), fleet);
+        self.link.is_behind() && !self.is_stalled() && but_for_its_clock == NodeState::Voting
+    }
+
+    /// The notes for operators: of the connection, and of the clock.
+    pub(crate) fn note(&self) -> Option<String> {
+        let notes = [self.note.as_deref(), self.handshakes.clock_rate.warning()];
+        let notes: Vec<&str> = notes.into_iter().flatten().collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     /// Whether its connection hears what the node says unasked.
@@ -28,6 +47,11 @@ impl Session {
         self.requests.inflight.round_trip(settings)
     }
 
+    /// The average time of an answer, of those that came on this connection.
+    pub(crate) fn measured_round_trip(&self) -> Option<Duration> {
+        self.requests.inflight.measured_round_trip()
+    }
+
     /// Whether the state may have changed since this was last asked.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
@@ -35,7 +59,8 @@ impl Session {
 
     /// What was last read on the living connection, where the record is of this fleet.
     pub(crate) fn witness(&self) -> Option<&Witness> {
-        self.handshakes.witness().filter(|_| self.link.is_fit())
+        let is_mine = self.link.is_fit() || self.link.is_behind();
+        self.handshakes.witness().filter(|_| is_mine)
     }
 
     /// For how long the memory behind the living connection has been there, at least: for so long it was watched when its
@@ -66,6 +91,11 @@ impl Session {
         self.link.refusal()
     }
 
+    /// Returns true if its record will be replaced once the clients of another fleet are gone.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.link.is_taken()
+    }
+
     /// Whether another address leads to the same server.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.link.is_duplicate()
@@ -74,6 +104,16 @@ impl Session {
     /// Whether no RELEASE is still to be confirmed.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.duties.is_empty()
+    }
+
+    /// Returns true if the node is connected and answers, and is about to confirm a RELEASE.
+    pub(crate) fn is_confirming(&self) -> bool {
+        self.requests.is_confirming(self.is_meeting())
+    }
+
+    /// The entries that were released and may still stand on the node.
+    pub(crate) fn unconfirmed(&self) -> BTreeSet<&Entry> {
+        self.requests.duties.entries().collect()
     }
 
     /// Whether a handshake is under way that brings a quarantine nearer to its end.

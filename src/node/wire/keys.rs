@@ -39,7 +39,7 @@ const GATHERERS: [&str; 3] = ["@many:", "@many-ends:", "@many-line:"];
 /// Stands before the limit, the interval, the number of masters and the name in the key of what counts of a rate limit.
 const RATE: &[u8] = b"@rate:";
 
-/// As those of a semaphore, of a rate limit with fewer units than masters. The limit, the interval and the number of masters
+/// As those of a semaphore, of a rate limit with few units. The limit, the interval and the number of masters
 /// stand before the name there too.
 const UNITS: [&str; 3] = ["@units:", "@units-ends:", "@units-line:"];
 
@@ -144,12 +144,12 @@ impl Keys {
         Arg::Bytes(&self.waiting)
     }
 
-    /// The counters of this week, `c0`.
+    /// The counters since the last rotation, `c0`.
     pub(crate) fn current(&self) -> Arg<'_> {
         Arg::Bytes(&self.current)
     }
 
-    /// The counters of the week before, `c1`.
+    /// Those of before, `c1`.
     pub(crate) fn previous(&self) -> Arg<'_> {
         Arg::Bytes(&self.previous)
     }
@@ -197,6 +197,18 @@ impl Keys {
             Family::Units { .. } => &self.units,
         };
         sorts.each_ref().map(|sort| Arg::Named(sort, &pool.name))
+    }
+
+    /// Where the counters of this semaphore's slots stand. Tokens that nobody is shown need not grow when all is over, so these
+    /// stand beside the slots and go with them.
+    pub(crate) fn slot_counters<'a>(&'a self, pool: &'a Pool) -> [Arg<'a>; 2] {
+        match pool.family {
+            Family::Permits => [self.current(), self.previous()],
+            Family::Gatherers | Family::Units { .. } => {
+                let [slots, ..] = self.semaphore(pool);
+                [slots, slots]
+            }
+        }
     }
 
     /// What counts of a limit of so many masters in this interval.
@@ -283,30 +295,27 @@ pub(crate) fn rwlock_counter(name: &Name) -> Arg<'_> {
 
 /// The field of a slot's counter.
 pub(crate) fn slot_counter(pool: &Pool, slot: u32) -> Vec<u8> {
-    let [sort, ..] = match pool.family {
-        Family::Permits => PERMITS,
-        Family::Gatherers => GATHERERS,
-        Family::Units { .. } => UNITS,
-    };
-    format!("{sort}{slot}:{}", pool.name).into_bytes()
+    let [sort, ..] = PERMITS;
+    match pool.family {
+        // As the name stands in the pool's keys, of which the scripts take it.
+        Family::Permits => format!("{sort}{slot}:{}", pool.name.in_keys().concat()).into_bytes(),
+        Family::Gatherers | Family::Units { .. } => format!("#{slot}").into_bytes(),
+    }
 }
 
 /// The name of what has this counter. Not every field of their hash is one: `_` is the time of its beginning.
 pub(crate) fn counted(field: &[u8]) -> Option<Name> {
-    let of_slot = |[sort, ..]: [&str; 3]| {
-        let slot_and_name = field.strip_prefix(sort.as_bytes())?;
-        let (_, name) =
-            slot_and_name.split_at_checked(slot_and_name.iter().position(|b| *b == b':')? + 1)?;
-        Some(name)
+    let ([rwlock, ..], [semaphore, ..]) = (RWLOCK, PERMITS);
+    let of_slot = || {
+        let slot_and_name = field.strip_prefix(semaphore.as_bytes())?;
+        let at = slot_and_name.iter().position(|b| *b == b':')?;
+        slot_and_name.get(at + 1..)
     };
-    let [rwlock, ..] = RWLOCK;
     let name = field.strip_prefix(MUTEX);
     let name = name
         .or_else(|| field.strip_prefix(rwlock.as_bytes()))
-        .or_else(|| of_slot(PERMITS))
-        .or_else(|| of_slot(GATHERERS))
-        .or_else(|| of_slot(UNITS));
-    Name::new(str::from_utf8(name?).ok()?).ok()
+        .or_else(of_slot);
+    Name::of_key(str::from_utf8(name?).ok()?)
 }
 
 #[cfg(test)]
@@ -323,9 +332,10 @@ mod tests {
             (longest.as_bytes(), longest.strip_prefix("@mutex:")),
             (format!("{longest}a").as_bytes(), None),
             (b"@mutex:", None),
+            (b"@mutex:@rwlock-turn:a", None),
             (b"@semaphore:7:a:b", Some("a:b")),
             (b"@rwlock:a:b", Some("a:b")),
-            (b"@many:65535:a", Some("a")),
+            (b"@many:65535:a", None),
             (b"@semaphore:7:", None),
             (b"@semaphore:7", None),
             (b"@mutex:\xff", None),

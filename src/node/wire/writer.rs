@@ -76,9 +76,12 @@ impl Writer {
     /// One word.
     pub(crate) fn put(&mut self, arg: Arg<'_>) {
         match arg {
-            Arg::Text(text) => self.bulk(text.as_bytes(), b""),
-            Arg::Bytes(bytes) => self.bulk(bytes, b""),
-            Arg::Named(kind, name) => self.bulk(kind, name.as_str().as_bytes()),
+            Arg::Text(text) => self.bulk([text.as_bytes(), b"", b""]),
+            Arg::Bytes(bytes) => self.bulk([bytes, b"", b""]),
+            Arg::Named(kind, name) => {
+                let [before, text] = name.in_keys();
+                self.bulk([kind, before.as_bytes(), text.as_bytes()]);
+            }
             Arg::Number(n) => {
                 self.line(b'$', u64::from(n.checked_ilog10().unwrap_or(0)) + 1);
                 self.digits(n);
@@ -87,10 +90,11 @@ impl Writer {
         }
     }
 
-    fn bulk(&mut self, one: &[u8], two: &[u8]) {
-        self.line(b'$', (one.len() + two.len()) as u64);
-        self.0.extend_from_slice(one);
-        self.0.extend_from_slice(two);
+    fn bulk(&mut self, parts: [&[u8]; 3]) {
+        self.line(b'$', parts.iter().map(|part| part.len() as u64).sum());
+        for part in parts {
+            self.0.extend_from_slice(part);
+        }
         self.0.extend_from_slice(b"\r\n");
     }
 

@@ -34,11 +34,12 @@ fn what_has_no_reason_is_counted() {
         Silence::ConnectionLost,
         Silence::ScriptsFlushed,
         Silence::NotAdmitted,
+        Silence::OutOfReach(Duration::from_millis(150)),
     ]);
     assert_eq!(
         said,
         " (2 stalled, 1 without an answer in time, 1 whose connection was lost, 1 quarantined, \
-         1 whose scripts were flushed, 1 whose memory changed)"
+         1 whose scripts were flushed, 1 whose memory changed, 1 too far away for this limit)"
     );
     let votes = [Vote::NotOurs, Vote::Confirmed, Vote::NotWaitedFor];
     let report = report(votes.to_vec());

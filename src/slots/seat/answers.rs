@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AFTER_A_FAULT, Seat};
+use super::{AFTER_A_FAULT, MOST_HINTS, Seat};
 use crate::{
     clock::Tick,
     limit::Limit,
@@ -149,7 +149,8 @@ impl Seat {
 
     /// A node calls: this slot is free there.
     pub(crate) fn is_free(&mut self, slot: u32) {
-        if self.trying != Some(slot) && !self.hints.contains(&slot) && self.waits {
+        let is_news = self.trying != Some(slot) && !self.hints.contains(&slot);
+        if is_news && self.waits && self.hints.len() < MOST_HINTS {
             self.hints.push(slot);
         }
     }

@@ -46,6 +46,7 @@ impl Subject for MemoryNode {
             }
             Change::Put(Key::Boot, text) => store.admission_mut().set_boot(text),
             Change::Put(Key::Open, text) => store.admission_mut().set_open(text),
+            Change::Put(Key::Time, text) => store.admission_mut().set_time(text),
             Change::Age(age) => {
                 let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
                 store.counters_mut().set_begun(time.saturating_sub(age));
@@ -67,6 +68,7 @@ impl Subject for MemoryNode {
         let text = self.with_store(|store, _| match key {
             Key::Boot => store.admission_mut().boot().map(str::to_owned),
             Key::Open => store.admission_mut().open().map(str::to_owned),
+            Key::Time => store.admission_mut().time().map(|time| time.to_string()),
         });
         Box::pin(async { text })
     }

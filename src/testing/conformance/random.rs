@@ -274,7 +274,7 @@ impl Chance {
             608..620 => Change::Full(true),
             620..650 => Change::Full(false),
             650..652 => Change::Flush,
-            652..657 => Change::Age(mutexes::DAY * self.one(&[6, 8])),
+            652..657 => Change::Age(mutexes::DAY * self.one(&[1, 3])),
             657..690 => Change::Put(self.one(&[Key::Boot, Key::Open]), None),
             690..730 => Change::Put(Key::Boot, Some(admissions::boot(self))),
             730..740 => Change::Put(Key::Open, Some(self.guard.clone())),
@@ -294,7 +294,7 @@ impl Chance {
             96..98 => Ask::Change(Change::Full(false)),
             98 => Ask::Nap(rwlocks::random_and_short(self).into()),
             _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(rwlocks::random)]),
-            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
+            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
         }
     }
 
@@ -313,7 +313,7 @@ impl Chance {
             96..98 => Ask::Change(Change::Full(false)),
             98 => Ask::Nap(semaphores::random_and_short(self).into()),
             _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(semaphores::random)]),
-            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
+            _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
         }
     }
 
@@ -325,8 +325,8 @@ impl Chance {
             92..94 => Ask::Nap(sets::random_and_short(self).into()),
             94 => Ask::Change(Change::Full(true)),
             95..98 => Ask::Change(Change::Full(false)),
-            98 => Ask::Change(Change::Age(mutexes::DAY * self.one(&[6, 8]))),
-            // It counts again after two weeks.
+            98 => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
+            // It counts again after four days.
             _ if self.up_to(8) == 0 => {
                 let name = mutexes::name(self.one(&["a", "b"]));
                 Ask::Change(Change::Counter(name, mutexes::MAX_TOKEN))

@@ -100,4 +100,6 @@ pub enum Key {
     Boot,
     /// What a guard has to say.
     Open,
+    /// TIME in µs at the last handshake that wrote it.
+    Time,
 }

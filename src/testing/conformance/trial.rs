@@ -163,6 +163,11 @@ impl<'s> Trial<'s> {
         [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
+    /// What stands in one key.
+    pub(crate) async fn stands_in(&self, key: Key) -> Option<String> {
+        self.subject.stands(key).await
+    }
+
     /// Many at once, on one connection, each with its guard.
     pub(crate) async fn ask_together(&mut self, asked: &[(Command, String)]) -> Vec<Answer> {
         for (command, guard) in asked {
@@ -203,6 +208,7 @@ async fn listen(
         match poll_fn(|cx| connection.poll_incoming(cx)).await? {
             Incoming::Answer(answer) => answers.push(answer),
             Incoming::Push(push) => heard.push(push),
+            Incoming::Nothing => {}
         }
     }
     Ok(answers)

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Error, FencingToken, Lease, Mutex, RateLimiter, Renewal, RwLock, Semaphore,
     ballot::majority::majority,
-    engine::{Engine, Event, long_enough},
+    engine::{Engine, Event, patience},
     name::Name,
     node::admission::Mode,
 };
@@ -41,6 +41,8 @@ struct Pending<T> {
     bound: Option<u64>,
     /// For how long its process had stood still when it was made.
     paused: u64,
+    /// How many writers that asked later were granted what it waits for.
+    overtaken: u64,
 }
 
 enum Stage {
@@ -251,6 +253,7 @@ impl World {
             id,
             bound,
             paused: self.clients[c].paused,
+            overtaken: 0,
         }
     }
 
@@ -533,7 +536,7 @@ impl World {
             Mode::Raise => None,
             // It waits for every client that may still know the fleet.
             Mode::New | Mode::Forced => {
-                Some(nanos(within) + nanos(long_enough(self.plan.node_timeout)))
+                Some(nanos(within) + nanos(patience(self.plan.node_timeout)))
             }
         };
         let pending = self.pending(c, t, op, Box::pin(answer), bound);
@@ -789,6 +792,7 @@ impl World {
                 self.stats.granted += 1;
                 self.checks.progress(&op.name);
                 let share = self.share_of(&op);
+                self.overtakes(&op, share)?;
                 op.token = Some(lease.token().as_u64());
                 if self.tracing() {
                     self.trace(format!(

@@ -61,11 +61,41 @@ impl World {
                 Says::Called | Says::Free { .. } | Says::Freed => self.stats.called += 1,
                 Says::Next { .. } => {}
             }
-            for id in self.servers[s].open.clone() {
+            // PUBLISH is replicated: who listens at a replica hears it on the connection to the replica.
+            let repeats = |r: &usize| *r == s || self.servers[*r].master == Some(s);
+            let repeaters: Vec<usize> = (0..self.servers.len()).filter(repeats).collect();
+            for id in repeaters
+                .into_iter()
+                .flat_map(|r| self.servers[r].open.clone())
+                .collect::<Vec<_>>()
+            {
                 let connection = &self.connections[id];
                 if connection.listens && *to == self.channel_of(id) {
                     self.push(id, push);
                 }
+            }
+        }
+    }
+
+    /// A stranger who has learned the entry of a waiter publishes a hand-over to it, on every server. It has no guard.
+    pub(crate) fn forge(&mut self, s: usize) {
+        let time = self.servers[s].time(self.now);
+        let waiters = self.servers[s].store.waiters(time);
+        let entries: Vec<_> = waiters.map(|(_, entry)| entry.clone()).collect();
+        let n = self.dice.index(entries.len().max(1));
+        let Some(entry) = entries.into_iter().nth(n) else {
+            return;
+        };
+        let (seq, token) = (self.dice.range(1, 4), time + SECOND);
+        let says = Says::Granted {
+            seq,
+            token,
+            guard: "".into(),
+        };
+        let push = Push { entry, says };
+        for id in 0..self.connections.len() {
+            if self.connections[id].listens {
+                self.push(id, &push);
             }
         }
     }

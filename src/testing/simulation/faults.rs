@@ -113,19 +113,23 @@ impl World {
                 self.crash(c);
             }
             Fault::SetWall => {
-                let (low, high) = self.plan.clients[c].wall;
+                let plan = &self.plan.clients[c];
+                let (near, strays) = (plan.wall, plan.strays);
+                let far = strays.filter(|_| self.dice.percent(50));
+                let (low, high) = far.unwrap_or(near);
                 self.clients[c].wall = self.dice.signed(low, high) * 1000;
             }
             Fault::Evict => self.evict_a_lock(),
             Fault::Bump => self.bump(s),
             Fault::Shorten => self.shorten(s),
             Fault::Days => {
-                let by = self.dice.range(DAY, 9 * DAY);
+                let by = self.dice.range(DAY / 4, 5 * DAY / 2);
                 self.pass(by)?;
             }
             Fault::StepBack => self.step_back(s),
             Fault::Step => self.step(s),
             Fault::SlipBack => self.slip_back(s),
+            Fault::Forge => self.forge(s),
             Fault::Deafen => {
                 if let Some(id) = self.random_link(c) {
                     self.unsubscribe(id);
@@ -298,6 +302,11 @@ impl World {
         }
         let peer = (s + 1 + self.dice.index(self.servers.len() - 1)) % self.servers.len();
         let follows = self.dice.below(3);
+        self.follow(s, peer, follows);
+    }
+
+    /// It becomes a replica, and has the data of its master, its own older data, or none.
+    pub(crate) fn follow(&mut self, s: usize, peer: usize, follows: u64) {
         let keys = match follows {
             0 => self.servers[peer].store.snapshot(),
             1 => self.servers[s].saved.clone().unwrap_or_default(),
@@ -311,6 +320,7 @@ impl World {
         server.store.server_mut().role = "slave".into();
         server.store.restore(keys);
         server.follows = follows;
+        server.master = (follows == 0).then_some(peer);
         server.forgot(now);
         let wait = self.dice.skewed(5 * MS, 600 * MS);
         self.disturb(self.now + wait);
@@ -326,6 +336,7 @@ impl World {
         if identity.role == "master" {
             return;
         }
+        server.master = None;
         identity.role = "master".into();
         identity.replid2 = replid;
         identity.second_offset = offset;
@@ -420,12 +431,16 @@ impl World {
 
     /// It is never put right: that would be a step forward.
     fn slip_back(&mut self, s: usize) {
-        let by = self.dice.range(5, 250) * MS;
+        let by = self.dice.skewed(5 * MS, 250 * MS);
         self.servers[s].clock.step(self.now, -by.cast_signed());
     }
 
     fn step(&mut self, s: usize) {
         let by = self.dice.signed(-3_000, 3_000) * 1_000_000;
+        self.step_by(s, by);
+    }
+
+    pub(crate) fn step_by(&mut self, s: usize, by: i64) {
         let server = &mut self.servers[s];
         server.wrong += by;
         server.clock.step(self.now, by);
@@ -438,13 +453,17 @@ impl World {
             self.recover(s);
             self.promote(s);
             if self.servers[s].wrong != 0 && self.servers[s].up {
-                // A clock that is wrong still belongs to a quarantine, or to a node without leases.
-                if self.servers[s].locks(self.now).is_empty() {
+                // A clock that is wrong still belongs to a quarantine, or to a node without leases; or exclusion hangs
+                // on no clock here.
+                if self.servers[s].locks(self.now).is_empty() || !self.plan.exclusion {
                     self.correct(s);
                 }
             }
         }
         for (client, plan) in self.clients.iter_mut().zip(&self.plan.clients) {
+            if plan.strays.is_some() {
+                client.wall = plan.wall.0 * 1000;
+            }
             if !plan.after_raise {
                 client.partitions.iter_mut().for_each(|at| *at = 0);
             }

@@ -123,6 +123,8 @@ pub struct Stats {
     pub longest_stall: u64,
     /// The longest that readers, or writers, waited for a lock and none of them got in while nothing was wrong, ms.
     pub longest_kept_out: u64,
+    /// The most writers that were granted a lock while one waited for it who had asked before them, where that is looked at.
+    pub most_overtaken: u64,
     /// The most requests that one client had in flight to one server.
     pub most_in_flight: usize,
 }
@@ -176,6 +178,7 @@ impl Stats {
             most_slots,
             longest_stall,
             longest_kept_out,
+            most_overtaken,
             most_in_flight,
         } = other;
         self.schedules += schedules;
@@ -223,6 +226,7 @@ impl Stats {
         self.most_slots = self.most_slots.max(*most_slots);
         self.longest_stall = self.longest_stall.max(*longest_stall);
         self.longest_kept_out = self.longest_kept_out.max(*longest_kept_out);
+        self.most_overtaken = self.most_overtaken.max(*most_overtaken);
         self.most_in_flight = self.most_in_flight.max(*most_in_flight);
     }
 }

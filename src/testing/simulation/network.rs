@@ -153,9 +153,15 @@ impl World {
     }
 
     pub(crate) fn answer(&mut self, id: usize, down: Down) {
-        let server = &mut self.servers[self.connections[id].server];
+        let number = self.connections[id].server;
+        let far = if number + 1 == self.servers.len() && !self.calm {
+            self.plan.far
+        } else {
+            0
+        };
+        let server = &mut self.servers[number];
         server.late = (server.late + server.later).min(LATEST);
-        let delay = server.late + self.delay();
+        let delay = server.late + far + self.delay();
         let connection = &mut self.connections[id];
         let at = (self.now + delay).max(connection.last_down);
         connection.last_down = at;

@@ -47,12 +47,14 @@ pub enum Profile {
     Bootstrap,
     /// Masters become replicas and masters again.
     Failover,
-    /// All clients' wall clocks are an hour ahead.
+    /// Clients' wall clocks are set an hour ahead, and right again.
     FarAhead,
+    /// A majority forgets, and its clocks go back while it is in quarantine.
+    SetBack,
     /// The wall clock in µs gets one digit longer.
     Digits,
-    /// Days pass, and nodes' clocks go back over the edge of a week.
-    Weeks,
+    /// Days pass, and nodes' clocks go back over an edge of the calendar.
+    Calendar,
     /// One client lists one server by two addresses.
     TwoAddresses,
     /// Clients in a crash loop count three masters where the others count five.
@@ -84,6 +86,10 @@ pub enum Profile {
     Resized,
     /// Clients that count five masters find three that vote as three, and two new ones.
     Grown,
+    /// A client of another fleet looks at new masters and goes; then the fleet comes.
+    Looked,
+    /// New masters that a fleet is watching, and a client of another fleet comes and stays.
+    Visited,
     /// Leases of ten minutes: from nothing to voting.
     Minutes,
     /// Masters answer ever later, and never stop.
@@ -111,6 +117,10 @@ pub enum Profile {
     LinePushes,
     /// Many wait, and everything goes wrong that may.
     LineStorm,
+    /// Many wait, and masters become replicas of each other: what one of them says comes by the connections to others.
+    LineFailover,
+    /// Many wait, and a stranger publishes hand-overs.
+    LineForged,
     /// Many wait, and each reaches other servers than the others: their lines differ.
     LinePartial,
     /// Many wait, their processes die, and servers do not notice; who waits is seldom heard of.
@@ -149,14 +159,20 @@ pub enum Profile {
     Limits,
     /// The same, and everything goes wrong that may.
     LimitsStorm,
-    /// The same, and units are taken in blocks.
+    /// The same, and each unit is a slot.
+    LimitsSmall,
+    /// As the storm, and units are taken in blocks.
     LimitsInBlocks,
     /// The same, and servers' clocks go back.
     LimitsBack,
+    /// As the storm, and one server is far away: some of its answers come too late for their units to be used.
+    LimitsFar,
     /// Many read or write one lock, and nothing is wrong.
     Rwlock,
     /// The same, and there are readers all the time, or writers all the time.
     RwlockCrowd,
+    /// Many write one lock and some read it, and nothing is wrong: nobody is overtaken too often.
+    RwlockWriters,
     /// The same, and what servers say unasked is lost, late, or comes twice.
     RwlockPushes,
     /// They read or write, and everything goes wrong that may.
@@ -189,7 +205,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 80] = [
+    pub const ALL: [Self; 88] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -204,8 +220,9 @@ impl Profile {
         Self::Bootstrap,
         Self::Failover,
         Self::FarAhead,
+        Self::SetBack,
         Self::Digits,
-        Self::Weeks,
+        Self::Calendar,
         Self::TwoAddresses,
         Self::OtherFleet,
         Self::Huge,
@@ -220,6 +237,8 @@ impl Profile {
         Self::FromDisk,
         Self::Resized,
         Self::Grown,
+        Self::Looked,
+        Self::Visited,
         Self::Minutes,
         Self::Slow,
         Self::Pauses,
@@ -233,6 +252,8 @@ impl Profile {
         Self::Line,
         Self::LinePushes,
         Self::LineStorm,
+        Self::LineFailover,
+        Self::LineForged,
         Self::LinePartial,
         Self::LineGone,
         Self::LineLasting,
@@ -252,10 +273,13 @@ impl Profile {
         Self::TwoLimits,
         Self::Limits,
         Self::LimitsStorm,
+        Self::LimitsSmall,
         Self::LimitsInBlocks,
         Self::LimitsBack,
+        Self::LimitsFar,
         Self::Rwlock,
         Self::RwlockCrowd,
+        Self::RwlockWriters,
         Self::RwlockPushes,
         Self::RwlockStorm,
         Self::RwlockPartial,
@@ -278,10 +302,10 @@ impl Profile {
     /// Whether its schedules take several times as long as the others'.
     pub fn is_long(self) -> bool {
         use Profile::{
-            Bootstrap, Crowded, Huge, Line, LineCutOff, LineGone, LinePushes, Minutes, OtherList,
-            OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockLasting,
-            RwlockPartial, RwlockPushes, RwlockSluggish, Several, SeveralPushes, Slots, SlotsGone,
-            SlotsMany, SlotsPushes, Tiny, TwoLimits,
+            Bootstrap, Crowded, Huge, Line, LineCutOff, LineForged, LineGone, LinePushes, Minutes,
+            OtherList, OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockLasting,
+            RwlockPartial, RwlockPushes, RwlockSluggish, RwlockWriters, Several, SeveralPushes,
+            Slots, SlotsGone, SlotsMany, SlotsPushes, Tiny, TwoLimits,
         };
         matches!(
             self,
@@ -290,6 +314,7 @@ impl Profile {
                 | Huge
                 | Line
                 | LineCutOff
+                | LineForged
                 | LineGone
                 | LinePushes
                 | Minutes
@@ -303,6 +328,7 @@ impl Profile {
                 | RwlockPartial
                 | RwlockPushes
                 | RwlockSluggish
+                | RwlockWriters
                 | Several
                 | SeveralPushes
                 | Slots
@@ -326,7 +352,7 @@ pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const DAY: u64 = 24 * 3600 * SECOND;
-const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,6 +414,8 @@ pub(crate) enum Fault {
     SlipBack,
     /// A server forgets that a connection listens.
     Deafen,
+    /// A stranger publishes that the lock is handed over to a waiter.
+    Forge,
 }
 
 /// How the fleet begins.
@@ -430,6 +458,8 @@ pub(crate) struct ClientPlan {
     pub(crate) after_raise: bool,
     /// It asks for no lock.
     pub(crate) idle: bool,
+    /// While faults go on its wall clock is set as far ahead as this at times, ms: so far that it counts no node.
+    pub(crate) strays: Option<(i64, i64)>,
 }
 
 /// The word of everybody whose configuration is right.
@@ -485,6 +515,8 @@ pub(crate) struct Plan {
     pub(crate) renews: u64,
     /// A message takes this long at most, ns, if it is not slow.
     pub(crate) delay: u64,
+    /// The last server's answers take this much longer, ns.
+    pub(crate) far: u64,
     /// How many of a hundred pushes are lost, come twice, and come late.
     pub(crate) pushes: (u64, u64, u64),
     /// A lock that somebody waits for has a holder within this after the last fault, ns.
@@ -540,7 +572,7 @@ const REPLIES: [(u64, Fault); 3] = [
 const CLIENTS: [(u64, Fault); 2] = [(5, Fault::Stop), (2, Fault::SetWall)];
 
 /// A client's wall clock is at most so much behind the nodes' (M = 50 ms, nodes off by 15), and
-/// ahead by seconds.
+/// ahead by seconds; but see [`Plan::keep_walls_near`].
 const WALL: (i64, i64) = (-30, 3000);
 
 impl Plan {
@@ -556,6 +588,7 @@ impl Plan {
             lives: None,
             after_raise: false,
             idle: false,
+            strays: None,
         };
         Self {
             servers,
@@ -590,6 +623,7 @@ impl Plan {
             flaky_start: 15,
             renews: 50,
             delay: 3 * MS,
+            far: 0,
             slow: (20, 80 * MS),
             pushes: (0, 0, 0),
             stall: None,
@@ -670,8 +704,23 @@ impl Plan {
         plan
     }
 
-    #[allow(clippy::too_many_lines)] // one arm per profile
+    /// A client that is more than max_ttl ahead of the nodes counts none of them. So that clients get locks they are less
+    /// ahead than that; those that stray are further ahead at times.
+    fn keep_walls_near(&mut self) {
+        let max_ttl = i64::try_from(self.terms.max_ttl.as_millis()).unwrap_or(i64::MAX);
+        for client in &mut self.clients {
+            client.wall.1 = client.wall.1.min(max_ttl - 50);
+        }
+    }
+
     pub(crate) fn new(profile: Profile, dice: &mut Dice) -> Self {
+        let mut plan = Self::of(profile, dice);
+        plan.keep_walls_near();
+        plan
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm per profile
+    fn of(profile: Profile, dice: &mut Dice) -> Self {
         match profile {
             Profile::Calm => {
                 let servers = [3, 5][dice.index(2)];
@@ -804,15 +853,17 @@ impl Plan {
                 plan
             }
             Profile::FarAhead => {
-                let mut plan = Self::base(dice, 3).and(&[(6, Fault::RestartEmpty)]);
+                let mut plan =
+                    Self::base(dice, 3).and(&[(6, Fault::RestartEmpty), (8, Fault::SetWall)]);
                 for client in &mut plan.clients {
-                    client.wall = (3_600_000, 3_700_000);
+                    client.strays = Some((3_600_000, 3_700_000));
                 }
                 plan.terms.max_ttl = Duration::from_millis(300);
                 plan.active = 3 * SECOND;
                 plan.fault_every = dice.range(80, 250) * MS;
                 plan
             }
+            Profile::SetBack => Self::set_back(dice),
             Profile::Digits => {
                 let mut plan = Self::base(dice, 3);
                 plan.base_wall_us = 1_000_000_000_000_000 - 300_000;
@@ -820,12 +871,14 @@ impl Plan {
                 plan.names = 4;
                 plan
             }
-            Profile::Weeks => {
+            Profile::Calendar => {
                 let mut plan = Self::base(dice, 3).and(&[(8, Fault::StepBack), (4, Fault::Days)]);
-                // 1 s before the edge of a week, at first.
-                plan.base_wall_us = 2911 * WEEK_US - 1_000_000;
+                // 1 s before such an edge, at first.
+                plan.base_wall_us = 10_188 * TWO_DAYS_US - 1_000_000;
                 // A node that is 2 s back has M at least that far from its clients.
                 plan.terms.margin = Duration::from_millis(50);
+                // It is counted by clients that are seconds ahead.
+                plan.terms.max_ttl = Duration::from_millis(5_100);
                 plan.hold = 500;
                 plan.think = 120 * MS;
                 plan.fault_every = dice.range(80, 250) * MS;
@@ -857,6 +910,8 @@ impl Plan {
             Profile::FromDisk => Self::from_disk(dice),
             Profile::Resized => Self::resized(dice),
             Profile::Grown => Self::grown(dice),
+            Profile::Looked => Self::looked(dice),
+            Profile::Visited => Self::visited(dice),
             Profile::Minutes => Self::minutes(dice),
             Profile::Slow => Self::slow(dice),
             Profile::Pauses => Self::pauses(dice),
@@ -869,6 +924,11 @@ impl Plan {
                 let servers = [3, 5][dice.index(2)];
                 let mut plan = Self::base(dice, servers).and(&[(12, Fault::Step)]);
                 plan.ppm = 200_000;
+                // Most steps are not so far that the node is not counted.
+                plan.terms.max_ttl = Duration::from_millis(2_500);
+                for client in &mut plan.clients {
+                    client.wall = (-30, 300);
+                }
                 plan.exclusion = false;
                 plan.hold = 3000;
                 plan
@@ -912,6 +972,8 @@ impl Plan {
             Profile::Line => Self::line(dice),
             Profile::LinePushes => Self::line_pushes(dice),
             Profile::LineStorm => Self::line_storm(dice),
+            Profile::LineFailover => Self::line_failover(dice),
+            Profile::LineForged => Self::line(dice).only(&[(1, Fault::Forge)]),
             Profile::LinePartial => Self::line_partial(dice),
             Profile::LineGone => Self::line_gone(dice),
             Profile::LineLasting => Self::line_lasting(dice),
@@ -931,10 +993,13 @@ impl Plan {
             Profile::TwoLimits => Self::two_limits(dice),
             Profile::Limits => Self::limits(dice),
             Profile::LimitsStorm => Self::limits_storm(dice),
+            Profile::LimitsSmall => Self::limits_small(dice),
             Profile::LimitsInBlocks => Self::limits_in_blocks(dice),
             Profile::LimitsBack => Self::limits_back(dice),
+            Profile::LimitsFar => Self::limits_far(dice),
             Profile::Rwlock => Self::rwlocks(dice),
             Profile::RwlockCrowd => Self::rwlock_crowd(dice),
+            Profile::RwlockWriters => Self::rwlock_writers(dice),
             Profile::RwlockPushes => Self::rwlock_pushes(dice),
             Profile::RwlockStorm => Self::rwlock_storm(dice),
             Profile::RwlockPartial => Self::rwlock_partial(dice),

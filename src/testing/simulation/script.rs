@@ -15,7 +15,11 @@ pub(crate) enum Act {
     /// From now on this client reaches these servers, and no others.
     See(usize, Vec<usize>),
     Restart(usize, Memory),
+    /// The first server becomes a replica of the second.
+    Follow(usize, usize),
     Save(usize),
+    /// This server's clock is stepped by this many ms.
+    Step(usize, i64),
     Crash(usize),
     /// The first task of this client drops what it does, and bootstraps.
     Bootstrap(usize),
@@ -44,7 +48,9 @@ impl World {
         match act {
             Act::See(c, servers) => self.see(c, &servers),
             Act::Restart(s, memory) => self.restart(s, memory, false),
+            Act::Follow(s, master) => self.follow(s, master, 0),
             Act::Save(s) => self.servers[s].saved = Some(self.servers[s].store.snapshot()),
+            Act::Step(s, ms) => self.step_by(s, ms * 1_000_000),
             Act::Crash(c) => self.crash(c),
             Act::Bootstrap(c) => return self.bootstrap_now(c, Mode::New),
             Act::Raise(c) => return self.bootstrap_now(c, Mode::Raise),

@@ -47,6 +47,8 @@ pub(crate) struct Server {
     pub(crate) later: u64,
     /// Whose data it had as a replica: 1, its own.
     pub(crate) follows: u64,
+    /// The master whose commands reach it as a replica: what that one publishes is published here too.
+    pub(crate) master: Option<usize>,
     /// Ends of faults that were overtaken are not heard.
     pub(crate) fault: u64,
 }
@@ -79,6 +81,7 @@ impl Server {
             late: 0,
             later: 0,
             follows: 0,
+            master: None,
             fault: 0,
         }
     }
@@ -116,6 +119,7 @@ impl Server {
         self.last_client_id = 0;
         self.later = 0;
         self.late = 0;
+        self.master = None;
         self.forgot(now);
     }
 

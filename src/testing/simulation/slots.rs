@@ -41,7 +41,8 @@ impl World {
             let kept = u64::try_from(max_ttl.as_micros()).unwrap_or(u64::MAX) * 3;
             server.limits.said(s, &name, limit, (time, kept))?;
         }
-        if let Some((slot, counter)) = counter {
+        // Other counters go with their slots, and those go by age.
+        if let (slots::Family::Permits, Some((slot, counter))) = (pool.family, counter) {
             let name = format!("{name}/{slot}");
             server.counters.seen(s, &name, counter, time, false)?;
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, atomic::AtomicI64};
 
 use super::super::{port::Port, tls::Certificates};
 use super::Server;
@@ -48,6 +48,7 @@ pub struct ServerOptions {
     pub(super) appendonly: bool,
     save: String,
     maxmemory_policy: String,
+    pub(super) own_clock: bool,
     lines: Vec<String>,
 }
 
@@ -61,6 +62,7 @@ impl ServerOptions {
             appendonly: false,
             save: String::new(),
             maxmemory_policy: "noeviction".into(),
+            own_clock: false,
             lines: Vec::new(),
         }
     }
@@ -97,6 +99,16 @@ impl ServerOptions {
         self
     }
 
+    /// Its wall clock can be stepped ([`Server::set_clock`]): it runs under libfaketime.
+    pub fn own_clock(mut self) -> Self {
+        assert!(
+            self.kind == Kind::Valkey,
+            "a server with jemalloc hangs under libfaketime"
+        );
+        self.own_clock = true;
+        self
+    }
+
     /// When to write dump.rdb, as in the configuration file: `"60 1"`.
     pub fn save(mut self, rule: &str) -> Self {
         self.save = rule.into();
@@ -126,6 +138,7 @@ impl ServerOptions {
                     .prefix("quorate-test-")
                     .tempdir()
                     .expect("a temporary directory"),
+                clock_off: AtomicI64::new(0),
                 process: Mutex::new(None),
             };
             self.write_for(&server);

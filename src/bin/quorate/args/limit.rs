@@ -8,12 +8,12 @@ use quorate::Outage;
 use super::duration;
 
 pub(super) const ABOUT: &str = "\
-Waits until a rate limit has room, then runs a command: at most so many in any interval, wherever
-it begins, on all machines together.
+Waits until a rate limit has room, then runs a command: at most so many in any interval, wherever it \
+begins, on all machines together.
 
-Nothing is held while the command runs: a limit counts how often commands begin, not how many run.
-For that there is `quorate semaphore`. Without a command it takes what it was told to and ends, so
-that a script can go on.";
+Nothing is held while the command runs: a limit counts how often commands begin, not how many run. For \
+that there is `quorate semaphore`. Without a command it takes what it was told to and ends, so that a \
+script can go on.";
 
 pub(super) const AFTER: &str = "\
 Examples:
@@ -23,22 +23,24 @@ Examples:
   quorate limit mail --rate 1/10m --no-wait -- ./mail.sh              now or not at all (75)
   quorate limit supplier --rate 2000/min && curl https://supplier     within a script
 
-Each server has a share of the limit and gives it out by itself: one that is down takes its share
-with it, and one that is left still serves. A limit with fewer units than servers needs a majority.
-Others who use the same limit have to say the same rates, in any order: by other rates they count
-by themselves, beside these. Those who wait are served in no order.
+The bound holds for any interval, so a cron job that begins every 10 minutes, now a moment earlier and \
+now later, finds a limit of 1/10m still taken every second time. Give it a shorter period: 1/9m.
 
-A server that restarted may have forgotten what it gave out. It gives nothing until it has been
-watched for a whole interval, the longest of those asked for; where only short commands use the
-servers, let `quorate watch` run as a service.
+Each server has a share of the limit and gives it out by itself: one that is down takes its share with \
+it, and one that is left still serves. A limit of at most 16 units needs a majority. Others \
+who use the same limit have to say the same rates, in any order: by other rates they count by \
+themselves, beside these. Those who wait are served in no order.
 
-The command replaces this process: it has its process id, its terminal, and all signals are its
-own. It finds the name in QUORATE_NAME. What a lock around it has put into its environment stays
-there. It does not find QUORATE_NODES, which may hold passwords: --keep-env leaves it in. If this
-process is stopped or slow before the command begins, the command begins late: what is limited is
-when it was allowed.
+A server that restarted may have forgotten what it gave out. It gives nothing until it has been watched \
+for a whole interval, the longest of those asked for; where only short commands use the servers, let \
+`quorate watch` run as a service.
 
-While all is well nothing is printed. On a terminal, or with -v, one line says what is waited for.
+The command replaces this process: it has its process id, its terminal, and all signals are its own. It \
+finds the name in QUORATE_NAME. What a lock around it has put into its environment stays there. It does \
+not find QUORATE_NODES, which may hold passwords: --keep-env leaves it in. If this process is stopped or \
+slow before the command begins, the command begins late: what is limited is when it was allowed.
+
+While all is well nothing is printed. On a terminal, or with -v, one line says what is waited for. \
 Ctrl-C, TERM, HUP and QUIT end the wait.
 
 Exit status:
@@ -47,12 +49,14 @@ Exit status:
   128+n    the wait was ended by signal n
   126 127  the command cannot be run / was not found
   64       wrong usage or setting
-  69       no server can say whether there is room (none, or too few, can be reached; or they are
-           quarantined), or their answers come too late; see --on-outage
+  69
+      no server can say whether there is room (none, or too few, can be reached; or they are \
+quarantined), or their answers come too late; see --on-outage
   75       no room until the wait ran out; at once where that is known to come too late
 
---json: without a command {name, allowed: true, wait_ms: 0, remaining, limit}; remaining is null if
-that is not known. An error is an object on stderr; `denied` also has name, allowed: false, wait_ms,
+--json: without a command {name, allowed: true, wait_ms: 0, remaining, limit}; remaining is null if that \
+is not known. With --show allowed says whether there is room for one. An error is an object on stderr; \
+`denied` also has name, allowed: false, wait_ms, \
 remaining and limit. limit is the smallest of the rates' numbers.";
 
 /// What is expected of a rate.
@@ -80,6 +84,10 @@ pub(crate) struct Limit {
     /// Ask once, and end with 75 if there is no room now
     #[arg(long)]
     pub(crate) no_wait: bool,
+
+    /// Take nothing, and print how much is left
+    #[arg(long, conflicts_with_all = ["command", "wait", "no_wait", "cost", "on_outage", "keep_env"])]
+    pub(crate) show: bool,
 
     /// What to do while no server can say whether there is room: error ends with 69, deny waits as if there
     /// were none (75), allow goes on without counting
@@ -121,7 +129,7 @@ impl From<OnOutage> for Outage {
     }
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
     read(text).ok_or_else(|| RATE.to_owned())
 }
 

@@ -5,14 +5,18 @@ use std::{ffi::OsString, time::Duration};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{InConsul, duration};
-use crate::failure::Failure;
+use crate::failure::{Failure, HELD};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lock {
     /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly. Several names, at most
     /// 64: the locks of all of them at once, or none
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "named", value_name = "NAME")]
     names: Vec<String>,
+
+    /// A name too, one that begins with a dash: --name=-x
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    named: Vec<String>,
 
     /// Read under the read-write lock of this name: beside others who read, while nobody writes
     #[arg(long, conflicts_with = "write")]
@@ -29,7 +33,12 @@ pub(crate) struct Lock {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Semaphore {
     /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly
-    name: String,
+    #[arg(required_unless_present = "named", conflicts_with = "named")]
+    name: Option<String>,
+
+    /// The name, where it begins with a dash: --name=-x
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    named: Option<String>,
 
     /// How many slots it has: at most so many commands run at once. The same in all programs that use it
     #[arg(long, value_name = "N")]
@@ -54,6 +63,14 @@ pub(crate) struct Run {
     /// Try once, and end with 75 if it cannot be had now
     #[arg(long)]
     pub(crate) no_wait: bool,
+
+    /// The exit status if others hold it until the wait ran out
+    #[arg(short = 'E', long, value_name = "N", default_value_t = HELD)]
+    pub(crate) conflict_status: u8,
+
+    /// Print nothing if others hold it: the exit status tells. Everything else that goes wrong is printed
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 
     /// End the command when it has run for this long: for commands that may hang. It is told to end a
     /// twentieth of the ttl earlier [default: no bound]
@@ -94,9 +111,9 @@ pub(crate) enum Asked {
 
 impl Lock {
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
-        let (first, more) = match &*self.names {
-            [first, more @ ..] => (first, more),
-            [] => return Err(Failure::usage("no name is given")),
+        let names = [&*self.names, &*self.named].concat();
+        let Some((first, more)) = names.split_first() else {
+            return Err(Failure::usage("no name is given"));
         };
         let of_a_side = match (self.read, self.write) {
             (true, _) => Some("--read"),
@@ -111,7 +128,7 @@ impl Lock {
             ))),
             Some(side) if !more.is_empty() => Err(Failure::usage(format!(
                 "{side} takes one name, and {} are given: several names are locked as mutexes, all or none",
-                self.names.len()
+                names.len()
             ))),
             Some(_) if self.read => Ok(Asked::Read(first.clone())),
             Some(_) => Ok(Asked::Write(first.clone())),
@@ -120,11 +137,11 @@ impl Lock {
                 "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key. Several names at once \
                  stand on Redis or Valkey masters only",
             )),
-            None => self.several(first),
+            None => self.several(names.clone()),
         }
     }
 
-    fn several(&self, first: &str) -> Result<Asked, Failure> {
+    fn several(&self, mut names: Vec<String>) -> Result<Asked, Failure> {
         // `quorate lock nightly rsync -- -a`: `rsync` would be locked, and `-a` run.
         let command = self.run.command.first().and_then(|word| word.to_str());
         if let Some(option) = command.filter(|word| word.starts_with('-')) {
@@ -132,12 +149,11 @@ impl Lock {
                 "`{option}` is not a command: {BEFORE_ALL}"
             ))));
         }
-        let mut names = self.names.clone();
         names.sort();
         names.dedup();
-        Ok(match names.len() {
-            1 => Asked::Mutex(first.to_owned()),
-            _ => Asked::Several(names),
+        Ok(match <[String; 1]>::try_from(names) {
+            Ok([name]) => Asked::Mutex(name),
+            Err(names) => Asked::Several(names),
         })
     }
 }
@@ -145,7 +161,7 @@ impl Lock {
 impl Semaphore {
     pub(crate) fn asked(&self) -> Asked {
         Asked::Slot {
-            name: self.name.clone(),
+            name: self.name.clone().or(self.named.clone()).unwrap_or_default(),
             limit: self.limit,
         }
     }
@@ -154,6 +170,25 @@ impl Semaphore {
 /// For those who left it out, or put it behind the command.
 const BEFORE_ALL: &str = "`--` stands before all of what is to be run, as in `quorate lock nightly -- ./report.sh --full`. Words before \
      it are names of locks, and options of quorate";
+
+/// For a name that begins with a dash.
+const DASHED: &str = "if it is a name, write --name=";
+
+/// Clap would say that such a name belongs behind `--`, where the command stands.
+pub(super) fn say_how_a_dash_is_written(error: &mut clap::Error) {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let advice = format!("{DASHED}{word}");
+    let usage = error.render().to_string();
+    let takes_one = ["Usage: quorate lock ", "Usage: quorate semaphore "];
+    if error.kind() == ErrorKind::UnknownArgument && takes_one.iter().any(|it| usage.contains(it)) {
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![advice.into()]),
+        );
+    }
+}
 
 /// Where there is no `--` the command's words are taken as names and options, and clap's own advice would put `--` behind the
 /// first of them.
@@ -178,7 +213,10 @@ mod tests {
     fn asked(words: &[&str]) -> Result<Asked, String> {
         let all = ["quorate", "lock"].iter().chain(words);
         let args = Args::try_parse_from(all).map_err(|mut error| {
-            say_where_the_command_stands(&mut error);
+            match words.contains(&"--") {
+                true => say_how_a_dash_is_written(&mut error),
+                false => say_where_the_command_stands(&mut error),
+            }
             error.render().to_string()
         })?;
         match args.command {
@@ -199,6 +237,12 @@ mod tests {
             ),
             (&["a", "--read", "--", "true"], Asked::Read("a".into())),
             (&["--write", "a", "--", "true"], Asked::Write("a".into())),
+            (&["--name=-x", "--", "true"], Asked::Mutex("-x".into())),
+            (&["--name", "-x", "--", "true"], Asked::Mutex("-x".into())),
+            (
+                &["a", "--name=--read", "--", "true"],
+                Asked::Several(names(&["--read", "a"])),
+            ),
         ] {
             assert_eq!(asked(words), Ok(wanted), "{words:?}");
         }
@@ -234,6 +278,7 @@ mod tests {
                 "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key",
             ),
             (vec!["--", "true"], "<NAME>..."),
+            (vec!["-x", "--", "true"], "if it is a name, write --name=-x"),
         ] {
             let error = asked(&words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

@@ -9,43 +9,44 @@ use super::duration;
 pub(super) const ABOUT: &str = "\
 Holds locks under load, records every operation, and judges what was promised.
 
-Tasks in several processes take locks with a short ttl, read a counter in a store, sleep, and write
-it back one higher: once with the store's check of the fencing token, once without. Whatever happens
-is recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
+Tasks in several processes take locks with a short ttl, read a counter in a store, sleep, and write it \
+back one higher: once with the store's check of the fencing token, once without. Whatever happens is \
+recorded. Kill, pause and cut off servers and clients meanwhile. At the end it is judged:
 
-  - no two sections of one name at once while their leases were valid; with --semaphore, no two of
-    one slot, and no more than it has slots; with --rwlock, nobody beside one that writes
-  - tokens never twice, and growing in the order of the grants; a reader's between those of the
-    writers before and after it
-  - no update lost in the store that checks tokens; one lost in the other only by a holder that the
-    first one refused; nothing changed while it was read
+  - no two sections of one name at once while their leases were valid; with --semaphore, no two of one \
+slot, and no more than it has slots; with --rwlock, nobody beside one that writes
+  - tokens never twice, and growing in the order of the grants; a reader's between those of the writers \
+before and after it
+  - no update lost in the store that checks tokens; one lost in the other only by a holder that the \
+first one refused; nothing changed while it was read
   - no lock left on any server
   - every name granted again after the last fault
 
-Sections go on and write when their lease is lost: that is what a careless program does, and what
-the token is for. Where others use these servers, give it a prefix of its own (--key-prefix).";
+Sections go on and write when their lease is lost: that is what a careless program does, and what the \
+token is for. Where others use these servers, give it a prefix of its own (--key-prefix).";
 
 pub(super) const AFTER: &str = "\
 Examples:
-  quorate torture                                          30 s, without a store
-  quorate torture --store redis://10.0.9.1 --duration 5m   and meanwhile, kill -9 a server
-  quorate torture --semaphore 3                            the names are semaphores of three slots
-  quorate torture --rwlock --readers 50                    read-write locks: half of the sections read
-  quorate torture --several                                sections take up to three names at once
-  quorate torture judge /var/tmp/history                   once more, from what was recorded
+  quorate torture                          30 s, without a store
+  quorate torture --store redis://10.0.9.1 --duration 5m
+      and meanwhile, kill -9 a server
+  quorate torture --semaphore 3            the names are semaphores of three slots
+  quorate torture --rwlock --readers 50    read-write locks: half of the sections read
+  quorate torture --several                sections take up to three names at once
+  quorate torture judge /var/tmp/history   once more, from what was recorded
 
-From several containers of one machine: `torture run --history DIR` in each, `torture look` once
-at the end, `torture judge` on the folder. Histories of several machines are refused: their clocks
-cannot be compared.
+From several containers of one machine: `torture run --history DIR` in each, `torture look` once at the \
+end, `torture judge` on the folder. Histories of several machines are refused: their clocks cannot be \
+compared.
 
-Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store;
-70 a process of the load ended early.
+Exit status: 0 when all held; 1 when something did not; 64 wrong usage; 69 no majority, or no store; 70 \
+a process of the load ended early.
 --json: {scenario, locks, sections, grants, longest_gap_ms, .., findings: [{kind, text}]} for each history.
 
-The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`:
-process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping;
-looked, left, stored; and, from what brings the faults, scenario, fault, healed.
-The crate's docs::testing says more.";
+The history: one JSON object per line with `at` (ns of CLOCK_BOOTTIME) and `event`: \
+process, invoked, granted, failed, begun, renewed, lost, writing, ended, released, stopping; looked, \
+left, stored; and, from what brings the faults, scenario, fault, healed. The crate's docs::testing says \
+more.";
 
 /// `torture` alone does all of it; its steps are for histories that several programs write, such as in containers.
 #[derive(Debug, clap::Args)]

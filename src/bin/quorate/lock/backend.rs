@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorate::{Error, Inspection, Quorum, Renewal, Silence, Vote, consul::Consul};
+use quorate::{Error, Inspection, Quorum, Renewal, Silence, Vote, cli::are_needed, consul::Consul};
 use tokio::{
     select,
     time::{self, Instant},
@@ -105,8 +105,10 @@ impl Backend {
             None => match health.votes_in {
                 Some(left) => quarantined(left, quorum),
                 None => format!(
-                    "{} nodes vote and {} are needed",
-                    health.voting, health.needed
+                    "{} of {} nodes vote and {}",
+                    health.voting,
+                    quorum.nodes().len(),
+                    are_needed(health.needed)
                 ),
             },
         };

@@ -8,7 +8,11 @@ use crate::{
         attempt::new_owner,
         event::WishId,
         net::Net,
-        wishes::{standing::Standing, waiter::Waiter},
+        rollback::wait_life,
+        wishes::{
+            standing::Standing,
+            waiter::{Counts, Waiter},
+        },
     },
     line::{place::Place, terms::Terms},
     name::Name,
@@ -42,6 +46,16 @@ impl Line {
         self.take_place(net, waiter, true, 0)
     }
 
+    /// The same behind an attempt for something else, which has named nobody who stands there.
+    pub(in crate::engine::wishes) fn enter_unseen(
+        &mut self,
+        net: &mut Net,
+        waiter: Box<Waiter>,
+    ) -> Follows {
+        self.lately.stands(waiter.wish.name(), net.now);
+        self.enter_last(net, waiter)
+    }
+
     fn take_place(
         &mut self,
         net: &mut Net,
@@ -52,7 +66,7 @@ impl Line {
         let entry = match new_owner(net, waiter.wish.id) {
             Ok(entry) => entry,
             Err(error) => {
-                self.decided.extend(waiter.gives_back_its_turn());
+                self.decided.extend(waiter.counts_no_more(Counts::Joins));
                 return Follows::Over(waiter, error);
             }
         };
@@ -60,7 +74,12 @@ impl Line {
         let ticket = net.clock.wall_us().max(after).min(FencingToken::MAX);
         self.last_ticket = ticket;
         let wish = &waiter.wish;
-        let terms = Terms::new(wish.ttl, net.fleet().max_ttl(), net.round_trip());
+        // A lost push costs a writer more than a waiter for a mutex: it was told of each release before there was a turn.
+        let life = match waiter.writer {
+            Some(_) => wait_life(net).min(net.fleet().max_ttl()),
+            None => net.fleet().max_ttl(),
+        };
+        let terms = Terms::new(wish.ttl, life, net.round_trip());
         let (total, rules) = (net.total(), net.settings.rules);
         let place = Place::new(
             net.now,

@@ -53,6 +53,13 @@ impl InLine {
         self.standing.aside_at(self.place.terms.term())
     }
 
+    /// A majority votes and too few of it register it, or there has been none for long. A writer asks for its lock without its turn
+    /// then.
+    pub(super) fn cannot_stand(&self, net: &Net, is_alone: bool) -> bool {
+        let is_refused = !is_alone && self.standing.is_unheard();
+        is_refused || self.aside_at().is_some_and(|at| at <= net.now)
+    }
+
     fn claim(&self) -> Claim {
         Claim::Lock(Lock::Mutex(self.waiter.wish.name().clone()))
     }

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use crate::{
-    Error, Silence, Vote,
+    Error, Silence,
     ballot::validity::notice,
     claim::{self, Claim, Mode, Seated, Slot},
     clock::Tick,
@@ -118,29 +118,10 @@ impl Asking {
         }
     }
 
-    /// The error, where too few nodes have been watched for long enough, and enough will be.
+    /// The error for units of a rate limit while too few nodes have been watched for long enough, and enough will be.
     pub(super) fn needs_history(&self, net: &Net) -> Option<Error> {
-        let voting = net.states().map(|state| state == NodeState::Voting);
-        let mut left: Vec<Duration> = voting
-            .enumerate()
-            .filter(|(_, votes)| *votes)
-            .map(|(node, _)| self.too_young(net, node).unwrap_or_default())
-            .collect();
-        left.sort_unstable();
-        let left = left.get(net.needed.saturating_sub(1)).copied()?;
-        if left.is_zero() {
-            return None;
-        }
-        let votes = net.states().enumerate().map(|(node, state)| {
-            let young = || self.too_young(net, node);
-            let silence = state
-                .silence()
-                .or_else(|| young().map(Silence::Quarantined));
-            silence.map_or(Vote::NotWaitedFor, Vote::None)
-        });
         let name = self.waiter.wish.name().as_str();
-        let report = net.report(name, net.needed, votes.collect(), left);
-        Some(Error::Quarantined(report))
+        net.needs_history(name, self.slot.pool.family.history())
     }
 
     pub(super) fn answered(&mut self, net: &Net, node: usize, slots: Slots) {

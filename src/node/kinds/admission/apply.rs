@@ -1,9 +1,12 @@
 //! What an in-process node does with the commands about its admission: the executable meaning of
 //! `handshake.lua` and `admit.lua`.
 
+use std::time::Duration;
+
 use super::{
     Admit, BootRecord, Command, Handshake, Identity, Meeting, Reply, Stored,
     meet::{admit, meet},
+    record::VISIT,
 };
 use crate::{
     node::{
@@ -18,6 +21,8 @@ use crate::{
 pub(crate) struct Memory {
     boot: Option<String>,
     open: Option<String>,
+    /// TIME at the last handshake that wrote it, in µs.
+    time: Option<u64>,
     /// TIME at the first meeting, for what trusts the node's clock: see [`Rule::WitnessedByClients`].
     #[cfg(any(test, feature = "test-util"))]
     met_at: u64,
@@ -61,21 +66,27 @@ impl Memory {
         let server = server.server();
         let boot = self.boot.as_deref();
         let old = boot.and_then(|text| text.parse::<BootRecord>().ok());
-        let Some(mut record) = meet(boot, &server, hello, at.rules) else {
+        let visited = self.age_of_time(at).is_some_and(|age| age < VISIT);
+        let Some(mut record) = meet(boot, &server, hello, visited, at.rules) else {
             return Ok(Reply::Met(Box::new(Meeting {
                 stored: boot.map_or(Stored::Nothing, Stored::read),
                 server,
                 open: false,
+                time: at.time,
+                write: None,
             })));
         };
         let same = old.filter(|old| old.id == record.id);
         #[cfg(any(test, feature = "test-util"))]
         self.count_by_own_clock(same.is_some(), &mut record, at);
         let open = self.write(same.as_ref(), &mut record, at)?;
+        let write = self.write_time(at);
         Ok(Reply::Met(Box::new(Meeting {
             server,
             stored: Stored::Record(record),
             open,
+            time: at.time,
+            write,
         })))
     }
 
@@ -118,6 +129,30 @@ impl Memory {
         Ok(open)
     }
 
+    /// How far the TIME that the last handshake left is from now.
+    fn age_of_time(&self, at: Moment) -> Option<Duration> {
+        self.time
+            .map(|left| Duration::from_micros(left.abs_diff(at.time)))
+    }
+
+    /// TIME, once a second. The error, where this server refuses the write.
+    fn write_time(&mut self, at: Moment) -> Option<Result<(), String>> {
+        if self
+            .age_of_time(at)
+            .is_some_and(|age| age < Duration::from_secs(1))
+        {
+            return None;
+        }
+        match at.may_write() {
+            Ok(()) => {
+                self.time = Some(at.time);
+                Some(Ok(()))
+            }
+            Err(Fault::Error(text) | Fault::Withheld(text)) => Some(Err(text)),
+            Err(Fault::NotAdmitted | Fault::NoScript) => None,
+        }
+    }
+
     fn admit(&mut self, brought: &Admit, at: Moment) -> Result<Reply, Fault> {
         let Some(record) = self.record().and_then(|record| admit(&record, brought)) else {
             return Ok(Reply::Admitted(false));
@@ -153,6 +188,14 @@ impl Memory {
 
     pub(crate) fn open(&self) -> Option<&str> {
         self.open.as_deref()
+    }
+
+    pub(crate) fn time(&self) -> Option<u64> {
+        self.time
+    }
+
+    pub(crate) fn set_time(&mut self, text: Option<String>) {
+        self.time = text.and_then(|text| text.parse().ok());
     }
 
     pub(crate) fn set_boot(&mut self, text: Option<String>) {

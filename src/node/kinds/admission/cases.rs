@@ -79,6 +79,10 @@ pub(crate) const CASES: &[Case] = &[
         a_handshake_says_who_the_server_is
     ),
     case!(
+        "§2, §3: the node's clock comes with every answer, so that one that is behind is not counted.",
+        a_handshake_tells_the_time
+    ),
+    case!(
         "§2 lines 1 and 2: a replica is refused and writes nothing; a master that was one \
          meanwhile is another memory.",
         a_failback_is_another_run,
@@ -96,6 +100,12 @@ pub(crate) const CASES: &[Case] = &[
         "§1, §2: an error is no answer; a full server writes nothing, and still frees and closes.",
         a_full_server_frees_and_grants_nothing,
         Full
+    ),
+    case!(
+        "§2: a handshake says that the server refuses writes, and then that it takes them again.",
+        a_full_server_says_that_it_refuses_writes,
+        Full,
+        Keys
     ),
     case!(
         "§2 lines 8 to 10 at maxmemory: `open` is closed, what cannot be written is an error \

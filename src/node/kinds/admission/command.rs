@@ -87,6 +87,11 @@ pub struct Meeting {
     pub stored: Stored,
     /// Whether `open` now stands, so that guarded commands are obeyed.
     pub open: bool,
+    /// TIME, in µs.
+    pub time: u64,
+    /// The outcome of the write that the handshake tried: the error with which the server refused it. None: it tried none,
+    /// because another handshake had just written.
+    pub write: Option<Result<(), String>>,
 }
 
 /// Why an ADMIT is wanted.

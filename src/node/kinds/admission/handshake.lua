@@ -1,7 +1,8 @@
 -- HANDSHAKE (protocol §2): which memory is this, and may it vote?
 -- KEYS     boot, open, time
 -- ARGV     format, N, list, max_ttl ms, M ms, v, u, run0, id0, x ms, nonce
--- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 where open now stands}
+-- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 where open now stands, TIME in µs, what came of a
+--          write: nil, where none was tried; its error; or an empty text, where it was done}
 -- No guard: this script makes it. One INFO, and only what changed is written. meet.rs says the
 -- same in Rust; the numbers are those of protocol §2.
 local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
@@ -22,8 +23,11 @@ local run = run_id .. '/' .. string.sub(field('master_replid2') or '', 1, 8) .. 
   .. (field('second_repl_offset') or '')
 
 local boot = redis.call('GET', KEYS[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local refused = false
 local function answer(record, open)
-  return { role, mode, field('maxmemory_policy') or '', version, run, record, open }
+  return { role, mode, field('maxmemory_policy') or '', version, run, record, open, now, refused }
 end
 -- 1
 if role ~= 'master' or mode ~= 'standalone' then
@@ -55,6 +59,10 @@ if boot then
   end
 end
 
+-- Each handshake of the record's own fleet leaves TIME. MGET, as to it a key of another kind is none.
+local left = tonumber(redis.call('MGET', KEYS[3])[1] or '')
+local visited = left and math.abs(now - left) < 3000000
+
 local mine, voted, same
 if old then
   mine = old.n == tonumber(n) and old.list == list
@@ -65,9 +73,12 @@ if old then
 end
 -- 2 and 4
 local new = not same
-if same and v >= 1 and not voted then
+if same and not voted and v >= 1 then
   local more = old.max_ttl > max_ttl or old.margin > margin
   new = not mine or (more and (old.v == 0 or v == 2))
+elseif same and not voted then
+  -- A client that stays has read this record before: one that only looks is gone by then.
+  new = not mine and old.v == 0 and not visited and run0 == old.run and id0 == old.id
 end
 -- 5
 if not new and not mine then
@@ -123,12 +134,8 @@ end
 if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
 end
--- For ACQUIRE, which then seldom has to ask for TIME. A full server refuses it: no harm is done. MGET, as
--- to it a key of another kind is none.
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local left = tonumber(redis.call('MGET', KEYS[3])[1] or '')
+-- Also for ACQUIRE, which then seldom has to ask for TIME; and it tells whether this server takes a write.
 if not left or math.abs(now - left) >= 1000000 then
-  redis.pcall('SET', KEYS[3], string.format('%.0f', now))
+  refused = redis.pcall('SET', KEYS[3], string.format('%.0f', now)).err or ''
 end
 return answer(record, votes and 1 or 0)

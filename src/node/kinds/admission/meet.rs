@@ -28,12 +28,13 @@ pub(crate) fn is_mine(record: &BootRecord, masters: u64, list: &str, rules: Rule
         && (record.list == list || !rules.hold(Rule::SameList))
 }
 
-/// What the handshake makes of the record, with the numbers of protocol §2. None: nothing may be
-/// written here.
+/// What the handshake makes of the record, with the numbers of protocol §2. `visited`: a client of the record's own fleet
+/// was there within [`VISIT`](super::record::VISIT). None: nothing may be written here.
 pub(crate) fn meet(
     text: Option<&str>,
     server: &Server,
     hello: &Handshake,
+    visited: bool,
     rules: Rules,
 ) -> Option<BootRecord> {
     // 1
@@ -67,7 +68,11 @@ pub(crate) fn meet(
     let unsure =
         !old.vouched || hello.vouch == Vouch::Majority || !rules.hold(Rule::LoneVoterLowers);
     let replaces = !mine || (old.terms.exceed(hello.terms) && unsure);
-    if vouches && !old.votes() && replaces && rules.hold(Rule::VoucherReplaces) {
+    let replaces = match vouches {
+        true => replaces && rules.hold(Rule::VoucherReplaces),
+        false => same && !mine && gives_way(&old, hello, visited, rules),
+    };
+    if replaces && !old.votes() {
         return Some(new_record(Some(&old), server, hello, rules));
     }
     // 5
@@ -75,6 +80,16 @@ pub(crate) fn meet(
         return None;
     }
     Some(met_again(&old, server, hello, rules))
+}
+
+/// Returns true if a record that does not vote gives way to any other fleet: nobody has vouched for it, none of its clients
+/// is there, and the client that comes has stayed, since it has read this record before.
+fn gives_way(old: &BootRecord, hello: &Handshake, visited: bool, rules: Rules) -> bool {
+    let binds = old.vouched || !rules.hold(Rule::UnusedGivesWay);
+    let stays = visited && rules.hold(Rule::VisitedStays);
+    let known = hello.known.as_ref();
+    let was_read = known.is_some_and(|(run, id)| *run == old.run && *id == old.id);
+    !binds && !stays && was_read
 }
 
 /// 6 and 7.

@@ -18,6 +18,10 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// What a whole history is: longer than any quarantine and any interval of a rate limit.
 const HISTORY_MS: u64 = 27 * 3600 * 1000;
 
+/// Clients of a record's fleet are there if one of them has met the node within this time, by the node's clock. While it
+/// does not vote, each of them does so every second.
+pub(crate) const VISIT: Duration = Duration::from_secs(3);
+
 /// What the clients of a fleet agree on: `max_ttl` and M. Of whole ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {

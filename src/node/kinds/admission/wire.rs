@@ -126,7 +126,18 @@ fn admit(admit: &Admit, writer: &mut Writer, keys: &Keys) {
 }
 
 fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
-    let [role, mode, eviction, version, run, record, open] = items(frame)? else {
+    let [
+        role,
+        mode,
+        eviction,
+        version,
+        run,
+        record,
+        open,
+        time,
+        write,
+    ] = items(frame)?
+    else {
         return None;
     };
     let stored = match record {
@@ -148,10 +159,19 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
             version.len() < 16 && version.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         })?,
     };
+    let write = match write {
+        OwnedFrame::Null => None,
+        tried => Some(match &*text(tried)? {
+            "" => Ok(()),
+            error => Err(said(hide(error))),
+        }),
+    };
     Some(Meeting {
         server,
         stored,
         open: yes(open)?,
+        time: count(time)?,
+        write,
     })
 }
 

@@ -21,7 +21,7 @@ use crate::{
     testing::conformance::{
         Change,
         case::{Case, case},
-        trial::{CHANNEL, Trial},
+        trial::{CHANNEL, GUARD, Trial},
     },
 };
 pub(crate) use any::{alike, random, random_and_short};
@@ -105,7 +105,7 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§3 `RotateByAge`: counters older than 7 days become the previous ones and still \
+        "§3 `RotateByAge`: counters older than 2 days become the previous ones and still \
          count; those that were the previous ones are forgotten.",
         counters_rotate_by_age,
         Counters

@@ -31,7 +31,7 @@ local function why_unread(name)
   return failed(counter[name]) or 'CORRUPT the counter is not a number'
 end
 
--- Counters older than 7 days become the previous ones (see ACQUIRE). Returns why not, where that fails.
+-- Counters older than 2 days become the previous ones (see ACQUIRE). Returns why not, where that fails.
 local function rotate()
   local why = begun and (failed(pcall('UNLINK', c1)) or failed(pcall('RENAME', c0, c1)))
   for i = 1, begun and #missing or 0 do

@@ -110,7 +110,7 @@ for i = 1, n do
         answer = refused(key, c, exhausted)
       elseif not answer then
         lock[key] = entry
-        if not (begun and now - begun <= 604800000000) then
+        if not (begun and now - begun <= 172800000000) then
           answer = rotate()
         end
       end

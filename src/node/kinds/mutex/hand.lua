@@ -15,10 +15,10 @@ if held and admitted and heads[1] ~= entry and heads[3] ~= entry then
     local ms = math.floor(now / 1000)
     local age = ms - beat
     -- Nothing is written before the counter is, so what is refused there was not begun.
-    if age * 2 <= tonumber(term) and age <= tonumber(life) and now - begun <= 604800000000 and floor < now + max_ttl * 1000
+    if age * 2 <= tonumber(term) and age <= tonumber(life) and now - begun <= 172800000000 and floor < now + max_ttl * 1000
       and type(redis.pcall('HSET', c0, '@mutex:' .. rest, p)) == 'number' then
       token = floor
-      local heard = redis.pcall('PUBLISH', channel, 'G ' .. h .. ' ' .. seq .. ' ' .. p .. ' ' .. term)
+      local heard = redis.pcall('SPUBLISH', channel, 'G ' .. h .. ' ' .. seq .. ' ' .. p .. ' ' .. ARGV[3])
       -- SET in the place of DEL: the lock is ours until then.
       if type(heard) == 'number' and heard > 0
         and redis.pcall('SET', KEYS[1], h .. ' ' .. seq .. ' ' .. heads[2], 'PX', term + delay).ok then

@@ -51,7 +51,7 @@ local function mint(p)
   if token > 9007199254740991 then
     return nil, 'EXHAUSTED the counter is at 2^53 - 1'
   end
-  local why = not (begun and now - begun <= 604800000000) and rotate()
+  local why = not (begun and now - begun <= 172800000000) and rotate()
   local text = token == floor and p or format('%.0f', token)
   why = why or failed(pcall('HSET', c0, name, text))
   if why then
@@ -135,8 +135,9 @@ local function serve(key, p, not_w, me, token)
       alive = false
     elseif alive and channel ~= '' and seq ~= '0' and age * 2 <= tonumber(term) then
       token = token or mint(p)
-      -- Nothing is written for a head before somebody hears it: else its connection is gone.
-      local heard = token and pcall('PUBLISH', channel, format('G %s %s %.0f %s', h, seq, token, term))
+      -- Nothing is written for a head before a connection hears it. The message carries the guard, because a server
+      -- replicates what it publishes: a message counts only if it names the memory of the node that it comes from.
+      local heard = token and pcall('SPUBLISH', channel, format('G %s %s %.0f %s', h, seq, token, ARGV[#ARGV]))
       if type(heard) ~= 'number' then
         return 'stuck', 0, false
       end
@@ -153,7 +154,7 @@ local function serve(key, p, not_w, me, token)
       end
     elseif alive then
       -- It has to ask. Without a channel it does so from time to time.
-      local heard = channel == '' and 1 or pcall('PUBLISH', channel, 'W ' .. h)
+      local heard = channel == '' and 1 or pcall('SPUBLISH', channel, 'W ' .. h)
       if type(heard) ~= 'number' then
         return 'stuck', 0, false
       end

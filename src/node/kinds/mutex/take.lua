@@ -38,11 +38,11 @@ if exhausted or held or not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
 local written = token == floor and ARGV[5] or string.format('%.0f', token)
-if begun and now - begun <= 604800000000 then
+if begun and now - begun <= 172800000000 then
   redis.call('HSET', KEYS[4], ARGV[2], written)
 else
-  -- The counters are older than 7 days: they become the previous ones, and those are forgotten. By age,
-  -- not by the number of the week: that lost the order when a clock went back over the edge.
+  -- The counters are older than 2 days: they become the previous ones, and those are forgotten. By age,
+  -- not by the calendar: that lost the order when a clock went back over the edge.
   if begun then
     redis.call('UNLINK', KEYS[5])
     redis.call('RENAME', KEYS[4], KEYS[5])

@@ -17,7 +17,7 @@ local function tell(q, qh, entry, w, after, channel, ms)
   if its == channel then
     local last = redis.pcall('ZRANGE', q, -1, -1)[1]
     local _, _, _, others = known(last ~= entry and redis.pcall('HGET', qh, last))
-    local heard = others and others ~= channel and redis.pcall('PUBLISH', others, 'N ' .. last .. ' ' .. after)
+    local heard = others and others ~= channel and redis.pcall('SPUBLISH', others, 'N ' .. last .. ' ' .. after)
     if type(heard) == 'number' and heard > 0 then
       return
     end
@@ -25,6 +25,6 @@ local function tell(q, qh, entry, w, after, channel, ms)
   -- Who has only just come asks again soon, told or not.
   local age = ms - beat
   if seq ~= '1' or age < 0 or age * 4 > tonumber(term) or tonumber(term) > after * 4 then
-    redis.pcall('PUBLISH', its, 'N ' .. entry .. ' ' .. after)
+    redis.pcall('SPUBLISH', its, 'N ' .. entry .. ' ' .. after)
   end
 end

@@ -73,10 +73,10 @@ function mint(c0, c1, field, p, c, begun)
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
   end
   local text = token == floor and p or string.format('%.0f', token)
-  if begun and now - begun <= 604800000000 then
+  if begun and now - begun <= 172800000000 then
     redis.call('HSET', c0, field, text)
   else
-    -- Counters older than 7 days become the previous ones.
+    -- Counters older than 2 days become the previous ones.
     if begun then
       redis.call('UNLINK', c1)
       redis.call('RENAME', c0, c1)
@@ -128,7 +128,7 @@ function wake(wakes)
     local entry, channel = string.match(one, '^(%S+) (.+)$')
     if channel and not told[channel] then
       told[channel] = true
-      redis.pcall('PUBLISH', channel, 'F ' .. entry)
+      redis.pcall('SPUBLISH', channel, 'F ' .. entry)
     end
   end
   if not all.err then

@@ -13,7 +13,7 @@ if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[2]) or 0)
   local now, begun = time[1] * 1000000 + time[2], read[2] and tonumber(read[2])
   if c and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + ARGV[1] * 1000, 9007199254740991)
-    and begun and now - begun <= 604800000000
+    and begun and now - begun <= 172800000000
     and redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
     redis.call('HSET', KEYS[7], ARGV[2], ARGV[5])
     return p

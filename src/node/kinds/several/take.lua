@@ -70,8 +70,8 @@ local counters = {}
 for i = 1, n do
   counters[2 * i - 1], counters[2 * i] = fields[i], written
 end
-if not (begun and now - begun <= 604800000000) then
-  -- Counters older than 7 days become the previous ones (see ACQUIRE of one).
+if not (begun and now - begun <= 172800000000) then
+  -- Counters older than 2 days become the previous ones (see ACQUIRE of one).
   if begun then
     redis.call('UNLINK', c1)
     redis.call('RENAME', c0, c1)

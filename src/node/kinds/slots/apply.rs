@@ -6,7 +6,7 @@ mod take;
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Command, Held, Inspected, Place, Pool, Reply,
+    Command, Family, Held, Inspected, Place, Pool, Reply,
     kept::{Kept, Slot},
 };
 use crate::{
@@ -63,7 +63,16 @@ impl Memory {
             is_told: false,
             has_swept: false,
         };
-        let answer = room.obey(command, counters);
+        let answer = match pool.family {
+            Family::Permits => room.obey(command, counters),
+            Family::Gatherers | Family::Units { .. } => {
+                let own = room.kept.counters.take();
+                let mut own = own.unwrap_or_else(Counters::beside_slots);
+                let answer = room.obey(command, &mut own);
+                room.kept.counters = Some(own);
+                answer
+            }
+        };
         if at.ms() <= room.kept.until {
             self.0.insert(pool.clone(), room.kept);
         }

@@ -191,7 +191,7 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§3 `RotateByAge`: counters older than 7 days become the previous ones and still count.",
+        "§3 `RotateByAge`: counters older than 2 days become the previous ones and still count.",
         counters_rotate_with_those_of_locks,
         Counters
     ),

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use super::line::Line;
 use crate::{
     limit::Limit,
-    node::{fault::Fault, kinds::moment::Moment},
+    node::{
+        fault::Fault,
+        kinds::{counters::Counters, moment::Moment},
+    },
     owner::Entry,
     taken::Taken,
 };
@@ -23,6 +26,8 @@ pub(super) struct Kept {
     /// By holder.
     held: BTreeMap<Entry, u32>,
     pub(super) line: Line,
+    /// Of its slots, if nobody is shown their tokens.
+    pub(super) counters: Option<Counters>,
 }
 
 /// A slot that is taken.

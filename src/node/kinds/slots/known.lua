@@ -1,7 +1,8 @@
 -- What is known of a semaphore (protocol §6). A part of its scripts, behind what each of them does. KEYS: slots, open, ends,
--- line, c0, c1. ARGV: max_ttl ms comes first.
+-- line, c0, c1; where nobody is shown the tokens, slots again instead of c0 and c1. ARGV: max_ttl ms comes first.
 -- slots is a hash: limit "version limit"; bits, which slots are taken, as SETBIT counts them; by slot its holder's entry; by
--- entry of a holder "slot ticket until-ms", of one who waits "heard-ms called-ms-or-0 S-ms life-ms ticket channel".
+-- entry of a holder "slot ticket until-ms", of a waiter "heard-ms called-ms-or-0 S-ms life-ms ticket channel"; by "#slot"
+-- its counter, where that does not stand in c0.
 -- ends: slots by the ms in which they end. line: entries by ticket.
 
 -- Reads it, and what of it is this entry's. Why not, where that fails.
@@ -152,11 +153,16 @@ end
 
 -- The newest token of a slot, its field, and since when c0 is written. Nil and why, where it cannot be read.
 function counter(one)
-  local kind, name = string.match(KEYS[1], '^(@%l+:)(.*)$', #KEYS[2] - 3)
-  local field = kind .. one .. ':' .. name
-  local read = redis.call('HMGET', KEYS[5], field, '_')
+  local is_own, field, read = KEYS[5] == KEYS[1], '#' .. one, nil
+  if is_own then
+    read = { redis.call('HGET', KEYS[5], field) }
+  else
+    local kind, name = string.match(KEYS[1], '^(@%l+:)(.*)$', #KEYS[2] - 3)
+    field = kind .. one .. ':' .. name
+    read = redis.call('HMGET', KEYS[5], field, '_')
+  end
   -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-  local c = tonumber(read[1] or redis.call('HGET', KEYS[6], field) or 0)
+  local c = tonumber(read[1] or not is_own and redis.call('HGET', KEYS[6], field) or 0)
   if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
     return nil, redis.error_reply('CORRUPT the counter is not a number')
   end
@@ -175,10 +181,10 @@ function mint(one, p)
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
   end
   local text = token == floor and p or string.format('%.0f', token)
-  if begun and now - begun <= 604800000000 then
+  if KEYS[5] == KEYS[1] or begun and now - begun <= 172800000000 then
     redis.call('HSET', KEYS[5], field, text)
   else
-    -- Counters older than 7 days become the previous ones.
+    -- Counters older than 2 days become the previous ones.
     if begun then
       redis.call('UNLINK', KEYS[6])
       redis.call('RENAME', KEYS[5], KEYS[6])

@@ -15,7 +15,7 @@ local function tell_the_last()
   local channel = entered and channel_of(entered)
   if channel then
     local free = next_free(0)
-    redis.pcall('PUBLISH', channel, free and 'S ' .. entered .. ' ' .. free or 'W ' .. entered)
+    redis.pcall('SPUBLISH', channel, free and 'S ' .. entered .. ' ' .. free or 'W ' .. entered)
   end
 end
 
@@ -54,7 +54,7 @@ local function tell_next(some, texts, from, term, called)
   for i = from, #some do
     local channel = texts[i] and select(6, string.match(texts[i], read))
     if channel and channel ~= '' and channel ~= called then
-      local heard = redis.pcall('PUBLISH', channel, 'N ' .. some[i] .. ' ' .. term)
+      local heard = redis.pcall('SPUBLISH', channel, 'N ' .. some[i] .. ' ' .. term)
       if type(heard) == 'number' and heard > 0 then
         return
       end
@@ -119,7 +119,7 @@ function call(one)
       elseif is_there and (called ~= '0' or channel == '') then
         passed = passed + 1
       else
-        local ears = is_there and redis.pcall('PUBLISH', channel, 'S ' .. entry .. ' ' .. one) or 0
+        local ears = is_there and redis.pcall('SPUBLISH', channel, 'S ' .. entry .. ' ' .. one) or 0
         if type(ears) ~= 'number' then
           return
         elseif ears > 0 then

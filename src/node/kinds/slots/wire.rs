@@ -74,7 +74,7 @@ impl Command {
 
     pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
         let (open, max_ttl) = (keys.open(), Number(ms(self.max_ttl())));
-        let (current, previous) = (keys.current(), keys.previous());
+        let [current, previous] = keys.slot_counters(self.pool());
         let [slots, ends, line] = keys.semaphore(self.pool());
         let (four, six) = (
             [slots, open, ends, line],
@@ -272,7 +272,9 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
 
 fn limit(version: &OwnedFrame, slots: &OwnedFrame) -> Option<Limit> {
     let (version, slots) = (count(version)?, number(slots)?);
-    Some(Limit { version, slots })
+    (1..=Limit::MOST)
+        .contains(&slots)
+        .then_some(Limit { version, slots })
 }
 
 fn number(frame: &OwnedFrame) -> Option<u32> {

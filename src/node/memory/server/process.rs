@@ -61,6 +61,11 @@ impl Process {
 }
 
 impl State {
+    /// No client has reached it, and it has never stopped.
+    pub(super) fn is_new(&self) -> bool {
+        self.connections == 0 && self.life == 0
+    }
+
     /// A new connection that hears this channel: its number.
     pub(super) fn connect(&mut self, channel: &Arc<str>) -> u64 {
         self.connections += 1;

@@ -145,3 +145,22 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
     let broken = timeout(ms(10), waits).await.expect("at once").unwrap();
     assert!(matches!(broken, Err(Disconnected(_))), "{broken:?}");
 }
+
+/// Real time goes on while tokio's stands still, and the other way round.
+#[tokio::test(start_paused = true)]
+async fn a_client_and_its_nodes_show_the_same_time_whatever_tokio_s_clock_does() {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let connect = || {
+        let builder = Quorum::builder().nodes(&nodes);
+        builder.max_ttl(Duration::from_millis(200)).connect()
+    };
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(300));
+        let quorum = connect().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        assert_eq!(quorum.health().voting, 3, "{quorum:?}");
+        tokio::time::advance(Duration::from_secs(10 * 24 * 3600)).await;
+        let mutex = quorum.mutex("a").ttl(Duration::from_millis(200));
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+}

@@ -1,5 +1,7 @@
 //! What an error may show of a URL that is not valid: nothing that may belong to a password.
 
+use super::url;
+
 /// The words before `://` that are shown.
 const SCHEMES: &[&str] = &[
     "redis",
@@ -17,8 +19,21 @@ const SCHEMES: &[&str] = &[
 /// The longest name that a host may have.
 const LONGEST_HOST: usize = 253;
 
-/// The scheme, and what is surely host and port, or the path of a socket. All else is `***`.
-pub(super) fn shown(url: &str) -> String {
+/// The scheme, and what is surely host and port, or the path of a socket. All else is `***`. Of several URLs with blanks
+/// between them, the same of each.
+pub(super) fn shown(text: &str) -> String {
+    let urls: Vec<&str> = text.split_whitespace().collect();
+    match urls.len() > 1 && urls.iter().all(|url| url::parse(url).is_ok()) {
+        true => urls
+            .into_iter()
+            .map(shown_alone)
+            .collect::<Vec<_>>()
+            .join(" "),
+        false => shown_alone(text),
+    }
+}
+
+fn shown_alone(url: &str) -> String {
     // Without a scheme it may be a piece of a password: one with a comma, in a list of URLs.
     let Some((scheme, rest)) = url.split_once("://") else {
         return "***".into();

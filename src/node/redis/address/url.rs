@@ -16,8 +16,18 @@ const WHY: &[&str] = &[
 /// What a URL says. One that could be read in two ways is refused: where a password is not
 /// percent-encoded, the `redis` crate would take a piece of it for the host, or drop it.
 pub(super) fn parse(url: &str) -> Result<ConnectionInfo, String> {
+    read(url).map_err(|why| match url.contains(char::is_whitespace) {
+        true => {
+            "a blank stands in it: URLs are separated by commas, and in a password a blank is %20"
+                .into()
+        }
+        false => why,
+    })
+}
+
+fn read(text: &str) -> Result<ConnectionInfo, String> {
     const UNREADABLE: &str = "it cannot be read";
-    let mut url = redis::parse_redis_url(url).ok_or(UNREADABLE)?;
+    let mut url = redis::parse_redis_url(text).ok_or(UNREADABLE)?;
     // Whether rediss:// is one for the `redis` crate depends on features of that crate, and
     // with its TLS but not its TLS for tokio it does not compile. So it only sees redis://.
     let tls = matches!(url.scheme(), "rediss" | "valkeys");
@@ -42,8 +52,13 @@ pub(super) fn parse(url: &str) -> Result<ConnectionInfo, String> {
     if url.query_pairs().any(|(key, _)| !settings.contains(&&*key)) {
         return Err(wrong.into());
     }
-    // What is percent-encoded there was meant as a login.
-    let is_host = |host: &str| !host.is_empty() && !host.contains('%');
+    // A line end would be left out of a URL, and what stands around it taken for one word.
+    let is_cut = |c: char| matches!(c, '\n' | '\r' | '\t');
+    if text.contains(is_cut) {
+        return Err(UNREADABLE.into());
+    }
+    // A percent sign there was meant for a login, and a comma to separate two hosts.
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['%', ',']);
     if !unix && !url.host_str().is_some_and(is_host) {
         return Err("its host is missing, or not a valid name".into());
     }

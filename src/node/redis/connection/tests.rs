@@ -66,13 +66,18 @@ async fn incoming<S: AsyncRead + AsyncWrite + Unpin + Send>(
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     c: &mut RedisConnection<S>,
 ) -> Result<Answer, Disconnected> {
-    incoming(c).await.map(answered)
+    loop {
+        match incoming(c).await? {
+            Incoming::Nothing => {}
+            other => return Ok(answered(other)),
+        }
+    }
 }
 
 fn answered(incoming: Incoming) -> Answer {
     match incoming {
         Incoming::Answer(answer) => answer,
-        Incoming::Push(push) => panic!("no answer: {push:?}"),
+        other => panic!("no answer: {other:?}"),
     }
 }
 
@@ -99,7 +104,10 @@ async fn answers_come_in_order_wherever_the_bytes_are_cut() {
         let mut answers = Vec::new();
         poll_fn(|cx| {
             while let Poll::Ready(incoming) = c.poll_incoming(cx) {
-                answers.push(answered(incoming.unwrap()));
+                match incoming.unwrap() {
+                    Incoming::Nothing => {}
+                    incoming => answers.push(answered(incoming)),
+                }
             }
             Poll::Ready(())
         })

@@ -74,7 +74,7 @@ async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
     poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
     match poll_fn(|cx| connection.poll_incoming(cx)).await.unwrap() {
         Incoming::Answer(answer) => answer,
-        Incoming::Push(push) => panic!("no answer: {push:?}"),
+        other => panic!("no answer: {other:?}"),
     }
 }
 

@@ -36,6 +36,16 @@ impl Garbage {
         ))
     }
 
+    /// It sends a line that does not end.
+    pub(super) fn endless_line() -> Self {
+        Self::new("sends a line that does not end")
+    }
+
+    /// It sends message after message that answers nothing and that nobody subscribed to.
+    pub(super) fn unasked() -> Self {
+        Self::new("sends messages that nobody asked for")
+    }
+
     pub(super) fn endless() -> Self {
         Self::new("nests its answers without end")
     }

@@ -5,6 +5,9 @@ use super::garbage::{Garbage, MAX_FRAME};
 /// HELLO's reply nests four deep.
 pub(super) const MAX_DEPTH: usize = 16;
 
+/// The longest line. It is searched again for its end each time that more of it has come.
+const MAX_LINE: usize = 256 << 10;
+
 /// How far the search for a frame's end got. So no byte is looked at twice.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -35,7 +38,10 @@ impl Scan {
                 return Err(Garbage::not_resp(bytes));
             }
             let Some(line) = rest.iter().position(|&byte| byte == b'\r') else {
-                return Ok(None);
+                return match rest.len() {
+                    0..MAX_LINE => Ok(None),
+                    _ => Err(Garbage::endless_line()),
+                };
             };
             match rest.get(line + 1) {
                 Some(b'\n') => {}

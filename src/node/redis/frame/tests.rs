@@ -80,7 +80,9 @@ fn too_much_is_refused_before_it_arrives() {
             "{bytes:?}"
         );
     }
-    assert!(garbage(&"+".repeat(MAX_FRAME + ROOM).into_bytes()).contains("more than 1024 KiB"));
+    assert!(
+        garbage(&"+".repeat(MAX_FRAME + ROOM).into_bytes()).contains("a line that does not end")
+    );
     assert!(garbage(&"*2\r\n:1\r\n".repeat(MAX_DEPTH * 2).into_bytes()).contains("without end"));
     assert!(garbage(&"*1\r\n".repeat(MAX_FRAME).into_bytes()).contains("without end"));
     let endless = format!("*{MAX_FRAME}\r\n{}", ":1\r\n".repeat(MAX_FRAME / 4));

@@ -109,7 +109,7 @@ pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
             Word::LoadScript | Word::Try(_) => {
                 Refused(format!("it does not take our scripts: {words}"))
             }
-            Word::Subscribe => Refused(format!("it does not take our SUBSCRIBE: {words}")),
+            Word::Subscribe => Refused(format!("it does not take our SSUBSCRIBE: {words}")),
         },
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn greeting(address: &Address, keys: &Keys, channel: &str) -> (Vec<Wo
     // Last, so that nothing is published to a connection that does not come about.
     if !channel.is_empty() {
         words.push(Word::Subscribe);
-        encode::words(&mut bytes, &["SUBSCRIBE", channel]);
+        encode::words(&mut bytes, &["SSUBSCRIBE", channel]);
     }
     (words, bytes)
 }

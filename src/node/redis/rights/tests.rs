@@ -26,7 +26,7 @@ fn in_scripts() -> BTreeSet<&'static str> {
 fn what_the_scripts_run_is_tried_and_nothing_else_is_needed() {
     let mut needed = in_scripts();
     // Where it is withheld, who waits asks from time to time.
-    assert!(needed.remove("PUBLISH"));
+    assert!(needed.remove("SPUBLISH"));
     needed.extend(["SCRIPT LOAD", "EVAL", "EVALSHA"]);
     assert_eq!(tried(|right| right.without.is_none()), needed);
 }
@@ -76,7 +76,7 @@ fn a_try_names_the_keys_of_its_prefix() {
     };
     assert_eq!(words_of("ZADD"), "ZADD jobs:@mutex-line: XX 1 x");
     assert_eq!(words_of("HDEL"), "HDEL jobs:@mutex-waiters: x");
-    assert_eq!(words_of("PUBLISH"), "PUBLISH jobs:wake: x");
+    assert_eq!(words_of("SPUBLISH"), "SPUBLISH jobs:wake: x");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn all_that_is_missing_is_told_at_once() {
         "{note}"
     );
     let channel = "NOPERM No permissions to access a channel";
-    let (refusal, note) = missing(&[("PUBLISH", channel)]);
+    let (refusal, note) = missing(&[("SPUBLISH", channel)]);
     assert_eq!(refusal, None);
     let why = "its ACL withholds channels of quorate (&q:wake:*): who waits";
     assert!(note.as_ref().unwrap().starts_with(why), "{note:?}");

@@ -201,9 +201,9 @@ fn a_note_is_that_of_the_connection() {
     let mut world = World::new();
     world.pass(MS);
     world.step(|session, step| session.connected(step, 7, Some("no EXISTS"), true));
-    assert_eq!(world.session.note(), Some("no EXISTS"));
+    assert_eq!(world.session.note().as_deref(), Some("no EXISTS"));
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
-    assert_eq!(world.session.note(), Some("no EXISTS"));
+    assert_eq!(world.session.note().as_deref(), Some("no EXISTS"));
     world.dial(8);
     assert_eq!(world.session.note(), None);
 }

@@ -213,6 +213,13 @@ fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
             ..record(RUN, witnessed)
         })
     };
+    let vouched = |stored| match stored {
+        Stored::Record(record) => Stored::Record(BootRecord {
+            vouched: true,
+            ..record
+        }),
+        stored => stored,
+    };
     for (stored, texts) in [
         (
             of(40_000),
@@ -224,12 +231,21 @@ fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
             ],
         ),
         (
-            of(0),
+            vouched(of(0)),
             [
                 "\"theirs\"",
                 "\"word\"",
                 "it is replaced",
                 "DEL quorate:boot",
+            ],
+        ),
+        (
+            of(0),
+            [
+                "\"theirs\"",
+                "\"word\"",
+                "QUORATE_FLEET",
+                "replaces the record by itself",
             ],
         ),
         (
@@ -254,4 +270,35 @@ fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
 /// A record of this fleet at the neighbour, that does not vote.
 fn quiet() -> BootRecord {
     record("bbbb/00000000/-1", 0)
+}
+
+#[test]
+fn run_and_id_of_a_foreign_record_are_brought_by_a_client_that_stays() {
+    let second = Duration::from_millis(1_100);
+    let foreign = || {
+        Stored::Record(BootRecord {
+            list: "theirs".into(),
+            ..record(RUN, 0)
+        })
+    };
+    let mut world = World::new();
+    world.dial(7);
+    world.read(RUN, foreign());
+    world.sent();
+    for _ in 0..2 {
+        world.pass(second);
+        assert_eq!(world.last_handshake().known, None, "it may only look");
+        world.read(RUN, foreign());
+    }
+    world.pass(second);
+    let stays = world.last_handshake();
+    assert_eq!(stays.known, Some((RUN.into(), "id".into())));
+    assert_eq!(stays.witnessed, 0);
+    // After a new connection it has to stay again.
+    world.step(|session, step| session.disconnected(step, &Disconnected("cut".into())));
+    world.dial(8);
+    world.read(RUN, foreign());
+    world.sent();
+    world.pass(second);
+    assert_eq!(world.last_handshake().known, None);
 }

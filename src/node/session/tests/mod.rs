@@ -2,17 +2,20 @@
 
 mod answers;
 mod backlog;
+mod clocks;
 mod connections;
 mod handshakes;
 mod parting;
 mod repairs;
 mod slots;
 mod stalls;
+mod writes;
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::*;
 use crate::{
+    clock::ManualClock,
     name::Name,
     node::{
         Command, Reply,
@@ -35,6 +38,7 @@ const Z: u64 = 35_300;
 
 struct World {
     now: Tick,
+    clock: ManualClock,
     settings: Arc<Settings>,
     fleet: Fleet,
     chance: Chance,
@@ -64,6 +68,7 @@ impl World {
         });
         Self {
             now,
+            clock: ManualClock::default(),
             fleet: Fleet::new(Arc::clone(&settings)),
             settings,
             chance: Chance::seeded(1),
@@ -76,6 +81,7 @@ impl World {
     fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut Step<'_>) -> T) -> T {
         let mut step = Step {
             now: self.now,
+            clock: &self.clock,
             settings: &self.settings,
             fleet: &mut self.fleet,
             chance: &mut self.chance,
@@ -131,6 +137,11 @@ impl World {
 
     /// The handshake is answered by what stands there.
     fn read(&mut self, run: &str, stored: Stored) {
+        self.read_with(run, stored, |_| {});
+    }
+
+    /// The same, with something else in the answer.
+    fn read_with(&mut self, run: &str, stored: Stored, change: impl FnOnce(&mut Meeting)) {
         let server = Server {
             run: run.into(),
             role: "master".into(),
@@ -139,11 +150,14 @@ impl World {
             version: "7.0.15".into(),
         };
         let open = stored.record().is_some_and(BootRecord::votes);
-        let meeting = Meeting {
+        let mut meeting = Meeting {
             server,
             stored,
             open,
+            time: u64::MAX,
+            write: Some(Ok(())),
         };
+        change(&mut meeting);
         self.answer(Ok(Reply::Admission(admission::Reply::Met(Box::new(
             meeting,
         )))));

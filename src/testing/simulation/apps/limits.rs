@@ -25,6 +25,7 @@ impl World {
             total: self.plan.clients[c].servers.len(),
             are_ranked: true,
             max_ttl: self.terms_of(c).max_ttl,
+            slots_up_to: limits.slots_up_to,
         };
         let limiter = RateLimiter::new(engine.clone(), NAME.into(), quota, masters);
         Some(match limits.block {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Call, Thing, nanos, some};
+use super::{Call, Stage, Thing, nanos, some};
 use crate::{
     FencingToken, Lease, RwLock,
     engine::Engine,
     testing::simulation::{
-        invariants::{Held, Operation, Violation, exclusion::Share},
+        invariants::{Held, Operation, Violation, exclusion::Share, overtaken},
         profile::MS,
         world::World,
     },
@@ -88,6 +88,24 @@ impl World {
             self.checks.progress(side(share));
         }
         share
+    }
+
+    /// A writer was granted it: how often others who wait were overtaken.
+    pub(super) fn overtakes(&mut self, op: &Operation, share: Share) -> Held {
+        let most = self.plan.rwlocks.and_then(|rwlocks| rwlocks.overtaken);
+        let (Some(most), Share::Alone) = (most, share) else {
+            return Ok(());
+        };
+        for task in self.clients.iter_mut().flat_map(|client| &mut client.tasks) {
+            if let Stage::Asking { pending, .. } = &mut task.stage
+                && pending.op.asked_at < op.asked_at
+            {
+                pending.overtaken += 1;
+                overtaken::check(&pending.op, op, pending.overtaken, most)?;
+                self.stats.most_overtaken = self.stats.most_overtaken.max(pending.overtaken);
+            }
+        }
+        Ok(())
     }
 
     /// One more reader.

@@ -1,11 +1,11 @@
 //! A node's counters never go back while its memory is the same, but for names that nobody asked
-//! for in 7 days.
+//! for in 2 days.
 
 use std::collections::BTreeMap;
 
 use super::{Held, Violation};
 
-const WEEK_US: u64 = 7 * 24 * 3600 * 1_000_000;
+const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 
 /// The counters of one memory.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Counters {
         granted: bool,
     ) -> Held {
         let (last, at) = self.0.get(name).copied().unwrap_or((0, time));
-        let remembered = time.saturating_sub(at) <= WEEK_US;
+        let remembered = time.saturating_sub(at) <= TWO_DAYS_US;
         self.0.insert(name.to_owned(), (counter, time));
         if remembered && (counter < last || granted && counter == last && last > 0) {
             let what = format!("node {node}: {name:?} was at {last}, and then at {counter}");
@@ -53,9 +53,9 @@ mod tests {
         assert!(c.seen(0, "a", 7, 11, true).is_err());
         assert!(c.seen(0, "a", 6, 12, false).is_err());
         assert_eq!(
-            c.seen(0, "a", 3, 12 + WEEK_US + 1, true),
+            c.seen(0, "a", 3, 12 + TWO_DAYS_US + 1, true),
             Ok(()),
-            "forgotten after a week"
+            "forgotten after two days"
         );
         c.forget();
         assert_eq!(c.seen(0, "a", 1, 13, true), Ok(()));

@@ -16,6 +16,7 @@ pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod livelock;
 pub(crate) mod order;
+pub(crate) mod overtaken;
 pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod records;

@@ -12,6 +12,8 @@ pub(crate) struct Limits {
     pub(crate) period: Duration,
     /// In a longer interval too.
     pub(crate) and: Option<(u32, Duration)>,
+    /// A limit up to this is kept as slots, also where there are more units than servers.
+    pub(crate) slots_up_to: u32,
     /// So many are taken at a time.
     pub(crate) block: Option<u32>,
     /// How many of a hundred wait.
@@ -43,6 +45,7 @@ impl Plan {
             limit,
             period,
             and: dice.percent(25).then(|| (limit * 2, period * 4)),
+            slots_up_to: 0,
             block: None,
             wait: [0, 30, 60][dice.index(3)],
         });
@@ -82,6 +85,26 @@ impl Plan {
         plan
     }
 
+    /// A limit of few units, each of which is a slot.
+    pub(super) fn limits_small(dice: &mut Dice) -> Self {
+        let mut plan = Self::limits_storm(dice);
+        if let Some(limits) = &mut plan.limits {
+            limits.limit = [5, 7, 12][dice.index(3)];
+            limits.slots_up_to = 16;
+        }
+        plan
+    }
+
+    /// One server is so far away that the grace of its units has to be longer, or that they cannot be used at all.
+    pub(super) fn limits_far(dice: &mut Dice) -> Self {
+        let mut plan = Self::limits_storm(dice);
+        plan.far = dice.range(5, 120) * MS;
+        if let Some(limits) = &mut plan.limits {
+            limits.limit = [7, 20][dice.index(2)];
+        }
+        plan
+    }
+
     /// Servers' clocks go back.
     pub(super) fn limits_back(dice: &mut Dice) -> Self {
         // With one server each unit that is too many is seen.
@@ -100,7 +123,9 @@ impl Plan {
         }
         plan.think = 10 * MS;
         plan.tasks = 4;
-        plan.fault_every = dice.range(100, 400) * MS;
+        // However far a clock has slipped, its node is counted.
+        plan.terms.max_ttl = Duration::from_secs(30);
+        plan.fault_every = dice.range(20, 200) * MS;
         // Answers that come too late to be used: what they give goes back late.
         plan.node_timeout = Duration::from_millis(500);
         plan.slow = (dice.range(100, 300), 300 * MS);

@@ -14,6 +14,8 @@ pub(crate) struct Rwlocks {
     pub(crate) downgrades: u64,
     /// Of those who wait to read, or to write, one gets in within this, whoever comes and goes meanwhile, ns.
     pub(crate) kept_out: u64,
+    /// The number of writers that may get the lock while a caller that asked earlier still waits. `None`: any number.
+    pub(crate) overtaken: Option<u64>,
 }
 
 impl Plan {
@@ -43,6 +45,7 @@ impl Plan {
             reads: (reads, reads),
             downgrades: [0, 60][dice.index(2)],
             kept_out: SECOND,
+            overtaken: None,
         });
     }
 
@@ -62,6 +65,24 @@ impl Plan {
         plan.hold = 40;
         plan.think = MS;
         plan.active = 2_500 * MS;
+        plan
+    }
+
+    /// Many who write, and some who read; all wait to the end.
+    pub(super) fn rwlock_writers(dice: &mut Dice) -> Self {
+        let mut plan = Self::rwlocks(dice);
+        let reads = [10, 30][dice.index(2)];
+        plan.clients.resize(4, plan.clients[0].clone());
+        plan.tasks = 4;
+        plan.patient = true;
+        plan.hold = 15;
+        plan.think = MS;
+        plan.active = 2_500 * MS;
+        let tasks = plan.clients.len() * plan.tasks;
+        plan.of_the_two(|rwlocks| {
+            (rwlocks.reads, rwlocks.downgrades) = ((reads, reads), 0);
+            rwlocks.overtaken = u64::try_from(tasks).ok();
+        });
         plan
     }
 

@@ -153,6 +153,26 @@ impl Plan {
         plan
     }
 
+    pub(super) fn line_failover(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 4);
+        plan.tasks = 2;
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (600, 800);
+        // A lease that nobody renews is not put back on a node that has lost it.
+        plan.renews = 0;
+        plan.hold = 900;
+        plan.think = 5 * MS;
+        plan.slow = (0, 0);
+        plan.active = 6 * SECOND;
+        let z = plan.quarantine() / MS;
+        for at in [500, 3_500] {
+            plan.then(at, Act::Restart(1, Memory::Empty));
+            // It votes again, and hands its lock from one waiter to the next.
+            plan.then(at + z + dice.range(0, 150), Act::Follow(0, 1));
+        }
+        plan
+    }
+
     pub(super) fn early(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.terms.max_ttl = Duration::from_millis(400);
@@ -212,7 +232,7 @@ impl Plan {
         plan.clients[2].fit = false;
         plan.clients[2].wall = (-600, -300);
         for client in &mut plan.clients[..2] {
-            client.wall = (1_500, 3_000);
+            client.wall = (900, 950);
         }
         plan.hold = 100;
         plan.then(0, Act::See(2, vec![]));
@@ -222,6 +242,22 @@ impl Plan {
         plan.then(at, Act::See(2, vec![0, 1]));
         plan.then(at, Act::Crash(2));
         plan.active = 4 * SECOND;
+        plan
+    }
+
+    /// Two of three masters are emptied, and their clocks go back before they vote again. They are set right in the end.
+    pub(super) fn set_back(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.terms.max_ttl = Duration::from_millis(800);
+        plan.ttl = (200, 600);
+        plan.hold = 300;
+        let at = dice.range(300, 1_200);
+        for s in 0..2 {
+            plan.then(at, Act::Restart(s, Memory::Empty));
+            let back = dice.signed(-60_000, -1_000);
+            plan.then(at + dice.range(30, 700), Act::Step(s, back));
+        }
+        plan.active = 5 * SECOND;
         plan
     }
 
@@ -332,6 +368,48 @@ impl Plan {
         plan.then(at + 10, Act::Crash(2));
         plan.then(at + dice.range(11, 40), Act::See(2, vec![0, 1]));
         plan.active = 2 * SECOND;
+        plan
+    }
+
+    /// New masters, two clients of one fleet, and one of another that asks for no lock.
+    fn two_fleets(dice: &mut Dice) -> Self {
+        let mut plan = Self::scripted(dice, 3, 3);
+        plan.start = Start::Fresh;
+        plan.terms.max_ttl = Duration::from_secs(3);
+        plan.ttl = (500, 1_000);
+        plan.clients[2].list = "other".into();
+        plan.clients[2].fit = false;
+        plan.clients[2].idle = true;
+        plan.watch = Watch::All;
+        plan
+    }
+
+    pub(super) fn looked(dice: &mut Dice) -> Self {
+        let mut plan = Self::two_fleets(dice);
+        // To itself it is a whole fleet of two. It is gone before it could come to vote.
+        plan.clients[2].servers = vec![0, 1];
+        for c in 0..2 {
+            plan.then(0, Act::See(c, vec![]));
+        }
+        let gone = dice.range(100, 2_000);
+        plan.then(gone, Act::See(2, vec![]));
+        let come = dice.range(50, gone + 1_000);
+        for c in 0..2 {
+            plan.then(come, Act::See(c, vec![0, 1, 2]));
+        }
+        // By then the fleet votes: the other one may come back.
+        plan.active = 12 * SECOND;
+        plan
+    }
+
+    pub(super) fn visited(dice: &mut Dice) -> Self {
+        let mut plan = Self::two_fleets(dice);
+        // A quarantine that is longer than it takes until a client that stays may replace a record.
+        plan.terms.max_ttl = Duration::from_secs(7);
+        plan.then(0, Act::See(2, vec![]));
+        let come = dice.range(200, 2_500);
+        plan.then(come, Act::See(2, vec![0, 1, 2]));
+        plan.active = 12 * SECOND;
         plan
     }
 

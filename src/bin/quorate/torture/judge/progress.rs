@@ -51,7 +51,8 @@ pub(super) fn check(history: &History) -> Progress {
         let gaps = gaps(history, name, taken);
         findings.extend(never(history, name, grants, &gaps));
         findings.extend(starved(history, name, grants));
-        findings.extend(last_change.and_then(|change| not_after(history, name, grants, change)));
+        findings
+            .extend(last_change.and_then(|change| not_after(history, name, grants, change, &gaps)));
         longest = longest.into_iter().chain(gaps).max_by_key(Gap::length);
     }
     let of_several = history.ops.iter().filter(|op| op.names.len() > 1);
@@ -142,8 +143,16 @@ fn not_after(
     name: &str,
     grants: &[(&Op, Grant)],
     change: &Change,
+    gaps: &[Gap],
 ) -> Option<Finding> {
     if grants.iter().any(|(_, grant)| grant.at > change.at) {
+        return None;
+    }
+    // A set has no place in any line, so it is not promised a grant by the end of the run. The name counts once a section has
+    // waited for it alone.
+    let after = gaps.iter().filter(|gap| gap.until > change.at);
+    let waited: u64 = after.map(|gap| gap.until - gap.from.max(change.at)).sum();
+    if history.locks.several && waited < IN_FLIGHT {
         return None;
     }
     let last = grants.last().map(|(op, _)| history.tell(op));

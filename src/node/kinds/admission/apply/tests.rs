@@ -42,6 +42,7 @@ impl Node {
     fn new(rules: Rules) -> Self {
         let at = Moment {
             time: T,
+            guard: "guard",
             rules,
             admitted: true,
             writes: Writes::All,

@@ -58,12 +58,12 @@ pub(super) async fn a_survey_sees_counters_and_names_a_lock(trial: &mut Trial<'_
 
     // The previous counters have no name, then the current ones.
     trial.change(Change::Flush).await;
-    trial.change(Change::Age(8 * DAY)).await;
+    trial.change(Change::Age(3 * DAY)).await;
     assert_eq!(trial.say(Command::Survey).await, surveyed(true, None));
     trial.admit().await;
     trial.say(acquire("a:b", 1, secs(10), 0)).await;
     assert_eq!(trial.say(Command::Survey).await, used);
-    trial.change(Change::Age(8 * DAY)).await;
+    trial.change(Change::Age(3 * DAY)).await;
     trial.say(acquire("c", 1, secs(10), 0)).await;
     assert_eq!(trial.say(Command::Survey).await, surveyed(true, Some("c")));
 

@@ -106,6 +106,26 @@ pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>
     assert_eq!(trial.stands().await, [None, None]);
 }
 
+pub(super) async fn a_full_server_says_that_it_refuses_writes(trial: &mut Trial<'_>) {
+    for full in [false, true, false] {
+        // TIME is written once a second, and only what is written can be refused.
+        trial.put(Key::Time, None).await;
+        trial.change(Change::Full(full)).await;
+        let meeting = trial.meet(&hello()).await;
+        assert!(meeting.open, "{}: it votes all the same", trial.name());
+        let write = meeting.write.unwrap();
+        let code = write.as_ref().map_err(|text| text.split(' ').next());
+        let wanted = if full { Err(Some("OOM")) } else { Ok(&()) };
+        assert_eq!(code, wanted, "{}", trial.name());
+        let written = trial.stands_in(Key::Time).await.is_some();
+        assert_eq!(written, !full, "{}", trial.name());
+        if written {
+            let meeting = trial.meet(&hello()).await;
+            assert_eq!(meeting.write, None, "{}: not again", trial.name());
+        }
+    }
+}
+
 /// Meets a full master where these stand: whether it answers, and what stands then.
 async fn full(
     trial: &mut Trial<'_>,

@@ -9,6 +9,8 @@ pub(crate) struct Line {
     pub(crate) line: String,
     pub(crate) boot: Option<String>,
     pub(crate) hello: Handshake,
+    /// A client of the record's own fleet was there a moment ago.
+    pub(crate) visited: bool,
     /// None: nothing may be written.
     pub(crate) after: Option<String>,
 }
@@ -56,8 +58,15 @@ impl Lines {
             line: format!("{line}: {boot:?}, {hello:?}"),
             boot,
             hello,
+            visited: false,
             after: (after != "=").then(|| spelled(after)),
         });
+    }
+
+    /// The same where a client of the record's own fleet was there a moment ago.
+    fn add_visited(&mut self, line: &str, boot: &str, hello: &str, after: &str) {
+        self.add(line, boot, hello, after);
+        self.0.last_mut().expect("it was just added").visited = true;
     }
 }
 
@@ -70,6 +79,7 @@ pub(crate) fn lines() -> Vec<Line> {
     another_run(&mut lines);
     another_format(&mut lines);
     who_vouches_replaces(&mut lines);
+    what_never_voted_gives_way(&mut lines);
     terms_grow(&mut lines);
     used_and_witnessed(&mut lines);
     lines.0
@@ -236,6 +246,10 @@ fn who_vouches_replaces(lines: &mut Lines) {
                     let boot = format!("2 {fleet} 20000 5000 here old {stored} 1 {w}");
                     let after = match v >= 1 && unripe {
                         true => "2 3 word 20000 5000 here new 1 1 0",
+                        // Nobody has vouched for it, and this client has read it before (4a).
+                        false if v == 0 && stored == 0 && unripe => {
+                            "2 3 word 20000 5000 here new 0 1 0"
+                        }
                         false => "=",
                     };
                     lines.add("4, 5 another N or list", &boot, &hello, after);
@@ -267,6 +281,39 @@ fn who_vouches_replaces(lines: &mut Lines) {
             }
         }
     }
+}
+
+/// Line 4 of a client that sees no voter: v stored × u stored × w at Z − 1 and Z, with and without a visit.
+fn what_never_voted_gives_way(lines: &mut Lines) {
+    let line = "4 another N or list that never voted";
+    // Z of 90000 5000: 95900.
+    for (v, u, w) in [
+        (0, 0, 0),
+        (0, 0, 95_899),
+        (0, 0, 95_900),
+        (0, 1, 0),
+        (1, 0, 0),
+        (1, 1, 95_899),
+    ] {
+        for fleet in ["5 word", "3 other"] {
+            let boot = format!("2 {fleet} 90000 5000 here old {v} {u} {w}");
+            let hello = "3 word 20000 5000 0 0 90000";
+            let after = match (v, u, w) {
+                (0, 0, 0..95_900) => "2 3 word 20000 5000 here new 0 0 0",
+                (0, 1, 0) => "2 3 word 20000 5000 here new 0 1 0",
+                _ => "=",
+            };
+            lines.add(line, &boot, hello, after);
+            for unread in ["nobody", "run", "id"] {
+                lines.add(line, &boot, &format!("{hello}/{unread}"), "=");
+            }
+            lines.add_visited(line, &boot, hello, "=");
+        }
+    }
+    let line = "4 a record of one's own goes on";
+    let boot = "2 3 word 20000 5000 here old 0 0 1000";
+    let after = "2 3 word 20000 5000 here old 0 0 2000";
+    lines.add(line, boot, "3 word 20000 5000 0 0 2000", after);
 }
 
 /// Line 6 where what stands is not greater.

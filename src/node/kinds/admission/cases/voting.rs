@@ -58,6 +58,16 @@ pub(super) async fn a_handshake_says_who_the_server_is(trial: &mut Trial<'_>) {
     assert!(server.run.ends_with("/00000000/-1"), "{}", server.run);
 }
 
+pub(super) async fn a_handshake_tells_the_time(trial: &mut Trial<'_>) {
+    // Of another fleet nothing is written, and it is told all the same.
+    for hello in [hello(), brought("5 other 20000 5000 0 0 0", None)] {
+        let before = trial.wall_us();
+        let time = trial.meet(&hello).await.time;
+        let off = time.abs_diff(before);
+        assert!(off < 2_000_000, "{}: {off} µs", trial.name());
+    }
+}
+
 pub(super) async fn a_failback_is_another_run(trial: &mut Trial<'_>) {
     trial.say(acquire("a", 1, secs(10), 0)).await;
     let before = trial.meet(&hello()).await;

@@ -27,10 +27,11 @@ fn every_line_of_the_handshake() {
         line,
         boot,
         hello,
+        visited,
         after,
     } in lines()
     {
-        let met = meet(boot.as_deref(), &server(), &hello, Rules::ALL);
+        let met = meet(boot.as_deref(), &server(), &hello, visited, Rules::ALL);
         assert_eq!(text(met), after, "{line}");
     }
 }
@@ -68,7 +69,7 @@ fn nothing_is_written_on_a_replica_or_in_a_cluster() {
             Some("2 3 word 1 0 RUN/x/-1 old 0 0 0"),
         ] {
             let hello = brought("3 word 20000 5000 2 1 0", None);
-            assert_eq!(meet(boot, &server, &hello, Rules::ALL), None);
+            assert_eq!(meet(boot, &server, &hello, false, Rules::ALL), None);
         }
     }
 }
@@ -103,7 +104,7 @@ mod without {
         let boot = spelled(boot);
         let hello = brought(hello, Some(&boot));
         for (rules, after) in [(Rules::ALL, with), (Rules::without(rule), without)] {
-            let met = text(meet(Some(&boot), &server(), &hello, rules));
+            let met = text(meet(Some(&boot), &server(), &hello, false, rules));
             let after = (after != "=").then(|| spelled(after));
             assert_eq!(met, after, "{rule:?}");
         }
@@ -135,6 +136,27 @@ mod without {
                 "2 3 word 20000 5000 here new 0 0 0",
                 "=",
             );
+        }
+    }
+
+    #[test]
+    fn unused_gives_way() {
+        case(
+            UnusedGivesWay,
+            "2 3 other 20000 5000 here old 0 0 25199",
+            "3 word 20000 5000 0 0 0",
+            "2 3 word 20000 5000 here new 0 0 0",
+            "=",
+        );
+    }
+
+    #[test]
+    fn visited_stays() {
+        let boot = spelled("2 3 other 20000 5000 here old 0 0 25199");
+        let hello = brought("3 word 20000 5000 0 0 0", Some(&boot));
+        for (rules, stays) in [(Rules::ALL, true), (Rules::without(VisitedStays), false)] {
+            let met = meet(Some(&boot), &server(), &hello, true, rules);
+            assert_eq!(met.is_none(), stays);
         }
     }
 

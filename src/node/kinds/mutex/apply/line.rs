@@ -261,11 +261,11 @@ impl Memory {
                     return Served::Stuck;
                 };
                 token = Some(minted);
-                // Nothing is written for a head before somebody hears it: else its connection is gone.
+                // Nothing is written for a head before a connection hears it.
                 let says = Says::Granted {
                     seq: waiter.seq,
                     token: minted,
-                    term: Duration::from_millis(waiter.term),
+                    guard: at.guard.into(),
                 };
                 if publish(&head, &waiter, says, at) {
                     let left = Duration::from_millis(waiter.term + waiter.lock_delay);
@@ -318,7 +318,7 @@ impl Memory {
         let says = Says::Next {
             after: Duration::from_millis(after),
         };
-        let hears = |(entry, waiter): (Entry, &Waiter)| publish(&entry, waiter, says, at);
+        let hears = |(entry, waiter): (Entry, &Waiter)| publish(&entry, waiter, says.clone(), at);
         if !last.is_some_and(hears) && !next.1.asks_soon(now, after) {
             hears(next);
         }

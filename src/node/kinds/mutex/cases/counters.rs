@@ -110,18 +110,18 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     for n in ["a", "b", "c", "d"] {
         assert_eq!(take(trial, n).await, 1);
     }
-    trial.change(Change::Age(7 * DAY - secs(60))).await;
+    trial.change(Change::Age(2 * DAY - secs(60))).await;
     assert_eq!(take(trial, "a").await, 2, "too young to rotate");
-    trial.change(Change::Age(7 * DAY + secs(1))).await;
+    trial.change(Change::Age(2 * DAY + secs(1))).await;
     assert_eq!(take(trial, "a").await, 3);
     assert_eq!(counter(trial, "b").await, 1, "previous counters count");
     assert_eq!(take(trial, "b").await, 2);
     say(trial, acquire("c", 9, secs(10), 0)).await;
     assert_eq!(say(trial, raise("c", 9, 30)).await, Reply::Raised(30));
     say(trial, release("c", 9)).await;
-    trial.change(Change::Age(8 * DAY)).await;
+    trial.change(Change::Age(3 * DAY)).await;
     assert_eq!(take(trial, "z").await, 1);
-    assert_eq!(counter(trial, "d").await, 0, "it rotated at 7 days and 1 s");
+    assert_eq!(counter(trial, "d").await, 0, "it rotated at 2 days and 1 s");
     assert_eq!(
         (
             take(trial, "a").await,
@@ -130,9 +130,9 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
         ),
         (4, 3, 31)
     );
-    trial.change(Change::Age(8 * DAY)).await;
+    trial.change(Change::Age(3 * DAY)).await;
     take(trial, "a").await;
-    trial.change(Change::Age(8 * DAY)).await;
+    trial.change(Change::Age(3 * DAY)).await;
     take(trial, "a").await;
     assert_eq!(counter(trial, "b").await, 0, "forgotten");
     assert_eq!(counter(trial, "a").await, 6);

@@ -66,8 +66,8 @@ pub(crate) fn push(owner: u128, says: Says) -> Push {
 }
 
 pub(crate) fn granted(owner: u128, seq: u64, token: u64) -> Push {
-    let term = secs(10);
-    push(owner, Says::Granted { seq, token, term })
+    let guard = GUARD.into();
+    push(owner, Says::Granted { seq, token, guard })
 }
 
 pub(crate) fn next(owner: u128, after: u64) -> Push {

@@ -97,7 +97,7 @@ pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) 
         say(trial, acquire(n, 1, secs(10), 50)).await;
         say(trial, release(n, 1)).await;
     }
-    trial.change(Change::Age(DAY * 8)).await;
+    trial.change(Change::Age(DAY * 3)).await;
     say(trial, acquire("z", 1, secs(10), 0)).await;
     for (n, token, stands) in [("a", 40, 50), ("b", 60, 60), ("c", 70, 70)] {
         let repaired = say(trial, repair(n, 2, secs(10), token)).await;

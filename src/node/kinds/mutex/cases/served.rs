@@ -77,13 +77,8 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
         stand(trial, n, &[head.clone(), next]).await;
         sleep(millis(waits)).await;
         say(trial, free(n, 1)).await;
-        let says = Says::Granted {
-            seq: 1,
-            token: P,
-            term: head.term,
-        };
         let after = head.term;
-        let mut wanted = vec![push(2, says)];
+        let mut wanted = vec![granted(2, 1, P)];
         wanted.extend(is_told.then(|| push(3, Says::Next { after })));
         assert_eq!(trial.pushes().await, wanted, "{n}");
     }
@@ -268,7 +263,7 @@ pub(super) async fn a_hand_over_finds_the_previous_counters(trial: &mut Trial<'_
     for n in ["a", "b"] {
         stand(trial, n, &[place(2, 1, 50)]).await;
     }
-    trial.change(Change::Age(DAY * 8)).await;
+    trial.change(Change::Age(DAY * 3)).await;
     // The first one rotates, and the second one finds its own behind it.
     let frees = ["a", "b"].map(|n| free(n, 1).into());
     trial.ask_all(&frees).await;

@@ -73,13 +73,17 @@ pub(super) async fn counters_of_these_rotate_too(trial: &mut Trial<'_>) {
     let first = granted(trial, writes(1)).await;
     say(trial, release(1)).await;
     for _ in 0..2 {
-        trial.change(Change::Age(DAY * 8)).await;
+        trial.change(Change::Age(DAY * 3)).await;
         granted(trial, write("b", 2, secs(15), P, None)).await;
         say(trial, evict("b")).await;
         if inspected(trial).await.counter == 0 {
             return assert_eq!(granted(trial, read("a", 1, secs(15), 7, None)).await, 7);
         }
-        assert_eq!(inspected(trial).await.counter, first, "of the week before");
+        assert_eq!(
+            inspected(trial).await.counter,
+            first,
+            "of the period before"
+        );
     }
     panic!("{}: it is never forgotten", trial.name());
 }

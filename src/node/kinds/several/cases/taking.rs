@@ -109,7 +109,7 @@ pub(super) async fn counters_rotate_once(trial: &mut Trial<'_>) {
         one::say(trial, one::acquire(n, 1, secs(10), token)).await;
         one::say(trial, one::release(n, 1)).await;
     }
-    trial.change(Change::Age(one::DAY * 8)).await;
+    trial.change(Change::Age(one::DAY * 3)).await;
     let granted = say(trial, acquire(&["a", "c"], 2, secs(10), 0)).await;
     assert_eq!(granted, Reply::Granted(6));
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [6, 40, 6]);
@@ -118,7 +118,7 @@ pub(super) async fn counters_rotate_once(trial: &mut Trial<'_>) {
     assert_eq!(granted, Reply::Granted(41));
     assert_eq!(counters(trial, ["a", "b", "c", "d"]).await, [6, 41, 6, 41]);
     // Raised, and brought up, from where they were before.
-    trial.change(Change::Age(one::DAY * 8)).await;
+    trial.change(Change::Age(one::DAY * 3)).await;
     one::say(trial, one::acquire("z", 9, secs(10), 0)).await;
     assert_eq!(
         say(trial, raise(&["b", "d"], 3, 7)).await,

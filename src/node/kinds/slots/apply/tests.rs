@@ -85,6 +85,7 @@ impl Node {
     fn ask(&mut self, command: &Command, time: u64) -> Reply {
         let at = Moment {
             time,
+            guard: "guard",
             rules: self.rules,
             admitted: true,
             writes: Writes::All,

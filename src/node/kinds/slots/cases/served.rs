@@ -140,20 +140,20 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
     assert_eq!(mine(trial, again(0)).await, token(0));
     say(trial, release(1)).await;
     // The first grant rotates them. What is not taken in the meantime is read from the previous ones.
-    trial.change(Change::Age(DAY * 8)).await;
+    trial.change(Change::Age(DAY * 3)).await;
     assert_eq!(mine(trial, again(1)).await, Some((1, P)));
     assert_eq!(mine(trial, again(0)).await, token(1));
     assert_eq!(say(trial, raise(1, 0, P + 5)).await, Reply::Raised(P + 5));
     say(trial, release(1)).await;
-    trial.change(Change::Age(DAY * 8)).await;
+    trial.change(Change::Age(DAY * 3)).await;
     assert_eq!(mine(trial, again(1)).await, Some((1, P + 1)));
     say(trial, release(1)).await;
     assert_eq!(say(trial, repair(1, 0, P)).await, Reply::Repaired(true));
     assert_eq!(inspected(trial).await.holders[0].counter, P + 5);
     say(trial, release(1)).await;
-    // After two weeks it is forgotten.
+    // After four days it is forgotten.
     for _ in 0..2 {
-        trial.change(Change::Age(DAY * 8)).await;
+        trial.change(Change::Age(DAY * 3)).await;
         mine(trial, again(1)).await;
         say(trial, release(1)).await;
     }

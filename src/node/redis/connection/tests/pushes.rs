@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    node::Says,
+    node::{Push, Says},
     owner::{Entry, Label},
 };
 
@@ -14,7 +14,7 @@ fn entry() -> Entry {
 /// A message of this channel.
 fn message(channel: &str, text: &str) -> String {
     let word = |word: &str| format!("${}\r\n{word}\r\n", word.len());
-    format!(">3\r\n{}{}{}", word("message"), word(channel), word(text))
+    format!(">3\r\n{}{}{}", word("smessage"), word(channel), word(text))
 }
 
 /// The node says that it is the turn of one; the number tells which push it was.
@@ -102,7 +102,11 @@ async fn a_push_may_come_before_anything_was_asked_and_between_the_replies_to_on
     };
     let surveyed = Incoming::Answer(Ok(Reply::Admission(surveyed)));
     let last = Incoming::Answer(fault(9));
-    assert_eq!(all(&mut c).await, [pushed(2), pushed(3), surveyed, last]);
+    let strange = Incoming::Nothing;
+    assert_eq!(
+        all(&mut c).await,
+        [pushed(2), strange, pushed(3), surveyed, last]
+    );
 }
 
 /// A batch is answered by one array, into which nothing is put.
@@ -147,16 +151,16 @@ async fn what_is_no_message_of_ours_is_dropped() {
         message(CHANNEL, &"x".repeat(100_000)),
         message(CHANNEL, &format!("{called}\u{80}")),
         // Of another kind or shape.
-        message(CHANNEL, &called).replace("message", "mossage"),
+        message(CHANNEL, &called).replace("smessage", "smossage"),
         ">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$14\r\nquorate:wake:1\r\n$1\r\nW\r\n".into(),
-        ">3\r\n$9\r\nsubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n".into(),
+        ">3\r\n$10\r\nssubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n".into(),
         ">3\r\n:1\r\n:2\r\n:3\r\n".into(),
         ">3\r\n$7\r\nmessage\r\n$14\r\nquorate:wake:1\r\n*0\r\n".into(),
         ">1\r\n+message\r\n".into(),
         ">2\r\n+invalidate\r\n_\r\n".into(),
     ] {
         server.write_all(strange.as_bytes()).await.unwrap();
-        assert_eq!(all(&mut c).await, [], "{strange:?}");
+        assert_eq!(all(&mut c).await, [Incoming::Nothing], "{strange:?}");
     }
     // Not UTF-8.
     let broken = message(CHANNEL, "W ~").into_bytes();
@@ -165,7 +169,7 @@ async fn what_is_no_message_of_ours_is_dropped() {
         .map(|b| if b == b'~' { 0xff } else { b })
         .collect();
     server.write_all(&broken).await.unwrap();
-    assert_eq!(all(&mut c).await, []);
+    assert_eq!(all(&mut c).await, [Incoming::Nothing]);
     let said = [&*message(CHANNEL, &called), "-ERR 0\r\n-ERR 1\r\n"].concat();
     server.write_all(said.as_bytes()).await.unwrap();
     let (entry, says) = (entry(), Says::Called);
@@ -178,4 +182,21 @@ async fn what_is_no_message_of_ours_is_dropped() {
     // It ends nothing and excuses nothing: an answer that nobody asked for is still the end.
     server.write_all(b":1\r\n").await.unwrap();
     assert!(incoming(&mut c).await.is_err());
+}
+
+#[tokio::test]
+async fn connection_ends_after_a_thousand_messages_that_nobody_asked_for() {
+    for (strange, ends) in [(message("news", "x"), true), (message(CHANNEL, "x"), false)] {
+        let (mut c, mut server) = fake(1 << 20);
+        for _ in 0..10 {
+            server
+                .write_all(strange.repeat(100).as_bytes())
+                .await
+                .unwrap();
+            assert_eq!(all(&mut c).await, vec![Incoming::Nothing; 100]);
+        }
+        server.write_all(strange.as_bytes()).await.unwrap();
+        let last = incoming(&mut c).await;
+        assert_eq!(last.is_err(), ends, "{last:?}");
+    }
 }

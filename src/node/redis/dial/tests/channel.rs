@@ -8,7 +8,7 @@ const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 /// The turn of somebody; the number tells which push it was.
 fn publish(server: &Server, number: u64) -> i64 {
     let text = format!("N {ENTRY} {number}");
-    let heard = server.cmd(&["PUBLISH", CHANNEL, &text]);
+    let heard = server.cmd(&["SPUBLISH", CHANNEL, &text]);
     redis::FromRedisValue::from_redis_value(heard).unwrap()
 }
 
@@ -48,7 +48,7 @@ async fn what_is_published_arrives_as_long_as_the_connection_lives() {
         let loaded = Incoming::Answer(Ok(Reply::Server(server::Reply::Loaded)));
         assert_eq!(next(&mut *one).await, loaded);
         assert_eq!(
-            server.cmd(&["PUBLISH", "quorate:wake:2", "x"]),
+            server.cmd(&["SPUBLISH", "quorate:wake:2", "x"]),
             redis::Value::Int(0)
         );
 
@@ -69,14 +69,14 @@ async fn who_may_not_subscribe_or_publish_hears_nothing_and_is_greeted() {
     for kind in Kind::ALL {
         let server = ServerOptions::new(kind)
             .acl(&format!("all {all} &quorate:wake:*"))
-            .acl(&format!("deaf {all} &* -subscribe"))
-            .acl(&format!("mute {all} &* -publish"))
+            .acl(&format!("deaf {all} &* -ssubscribe"))
+            .acl(&format!("mute {all} &* -spublish"))
             .acl(&format!("none {all} resetchannels"))
             .start();
         for (user, hears, note) in [
             ("all", true, None),
-            ("deaf", false, Some("its ACL withholds SUBSCRIBE: ")),
-            ("mute", false, Some("its ACL withholds PUBLISH: ")),
+            ("deaf", false, Some("its ACL withholds SSUBSCRIBE: ")),
+            ("mute", false, Some("its ACL withholds SPUBLISH: ")),
             (
                 "none",
                 false,

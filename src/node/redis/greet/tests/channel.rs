@@ -9,7 +9,7 @@ use super::*;
 use crate::node::{Incoming, Push, Says};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
-const CONFIRMED: &str = ">3\r\n$9\r\nsubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n";
+const CONFIRMED: &str = ">3\r\n$10\r\nssubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n";
 const NOT_TOLD: &str =
     "who waits for a lock is not told here when it is free, and asks from time to time";
 
@@ -19,12 +19,12 @@ fn push(kind: &str, channel: &str, text: &str) -> String {
     format!(">3\r\n{}{}{}", word(kind), word(channel), word(text))
 }
 
-/// What a server says that permits all, before its reply to SUBSCRIBE; `publish` is its reply to the try of PUBLISH.
+/// The replies of a server that permits all, before its reply to SSUBSCRIBE; `publish` is its reply to the try of SPUBLISH.
 fn before(publish: &str) -> Vec<String> {
     let (words, _) = greeting(&address(), &Keys::new("quorate"), "");
     let said = |word: Word| match word {
         Word::Hello => "%2\r\n+id\r\n:3\r\n+mode\r\n+standalone\r\n".to_owned(),
-        Word::Try(right) if right.words(&Keys::new("q"))[0] == b"PUBLISH" => publish.to_owned(),
+        Word::Try(right) if right.words(&Keys::new("q"))[0] == b"SPUBLISH" => publish.to_owned(),
         _ => "+OK\r\n".to_owned(),
     };
     words.into_iter().map(said).collect()
@@ -61,10 +61,10 @@ async fn a_push_confirms_it_and_no_other_push_does() {
 
     let called = format!("W {ENTRY}");
     for other in [
-        push("subscribe", "quorate:wake:2", "1"),
-        push("unsubscribe", CHANNEL, "1"),
-        push("message", CHANNEL, &called),
-        push("message", "news", "1"),
+        push("ssubscribe", "quorate:wake:2", "1"),
+        push("sunsubscribe", CHANNEL, "1"),
+        push("smessage", CHANNEL, &called),
+        push("smessage", "news", "1"),
         ">2\r\n+invalidate\r\n_\r\n".into(),
     ] {
         // Before its own reply, and before each of the others.
@@ -89,7 +89,7 @@ async fn a_push_confirms_it_and_no_other_push_does() {
 
 #[tokio::test]
 async fn what_is_published_right_behind_it_is_heard() {
-    let called = push("message", CHANNEL, &format!("W {ENTRY}"));
+    let called = push("smessage", CHANNEL, &format!("W {ENTRY}"));
     let all = [&*before(":0\r\n").concat(), CONFIRMED, &called].concat();
     let mut connection = greeted(&all).await;
     let heard = next(&mut *connection);
@@ -102,16 +102,16 @@ async fn what_is_published_right_behind_it_is_heard() {
 #[tokio::test]
 async fn a_server_that_is_against_it_is_polled_and_its_note_says_so() {
     let (command, channel) = (
-        format!("its ACL withholds SUBSCRIBE: {NOT_TOLD}"),
+        format!("its ACL withholds SSUBSCRIBE: {NOT_TOLD}"),
         format!("its ACL withholds channels of quorate (&quorate:wake:*): {NOT_TOLD}"),
     );
     for (refused, note) in [
         (
-            "-NOPERM this user has no permissions to run the 'subscribe' command\r\n",
+            "-NOPERM this user has no permissions to run the 'ssubscribe' command\r\n",
             &command,
         ),
         (
-            "-NOPERM User a has no permissions to run the 'subscribe' command\r\n",
+            "-NOPERM User a has no permissions to run the 'ssubscribe' command\r\n",
             &command,
         ),
         (
@@ -121,8 +121,8 @@ async fn a_server_that_is_against_it_is_polled_and_its_note_says_so() {
         ),
         ("-NOPERM No permissions to access a channel\r\n", &channel),
         (
-            "-ERR unknown command 'SUBSCRIBE', with args beginning with: 'x'\r\n",
-            &format!("it does not know SUBSCRIBE: {NOT_TOLD}"),
+            "-ERR unknown command 'SSUBSCRIBE', with args beginning with: 'x'\r\n",
+            &format!("it does not know SSUBSCRIBE: {NOT_TOLD}"),
         ),
     ] {
         let all = [&*before(":0\r\n").concat(), refused].concat();
@@ -130,23 +130,23 @@ async fn a_server_that_is_against_it_is_polled_and_its_note_says_so() {
         assert!(!connection.hears(), "{refused}");
         assert_eq!(connection.note(), Some(&**note));
     }
-    let publish = format!("its ACL withholds PUBLISH: {NOT_TOLD}");
+    let publish = format!("its ACL withholds SPUBLISH: {NOT_TOLD}");
     for (refused, note) in [
         (
-            "-NOPERM User a has no permissions to run the 'publish' command\r\n",
+            "-NOPERM User a has no permissions to run the 'spublish' command\r\n",
             &publish,
         ),
         ("-NOPERM No permissions to access a channel\r\n", &channel),
     ] {
-        let message = push("message", CHANNEL, &format!("W {ENTRY}"));
+        let message = push("smessage", CHANNEL, &format!("W {ENTRY}"));
         let all = [&*before(refused).concat(), CONFIRMED, &message].concat();
         let mut connection = greeted(&all).await;
         assert!(!connection.hears(), "{refused}");
         assert_eq!(connection.note(), Some(&**note));
         assert_eq!(
             next(&mut *connection),
-            None,
-            "who does not hear hears nothing"
+            Some(Incoming::Nothing),
+            "a muted connection hears nothing"
         );
     }
 }
@@ -158,14 +158,14 @@ async fn what_is_no_answer_to_it_is_no_node() {
         (
             "+OK\r\n",
             Refused(
-                "it does not answer SUBSCRIBE as Redis and Valkey do: \
+                "it does not answer SSUBSCRIBE as Redis and Valkey do: \
                  quorate needs the server itself, no proxy"
                     .into(),
             ),
         ),
         (
             "-ERR not today\r\n",
-            Refused("it does not take our SUBSCRIBE: ERR not today".into()),
+            Refused("it does not take our SSUBSCRIBE: ERR not today".into()),
         ),
         (
             "-BUSY x\r\n",
@@ -188,8 +188,8 @@ async fn without_a_channel_nothing_is_subscribed() {
         let mut asked = Vec::new();
         theirs.read_to_end(&mut asked).await.unwrap();
         let asked = String::from_utf8_lossy(&asked);
-        let last = format!("*2\r\n$9\r\nSUBSCRIBE\r\n$14\r\n{CHANNEL}\r\n");
+        let last = format!("*2\r\n$10\r\nSSUBSCRIBE\r\n$14\r\n{CHANNEL}\r\n");
         assert_eq!(asked.ends_with(&last), subscribes);
-        assert_eq!(asked.contains("SUBSCRIBE"), subscribes);
+        assert_eq!(asked.contains("SSUBSCRIBE"), subscribes);
     }
 }

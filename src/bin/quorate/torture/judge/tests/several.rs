@@ -183,6 +183,39 @@ fn all_names_have_to_be_free_for_a_gap() {
     assert_eq!(told.judge().longest_gap, Some(35 * MS));
 }
 
+#[test]
+fn after_the_last_fault_a_name_needs_a_grant_once_a_section_waited_for_it_alone() {
+    let waited = |names: &[&str], until| {
+        let mut told = sound();
+        let (op, what) = (3, String::from("node1 started"));
+        told.say("look", 70, Event::Healed { what });
+        let [name, also] =
+            [&names[..1], &names[1..]].map(|some| some.iter().map(|it| (*it).into()));
+        let (name, also, side) = (name.collect(), also.collect(), None);
+        told.say(
+            "p",
+            80,
+            Event::Invoked {
+                op,
+                name,
+                also,
+                side,
+            },
+        );
+        let why = String::from("held");
+        told.say("p", until, Event::Failed { op, why });
+        told
+    };
+    assert!(waited(&["a"], 1_079).judge().held());
+    finds(
+        &waited(&["a"], 1_080),
+        Kind::Progress,
+        &["nobody was granted \"a\" after the last fault"],
+    );
+    let found = waited(&["a", "b"], 1_080).judge().findings;
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 fn gap_of(ms: u64) -> Event {
     Event::Scenario(Scenario {
         gap_ms: Some(ms),

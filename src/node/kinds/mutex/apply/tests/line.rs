@@ -68,7 +68,7 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
     let granted = Says::Granted {
         seq: 4,
         token: 2,
-        term: ms(1000),
+        guard: "guard".into(),
     };
     for (waited, says, left) in [
         (500, Some(granted), Some(ms(1007))),
@@ -181,7 +181,7 @@ fn a_full_server_that_has_not_written_serves_nobody() {
     assert_eq!(heard(node), []);
     assert_eq!(node.memory.locks(T).count(), 0);
     // Old counters are removed first, which it may do, and then it may write.
-    node.counters.set_begun(T - WEEK_US - 1);
+    node.counters.set_begun(T - TWO_DAYS_US - 1);
     let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
     assert!(
         matches!(full, Ok(Reply::Held { ticket: 50, .. })),

@@ -1,0 +1,77 @@
+//! Frees a slot from its holder, which the nodes have named in an earlier round.
+
+use super::Freed;
+use crate::{
+    Error, Silence,
+    ballot::answers::{Answers, Heard},
+    claim::{Claim, Inspected, Pool},
+    engine::{
+        net::Net,
+        round::{self, Request},
+    },
+    node::session::RoundId,
+    owner::Entry,
+};
+
+/// The holder of the slot on each node, by the node's index. `None`: the node names no holder, or did not answer. An
+/// error: the slot is taken, and no node names its holder.
+pub(super) fn holders(
+    answers: &Answers<Inspected>,
+    slot: u32,
+) -> Result<Vec<Option<Entry>>, Error> {
+    let mut is_taken = false;
+    let holder = |heard: &Heard<Inspected>| {
+        let Heard::Said(inspected) = heard else {
+            return None;
+        };
+        is_taken |= inspected.taken.has(slot);
+        let mut holders = inspected.holders.iter();
+        let held = holders.find(|held| held.slot == slot)?;
+        Entry::read(&held.holder)
+    };
+    let holders: Vec<Option<Entry>> = answers.iter().map(holder).collect();
+    match is_taken && holders.iter().all(Option::is_none) {
+        true => Err(Error::Invalid(format!(
+            "slot {slot} is taken, and nobody knows by whom: each node names the holders of its first 100 slots that are taken"
+        ))),
+        false => Ok(holders),
+    }
+}
+
+/// Frees the slot on each node from the holder that the node has named. Other nodes are not asked to: there the same holder
+/// may have another slot, which it won.
+pub(super) fn free(
+    net: &mut Net,
+    round: RoundId,
+    (pool, slot): (&Pool, u32),
+    (looked, holders): (&Answers<Inspected>, &[Option<Entry>]),
+) -> Answers<Freed> {
+    let claim = Claim::Slot(pool.clone(), slot);
+    let until = net.now.plus(net.fleet().max_ttl());
+    let tag = Request::EvictSlot.of(round);
+    let mut answers = Answers::new(net.total());
+    for (node, (heard, holder)) in looked.iter().zip(holders).enumerate() {
+        match (heard, holder) {
+            (_, Some(holder)) => {
+                let operation = claim.release(holder, net.undo(0, None));
+                round::release(net, Some(tag), &operation, [node], until);
+            }
+            (Heard::Said(inspected), None) if !inspected.taken.has(slot) => {
+                answers.set(node, Ok(Freed));
+            }
+            (Heard::Said(_), None) => {
+                let why = "it names no holder of the slot, which is taken there";
+                answers.set(node, Err(Silence::Failed(why.into())));
+            }
+            (Heard::Silent(silence), None) => answers.set(node, Err(silence.clone())),
+            (Heard::Waiting, None) => answers.set(node, Err(Silence::TimedOut)),
+        }
+    }
+    for (node, state) in net.states().enumerate() {
+        if let Some(silence) = state.silence() {
+            answers.set(node, Err(silence));
+        }
+    }
+    round::arm(net, tag);
+    answers
+}

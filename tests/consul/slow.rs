@@ -1,0 +1,106 @@
+//! An agent of which some requests are slow.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::sleep,
+};
+
+use super::*;
+
+/// An HTTP proxy to one agent. Each request has a connection of its own. Dropping it ends all of them.
+pub(super) struct Slow {
+    url: String,
+    delays: Arc<Mutex<Option<Delay>>>,
+    accepts: JoinHandle<()>,
+}
+
+/// Delays requests whose line begins like this, on their way there, and their answers on the way back.
+#[derive(Clone, Copy)]
+struct Delay {
+    begins: &'static str,
+    one_way: Duration,
+}
+
+impl Slow {
+    pub(super) async fn start(agent: &Agent) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (delays, address) = (Arc::default(), agent.address());
+        let seen = Arc::clone(&delays);
+        let accepts = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                connections.spawn(forward(client, address.clone(), Arc::clone(&seen)));
+            }
+        });
+        Self {
+            url,
+            delays,
+            accepts,
+        }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// From now on, requests that begin so are slow in each direction, such as `GET /v1/kv/`. All others are not.
+    pub(super) fn delay(&self, begins: &'static str, one_way: Duration) {
+        *self.delays.lock().unwrap() = Some(Delay { begins, one_way });
+    }
+
+    /// Requests that come from now on are not slow.
+    pub(super) fn heal(&self) {
+        *self.delays.lock().unwrap() = None;
+    }
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.accepts.abort();
+    }
+}
+
+/// One request and its answer. A connection that ends before has no more to say.
+async fn forward(
+    mut client: TcpStream,
+    agent: String,
+    delays: Arc<Mutex<Option<Delay>>>,
+) -> std::io::Result<()> {
+    let (head, body) = request(&mut client).await?;
+    let delay = *delays.lock().unwrap();
+    let delay = delay.filter(|delay| head.starts_with(delay.begins));
+    let one_way = delay.map_or(Duration::ZERO, |delay| delay.one_way);
+    sleep(one_way).await;
+    let mut server = TcpStream::connect(agent).await?;
+    // The agent closes the connection after its answer, and tells the client so.
+    let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    server.write_all(head.as_bytes()).await?;
+    server.write_all(&body).await?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await?;
+    sleep(one_way).await;
+    client.write_all(&answer).await
+}
+
+/// The head of a request, and its body.
+async fn request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.parse().unwrap())
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    client.read_exact(&mut body).await?;
+    Ok((head, body))
+}

@@ -1,0 +1,79 @@
+//! Waiters of one process that want different numbers of permits.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use super::*;
+
+/// More waiters for three permits than stand in line at Consul for one process.
+const LARGE: usize = 6;
+
+#[tokio::test]
+async fn waiters_for_many_permits_do_not_keep_free_ones_from_those_that_want_fewer() {
+    let agent = Agent::start();
+    let consul = connect(&agent).await;
+    let pool = consul.semaphore("pool", 5);
+    let held = pool.acquire_many(3).await.unwrap();
+    let mut large = Vec::new();
+    for _ in 0..LARGE {
+        let taking = pool.acquire_many(3);
+        large.push(tokio::spawn(async move {
+            // Any of them may be the first.
+            taking.await.unwrap().release().await.unwrap();
+        }));
+        tokio::time::sleep(ms(50)).await;
+    }
+    tokio::time::sleep(ms(500)).await;
+    // Two are free. In another process they would be had after a second too.
+    for count in [1, 2] {
+        let asked = Instant::now();
+        let few = pool.clone().wait_timeout(ms(8_000)).acquire_many(count);
+        let few = few.await.unwrap();
+        let took = asked.elapsed();
+        assert!((ms(900)..ms(2_500)).contains(&took), "{count}: {took:?}");
+        few.release().await.unwrap();
+    }
+    assert!(large.iter().all(|one| !one.is_finished()));
+    held.release().await.unwrap();
+    for one in large {
+        one.await.unwrap();
+    }
+    consul.shutdown().await;
+    nothing_is_left(&agent).await;
+}
+
+/// Others want one permit, again and again, until it is served.
+#[tokio::test]
+async fn a_waiter_for_many_permits_is_served_among_those_that_want_one() {
+    let agent = Agent::start();
+    let consul = connect(&agent).await;
+    let pool = consul.semaphore("pool", 3);
+    let held = pool.acquire_many(3).await.unwrap();
+    let many = tokio::spawn(pool.acquire_many(3));
+    tokio::time::sleep(ms(300)).await;
+    let is_served = Arc::new(AtomicBool::new(false));
+    let few: Vec<_> = (0..12)
+        .map(|_| {
+            let (pool, is_served) = (pool.clone(), Arc::clone(&is_served));
+            tokio::spawn(async move {
+                while !is_served.load(SeqCst) {
+                    let lease = pool.acquire().await.unwrap();
+                    tokio::time::sleep(ms(20)).await;
+                    lease.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(ms(300)).await;
+    held.release().await.unwrap();
+    let many = tokio::time::timeout(ms(15_000), many).await;
+    is_served.store(true, SeqCst);
+    many.unwrap().unwrap().unwrap().release().await.unwrap();
+    for one in few {
+        one.await.unwrap();
+    }
+    consul.shutdown().await;
+    nothing_is_left(&agent).await;
+}

@@ -1,0 +1,240 @@
+//! Limits of few units, and what is told while none can be had.
+
+use super::*;
+
+/// Five per second and customer: no share of a master that is down, and nothing left over by a division.
+#[tokio::test]
+async fn a_small_limit_is_whole_while_a_minority_is_down() {
+    for (masters, down) in [(3, 1), (5, 2)] {
+        // All its clients have a word, so no order of the masters is known.
+        let (fleet, quorum) = fleet(masters).await;
+        let few = |name: &str| quorum.rate_limiter(name, Quota::new(5, Duration::from_secs(10)));
+        assert!(few("before").check_n(5).await.unwrap().is_allowed());
+        fleet.iter().take(down).for_each(Server::kill9);
+        let limiter = few("while");
+        for n in 0..5 {
+            let decision = limiter.check().await.unwrap();
+            assert!(decision.is_allowed(), "{n} of 5: {decision:?}");
+            assert_eq!(decision.limit(), 5);
+        }
+        let decision = limiter.check().await.unwrap();
+        assert!(!decision.is_allowed(), "{decision:?}");
+        let at_once = few("at once").check_n(5).await.unwrap();
+        assert!(at_once.is_allowed(), "{at_once:?}");
+        assert!(!few("before").check().await.unwrap().is_allowed());
+    }
+}
+
+/// Five per second and customer, one master of three 60 ms away: no request of a thousand is answered by an error, no
+/// customer has more than its limit, and each has most of it.
+#[tokio::test]
+async fn a_payout_service_answers_a_thousand_requests() {
+    const CUSTOMERS: u64 = 20;
+    const REQUESTS: u64 = 50;
+    const EACH: u32 = 5;
+    let (fleet, near) = fleet(3).await;
+    let (_proxies, quorum) = far::at(&fleet, &near, &[1, 1, 60]).await;
+    let limiter = quorum.rate_limiter(NAME, Quota::per_second(EACH));
+    let second = Duration::from_secs(1);
+    let began = Instant::now();
+    let customers = (0..CUSTOMERS).map(|customer| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut used = Vec::new();
+            for n in 0..REQUESTS {
+                let asked = Instant::now();
+                let of_one = limiter.keyed(format!("customer {customer}"));
+                match of_one.check().await {
+                    Ok(decision) if decision.is_allowed() => {
+                        used.push(u64::try_from(began.elapsed().as_micros()).unwrap());
+                    }
+                    Ok(decision) => assert!(decision.wait() < second * 6 / 5, "{decision:?}"),
+                    Err(error) => panic!("customer {customer}, request {n}: {error}"),
+                }
+                // Twice as many as are allowed.
+                tokio::time::sleep((second / (2 * EACH)).saturating_sub(asked.elapsed())).await;
+            }
+            used
+        })
+    });
+    let customers = customers.collect::<Vec<_>>();
+    let mut all = 0;
+    for used in futures::future::join_all(customers).await {
+        let used = used.unwrap();
+        assert!(most(&used, second) <= EACH as usize, "{used:?}");
+        all += used.len();
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = all as f64 / CUSTOMERS as f64 / seconds;
+    println!(
+        "{all} of 1,000 were allowed in {seconds:.1} s: {rate:.2} a second for each of {CUSTOMERS}"
+    );
+    assert!(rate > 0.8 * f64::from(EACH), "{rate:.2}");
+}
+
+/// Slots beside shares, and slots of two intervals: what is got first is still good when the last comes.
+#[tokio::test]
+async fn two_intervals_at_a_distance_are_served_together() {
+    let (fleet, near) = fleet(3).await;
+    // The longest grace is 100 ms.
+    for (round_trip, longer) in [(30, 100), (30, 10), (60, 100), (60, 10)] {
+        let (_proxies, quorum) = far::at(&fleet, &near, &[round_trip; 3]).await;
+        let quota = Quota::per_second(5).and(Quota::new(longer, Duration::from_secs(10)));
+        let name = format!("{longer} in 10 s, {round_trip} ms away");
+        let limiter = quorum.rate_limiter(name, quota);
+        for n in 0..5 {
+            let decision = limiter.check().await.unwrap();
+            assert!(decision.is_allowed(), "{n} of 5: {decision:?}");
+        }
+        let denied = limiter.check().await.unwrap();
+        assert!(!denied.is_allowed(), "{denied:?}");
+        limiter.until_n_ready(2).await.unwrap();
+        limiter.until_ready().await.unwrap();
+    }
+}
+
+/// A waiter for many units holds none of them meanwhile: others get the units that are there.
+#[tokio::test]
+async fn who_waits_for_shares_keeps_no_slots() {
+    let (fleet, quorum) = fleet(3).await;
+    let other = builder(&fleet.urls()).fleet(quorum.fleet());
+    let other = other.connect().await.unwrap();
+    other.voting(Duration::from_secs(5)).await.unwrap();
+    let quota = || Quota::per_second(16).and(Quota::new(20, Duration::from_secs(10)));
+    let limiter = quorum.rate_limiter(NAME, quota());
+    assert!(limiter.check_n(16).await.unwrap().is_allowed());
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let many = tokio::spawn(limiter.until_n_ready(16));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let other = other.rate_limiter(NAME, quota());
+    for n in 0..4 {
+        let decision = other.check().await.unwrap();
+        assert!(decision.is_allowed(), "{n} of 4: {decision:?}");
+    }
+    assert!(!many.is_finished());
+    many.await.unwrap().unwrap();
+}
+
+/// The majority that answers is farther away while a near master may not give units: the grace follows that one.
+#[tokio::test]
+async fn the_grace_follows_those_who_can_give_units() {
+    let (fleet, near) = fleet(3).await;
+    let (_proxies, quorum) = far::at(&fleet, &near, &[1, 30, 70]).await;
+    let limiter = quorum.rate_limiter(NAME, Quota::per_second(5));
+    assert!(limiter.check().await.unwrap().is_allowed());
+    fleet[1].kill9();
+    fleet[1].start_again();
+    let restarted = || {
+        let nodes = quorum.nodes();
+        matches!(nodes[1].state, quorate::NodeState::Quarantined(_))
+    };
+    while !restarted() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for n in 0..4 {
+        let decision = limiter.check().await.unwrap();
+        assert!(decision.is_allowed(), "{n} of 4: {decision:?}");
+    }
+}
+
+/// One waits, and the majority is gone: who comes then is told at once, and who waits soon.
+#[tokio::test]
+async fn who_comes_in_an_outage_does_not_wait_behind_another() {
+    let (fleet, quorum) = fleet(3).await;
+    let limiter = quorum.rate_limiter(NAME, Quota::new(3, Duration::from_secs(10)));
+    assert!(limiter.check_n(3).await.unwrap().is_allowed());
+    let waiting: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(limiter.until_ready()))
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fleet.iter().take(2).for_each(Server::kill9);
+    while quorum.health().voting > 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let asked = Instant::now();
+    let error = limiter.until_ready().await.unwrap_err();
+    assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
+    let open = limiter.clone().on_outage(quorate::Outage::Allow);
+    open.until_ready().await.unwrap();
+    for one in waiting {
+        let error = one.await.unwrap().unwrap_err();
+        assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
+    }
+    assert!(
+        asked.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+/// A limiter for each customer: nothing is left on a master when their keys have ended.
+#[tokio::test]
+async fn units_leave_no_counters() {
+    let (fleet, quorum) = fleet_of(3, hasty).await;
+    let limiter = quorum.rate_limiter(NAME, Quota::new(4, Duration::from_millis(200)));
+    for customer in 0..10 {
+        let of_one = limiter.keyed(customer.to_string());
+        assert!(of_one.check_n(2).await.unwrap().is_allowed());
+        of_one.until_n_ready(3).await.unwrap();
+    }
+    let left = |server: &Server| {
+        let units = server.keys().into_iter().map(|(key, _)| key);
+        let left: Vec<String> = units
+            .filter(|key| key.contains("@units") || key.contains("@many"))
+            .collect();
+        (server.cmd(&["EXISTS", "quorate:c0"]), left)
+    };
+    let began = Instant::now();
+    for server in fleet.iter() {
+        loop {
+            let (counters, keys) = left(server);
+            assert_eq!(counters, redis::Value::Int(0), "{server}");
+            if keys.is_empty() {
+                break;
+            }
+            // Four times the ttl of 1 s, and what waits for the last units.
+            assert!(began.elapsed() < Duration::from_secs(10), "{keys:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// What a limit per hour needs to know takes longer than the quarantine of locks, and the wait says so from the beginning.
+#[tokio::test]
+async fn the_wait_for_a_history_is_told_during_the_quarantine() {
+    let fleet = Fleet::mixed(3);
+    let quorum = builder(&fleet.urls()).connect().await.unwrap();
+    let quarantined = |nodes: &[quorate::NodeStatus]| {
+        let is =
+            |node: &quorate::NodeStatus| matches!(node.state, quorate::NodeState::Quarantined(_));
+        nodes.iter().all(is)
+    };
+    while !quarantined(&quorum.nodes()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for limit in [2, 1_000] {
+        let limiter = quorum.rate_limiter(NAME, Quota::per_hour(limit));
+        let error = limiter.check().await.unwrap_err();
+        assert!(matches!(error, quorate::Error::Quarantined(_)), "{error}");
+        let left = error.retry_after().unwrap();
+        assert!(left > Duration::from_secs(65 * 60), "{limit}: {left:?}");
+        let said = error.to_string();
+        assert!(
+            said.contains("the rate limiter is starting up; try again in 1 h"),
+            "{said}"
+        );
+    }
+    let up_to = |quorum: &Quorum| quorum.nodes().iter().map(|node| node.limits_up_to).max();
+    assert_eq!(up_to(&quorum), Some(Duration::ZERO));
+    quorum.bootstrap_forced().await.unwrap();
+    quorum.voting(Duration::from_secs(5)).await.unwrap();
+    let up_to = up_to(&quorum).unwrap();
+    // The quarantine of 15 s was witnessed by the one who forced it.
+    let seconds = Duration::from_secs(10)..Duration::from_secs(20);
+    assert!(seconds.contains(&up_to), "{up_to:?}");
+}
