@@ -3,10 +3,10 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo servers test check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
+.PHONY: help demo servers test test-fast seeds check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
 # Tests wait more than they compute; .config/nextest.toml says which count for more than one. One more is for the simulation.
-export NEXTEST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN) + 1)))
+export NEXTEST_TEST_THREADS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
 ifeq ($(CI),true)
@@ -38,6 +38,17 @@ test: servers ## every test, on real servers too
 	  done; \
 	fi
 	cargo test --doc --all-features
+
+# What .config/nextest.toml names as fast: with nextest only.
+test-fast: export QUORATE_SIM_SCHEDULES ?= 1000
+test-fast: ## after each change: unit tests, conformance in memory, 1,000 schedules, each primitive on real servers; about a minute
+	tests/install-servers.sh redis valkey consul
+	cargo nextest run --all-features --profile fast --lib --test promises --test simulation
+
+seeds: ## searches anew for a schedule that finds each rule of the simulation when it is off, and notes its seed
+	QUORATE_SIM_SEED=1 cargo nextest run --all-features --test simulation each_rule:: \
+	  --success-output immediate --no-fail-fast >target/seeds.log 2>&1 || { grep -a FAIL target/seeds.log; exit 1; }
+	sed -n 's/^ *seed of \([A-Za-z]* [A-Za-z]* [0-9]*\)$$/\1/p' target/seeds.log | sort >tests/simulation/seeds.txt
 
 # --locked: a check changes nothing, not even Cargo.lock.
 check: ## formatting, lints, documentation, every feature on its own; changes nothing
@@ -95,7 +106,7 @@ docker-five-down: ## stops and removes them
 docker-image: ## the image of docker-five-up LOCAL=1, made from this machine's redis-server
 	docker/image/build.sh
 
-docker-test: ## kills, pauses and cuts off masters in containers, and judges what held (LOCAL=1; SCENARIOS="calm kill-two")
+docker-test: ## kills, pauses and cuts off masters in containers, and judges what held (LOCAL=1; SCENARIOS="calm kill-two"; FIELDS=1)
 	docker/torture.sh test $(if $(LOCAL),--local) $(SCENARIOS)
 
 docker-up: ## only the containers of docker-test, to try things by hand (LOCAL=1)

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# docker/torture.sh test [--local] [SCENARIO...]   runs these scenarios, or all, and judges them
+# docker/torture.sh test [--local] [SCENARIO...]   runs these scenarios, or all, two at a time, and judges them
 # docker/torture.sh list                           what they are
 # docker/torture.sh up [--local]                   only the containers, to try things by hand
 # docker/torture.sh down                           removes them, and whatever a broken run has left
 # --local: with images that docker/image/build.sh makes here, where no registry can be reached.
+# FIELDS=1: one scenario at a time; a field is five masters, a store and three datacenters of clients.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 me=docker/torture.sh
-project=quorate-torture
-label=com.docker.compose.project=$project
+base=quorate-torture
+# All containers and networks carry it, of every field.
+label=$base
 # A container whose name is there once for all who use this engine, so it tells two runs apart. It ends with
 # the script that started it, however that ends; the one of `up` is never started, and stays until `down`.
-lock=$project-lock
+lock=$base-lock
+fields=${FIELDS:-2}
 names=8
 fleet=torture
 store=redis://store:6379
 declare -A container
-histories=()
 
 # shellcheck source-path=SCRIPTDIR/..
 source docker/torture/faults.sh
@@ -33,7 +35,7 @@ die() {
 }
 
 usage() {
-  sed -n '2,6s/^# //p' $me >&2
+  sed -n '2,7s/^# //p' $me >&2
   exit 2
 }
 
@@ -77,15 +79,15 @@ get_images() {
     return
   fi
   : "${QUORATE_IMAGE:=redis:8}"
-  TORTURE_CLOCK_IMAGE=$project-clock
-  TORTURE_CLIENT_IMAGE=$project-client
+  TORTURE_CLOCK_IMAGE=$base-clock
+  TORTURE_CLIENT_IMAGE=$base-client
   is_there "$QUORATE_IMAGE" || docker pull "$QUORATE_IMAGE" ||
     die "no image $QUORATE_IMAGE. Where no registry can be reached: make docker-test LOCAL=1"
   for image in client clock; do
     # All but what was ever built here.
     tar --create --exclude=./target --exclude=./.git . |
-      docker build --tag "$project-$image" --file "docker/torture/$image.Dockerfile" - ||
-      die "could not build $project-$image. Where no registry can be reached: make docker-test LOCAL=1"
+      docker build --tag "$base-$image" --file "docker/torture/$image.Dockerfile" - ||
+      die "could not build $base-$image. Where no registry can be reached: make docker-test LOCAL=1"
   done
 }
 
@@ -118,7 +120,7 @@ down() {
 }
 
 in_use() {
-  say "torture.sh: the containers of $project are there already: of another run, or of 'up'."
+  say "torture.sh: the containers of $base are there already: of another run, or of 'up'."
   die "Wait for its end, or remove them: $me down (make docker-down)"
 }
 
@@ -160,13 +162,37 @@ clear_leftovers() {
   remove_all
 }
 
+# What the functions below and docker/torture/faults.sh speak of from here on.
+use_field() {
+  local service id
+  project=$base-$1
+  field=$dir/field$1
+  export TORTURE_FIELD=$field
+  while read -r service id; do
+    container[$service]=$id
+  done < <(docker ps --filter "label=com.docker.compose.project=$project" \
+    --format '{{.Label "com.docker.compose.service"}} {{.ID}}')
+}
+
+start_field() {
+  use_field "$1"
+  # Before docker makes them, for root.
+  mkdir -p "$field"/{clock,node1,node2,node3,node4,node5}
+  set_clock 0
+  compose up --detach --no-build >"$field/compose.log" 2>&1 || {
+    cat "$field/compose.log" >&2
+    die "the containers could not be started"
+  }
+  use_field "$1"
+  ((${#container[@]} == 9)) || die "only these containers run: ${!container[*]}"
+}
+
 # up take_lock, or up hold_lock
 up() {
-  local service id
-  export TORTURE_USER TORTURE_DIR
+  export TORTURE_USER TORTURE_HISTORY
   TORTURE_USER=$(id -u):$(id -g)
   dir=$PWD/target/torture/$(date +%Y%m%d-%H%M%S)
-  TORTURE_DIR=$dir
+  TORTURE_HISTORY=$dir/history
   run=torture.run=$dir
   # At once, rather than after a build that takes the other run's processors.
   if docker container inspect $lock >/dev/null 2>&1; then
@@ -177,17 +203,10 @@ up() {
   trap 'on_exit $?' EXIT
   "$1"
   clear_leftovers
-  # Before docker makes them, for root.
-  mkdir -p "$dir"/{history,clock,node1,node2,node3,node4,node5}
-  set_clock 0
-  compose up --detach --no-build >"$dir/compose.log" 2>&1 || {
-    cat "$dir/compose.log" >&2
-    die "the containers could not be started"
-  }
-  while read -r service id; do
-    container[$service]=$id
-  done < <(docker ps --filter "label=$label" --format '{{.Label "com.docker.compose.service"}} {{.ID}}')
-  ((${#container[@]} == 9)) || die "only these containers run: ${!container[*]}"
+  mkdir -p "$TORTURE_HISTORY" "$dir/begun"
+  # shellcheck disable=SC2046 # several words
+  all start_field $(seq "$fields")
+  use_field 1
 }
 
 on_exit() {
@@ -198,8 +217,8 @@ on_exit() {
   [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
   if (($1)); then
     # What there is of a run that broke off may say why.
-    if ((${#histories[@]})) && [[ -z ${judged:-} ]]; then
-      timeout 60 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" >&2 || true
+    if [[ -z ${judged:-} ]]; then
+      judge >&2 || true
     fi
     say "torture.sh: status $1; removing all containers"
   fi
@@ -302,20 +321,41 @@ needs_one_way() {
 }
 
 play() {
-  local started=$SECONDS
+  local started=$SECONDS ended
   scenario=$1 history=$dir/history/$1
   gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed=''
   mkdir -p "$history"
-  printf '%-32s' "$scenario" >&2
   "$scenario"
   mend_all
   if [[ -n $not_run ]]; then
-    say "not run: $not_run"
-    missing+=("$scenario")
+    ended="not run: $not_run"
   else
-    say "$((SECONDS - started)) s"
-    histories+=("/history/$scenario")
+    ended="$((SECONDS - started)) s"
+    touch "$history/complete"
   fi
+  say "$(printf '%-32s%s' "$scenario" "$ended")"
+}
+
+# Of those that nobody has begun, one after the other.
+play_in_field() {
+  local scenario
+  use_field "$1"
+  for scenario in "${wanted[@]}"; do
+    if mkdir "$dir/begun/$scenario" 2>/dev/null; then
+      play "$scenario"
+    fi
+  done
+}
+
+judge() {
+  local scenario histories=()
+  for scenario in "${wanted[@]}"; do
+    if [[ -e $dir/history/$scenario/complete ]]; then
+      histories+=("/history/$scenario")
+    fi
+  done
+  ((${#histories[@]})) || die "no scenario was run"
+  timeout 120 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}"
 }
 
 check_names() {
@@ -326,19 +366,21 @@ check_names() {
 }
 
 run_all() {
-  local scenario history name status=0 missing=() started=$SECONDS
-  for name in "$@"; do
-    play "$name"
-  done
+  local one status=0 missing=() started=$SECONDS
+  # Not followed by `||`: bash would forget `set -e` for all that happens in it.
+  # shellcheck disable=SC2046 # several words
+  all play_in_field $(seq "$fields")
   say ""
-  ((${#histories[@]})) || die "no scenario was run"
   judged=yes
-  docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" || status=$?
+  judge || status=$?
   say ""
+  for one in "${wanted[@]}"; do
+    [[ -e $dir/history/$one/complete ]] || missing+=("$one")
+  done
   if ((${#missing[@]})); then
     say "not run: ${missing[*]}"
   fi
-  say "$((${#histories[@]})) scenarios in $((SECONDS - started)) s"
+  say "$((${#wanted[@]} - ${#missing[@]})) scenarios in $((SECONDS - started)) s, $fields at a time"
   return $status
 }
 
@@ -355,13 +397,11 @@ if [[ ${1:-} == --local ]]; then
 fi
 case $command in
   test)
-    if (($# == 0)); then
-      set -- "${scenarios[@]}"
-    fi
-    check_names "$@"
+    wanted=("${@:-${scenarios[@]}}")
+    check_names "${wanted[@]}"
     find_programs
     up hold_lock
-    run_all "$@"
+    run_all
     ;;
   list)
     for name in "${scenarios[@]}"; do
@@ -370,6 +410,7 @@ case $command in
     ;;
   up)
     (($# == 0)) || usage
+    fields=1
     find_programs
     up take_lock
     trap - EXIT

@@ -281,6 +281,35 @@ fn resident() -> usize {
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
+/// The same load beside it, on the same servers and through proxies of its own, none of which is throttled:
+/// what the machine does to both. On a runtime of its own, so that what stops the other's stops nothing here.
+struct Control {
+    load: Load,
+    runtime: runtime::Runtime,
+    _proxies: Vec<Proxy>,
+}
+
+impl Control {
+    async fn start(fleet: &Fleet) -> Self {
+        let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+        let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
+        let mut runtime = runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        let started = async { Load::start(&connect(builder().key_prefix("control"), urls).await) };
+        Self {
+            load: runtime.spawn(started).await.unwrap(),
+            runtime,
+            _proxies: proxies,
+        }
+    }
+
+    async fn stop(self) -> Vec<String> {
+        let errors = self.load.stop().await;
+        self.runtime.shutdown_background();
+        errors
+    }
+}
+
 /// It answers, but ever later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_throttled_node_costs_no_memory_and_no_time() {
@@ -288,14 +317,16 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     let quorum = connect(builder(), urls).await;
+    let control = Control::start(&fleet).await;
     let load = Load::start(&quorum);
     sleep(ms(1_000)).await;
     load.p99();
+    control.load.p99();
     sleep(ms(2_000)).await;
-    let (before, well) = load.p99();
+    let ((before, well), (beside_before, _)) = (load.p99(), control.load.p99());
     proxies[0].rate(400_000);
     // Sockets fill first.
-    let (mut memory, mut throttled, mut worst) = (0, 0, Duration::ZERO);
+    let (mut memory, mut throttled, mut beside, mut late) = (0, 0, 0, Vec::new());
     let (mut stalled, mut samples) = (0, 0);
     for second in 0..12 {
         for _ in 0..100 {
@@ -304,38 +335,39 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
             let state = &quorum.nodes()[0].state;
             stalled += usize::from(matches!(state, NodeState::Stalled(_)));
         }
-        let (done, p99) = load.p99();
+        let ((done, p99), (others, of_others)) = (load.p99(), control.load.p99());
         throttled += done;
-        if second > 1 {
-            worst = worst.max(p99);
+        beside += others;
+        if second > 1 && p99 >= of_others.max(well) * 3 + ms(50) {
+            late.push(format!(
+                "{second}: p99 {p99:?}, of the control {of_others:?}"
+            ));
         }
         if second == 2 {
             memory = resident();
         }
         println!(
-            "{second}: {done} locks, p99 {p99:?}, stalled {stalled} of {samples}, {} kB",
+            "{second}: {done} locks, p99 {p99:?}, beside {others}, {of_others:?}; stalled {stalled} of {samples}, {} kB",
             resident() >> 10
         );
     }
     let grown = resident().saturating_sub(memory);
-    let errors = load.stop().await;
+    let errors = [load.stop().await, control.stop().await].concat();
     println!(
-        "before {before} in 2 s, p99 {well:?}; throttled {throttled} in 12 s, worst p99 {worst:?}; {grown} bytes"
+        "before {before} in 2 s beside {beside_before}; throttled {throttled} in 12 s beside {beside}; {grown} bytes"
     );
     assert!(errors.is_empty(), "{} errors: {}", errors.len(), errors[0]);
+    // Two fifths of its share of the machine is left.
     assert!(
-        throttled * 25 > before * 600 / 10,
-        "{throttled} in 12 s, {before} in 2 s"
+        throttled * beside_before * 5 > before * beside * 2,
+        "{throttled} beside {beside} in 12 s, {before} beside {beside_before} in 2 s"
     );
     assert!(grown < 8 << 20, "{grown} bytes");
     assert!(
         stalled * 2 > samples,
         "shown as stalled {stalled} of {samples} times"
     );
-    assert!(
-        worst < well * 3 + ms(50),
-        "p99 {worst:?} instead of {well:?}"
-    );
+    assert!(late.is_empty(), "{late:#?}, before {well:?}");
     proxies[0].rate(0);
     let deadline = Instant::now() + Duration::from_secs(20);
     while quorum.nodes()[0].state != NodeState::Voting {
