@@ -75,7 +75,7 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	@# flags for cargo check would build every dependency anew.
 	cargo clippy --locked --no-default-features -- -D warnings
 	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
-	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"])'); \
+	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"].keys() - {"default"})'); \
 	for feature in $$features; do \
 	  echo "cargo clippy --locked --no-default-features --features $$feature"; \
 	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
