@@ -5,7 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo servers test test-fast seeds check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
-# Tests wait more than they compute; .config/nextest.toml says which count for more than one. One more is for the simulation.
+# Tests wait more than they compute: five run on each CPU, and one more for the simulation. .config/nextest.toml lists the
+# tests that count for more than one.
 export NEXTEST_TEST_THREADS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
@@ -39,16 +40,20 @@ test: servers ## every test, on real servers too
 	fi
 	cargo test --doc --all-features
 
-# What .config/nextest.toml names as fast: with nextest only.
+# The tests that .config/nextest.toml lists in the profile `fast`. This needs cargo-nextest.
 test-fast: export QUORATE_SIM_SCHEDULES ?= 1000
-test-fast: ## after each change: unit tests, conformance in memory, 1,000 schedules, each primitive on real servers; about a minute
+test-fast: ## after each change: unit tests, conformance in memory, 1,000 schedules, every primitive, most of them on real servers
 	tests/install-servers.sh redis valkey consul
-	cargo nextest run --all-features --profile fast --lib --test promises --test simulation
+	cargo nextest run --all-features --profile fast --lib --bins --test promises --test simulation
 
 seeds: ## searches anew for a schedule that finds each rule of the simulation when it is off, and notes its seed
+	mkdir -p target
 	QUORATE_SIM_SEED=1 cargo nextest run --all-features --test simulation each_rule:: \
-	  --success-output immediate --no-fail-fast >target/seeds.log 2>&1 || { grep -a FAIL target/seeds.log; exit 1; }
-	sed -n 's/^ *seed of \([A-Za-z]* [A-Za-z]* [0-9]*\)$$/\1/p' target/seeds.log | sort >tests/simulation/seeds.txt
+	  --success-output immediate --no-fail-fast >target/seeds.log 2>&1 || { cat target/seeds.log; exit 1; }
+	sed -n 's/^ *seed of \([A-Za-z]* [A-Za-z]* [0-9]*\)$$/\1/p' target/seeds.log | sort >target/seeds.txt
+	@# A line for each test but the one that counts them.
+	[[ $$(wc -l <target/seeds.txt) -eq $$(($$(grep -ac '^ *PASS ' target/seeds.log) - 1)) ]]
+	mv target/seeds.txt tests/simulation/seeds.txt
 
 # --locked: a check changes nothing, not even Cargo.lock.
 check: ## formatting, lints, documentation, every feature on its own; changes nothing

@@ -4,22 +4,23 @@
 # docker/torture.sh up [--local]                   only the containers, to try things by hand
 # docker/torture.sh down                           removes them, and whatever a broken run has left
 # --local: with images that docker/image/build.sh makes here, where no registry can be reached.
-# FIELDS=1: one scenario at a time; a field is five masters, a store and three datacenters of clients.
+# A field is five masters, a store and three datacenters of clients. FIELDS=1 plays one scenario at a time.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 me=docker/torture.sh
 base=quorate-torture
-# All containers and networks carry it, of every field.
+# Every container and network of every field carries this label.
 label=$base
 # A container whose name is there once for all who use this engine, so it tells two runs apart. It ends with
 # the script that started it, however that ends; the one of `up` is never started, and stays until `down`.
 lock=$base-lock
 fields=${FIELDS:-2}
-names=8
 fleet=torture
 store=redis://store:6379
 declare -A container
+# The shells that work on one field each, while they do.
+lanes=()
 
 # shellcheck source-path=SCRIPTDIR/..
 source docker/torture/faults.sh
@@ -162,20 +163,42 @@ clear_leftovers() {
   remove_all
 }
 
-# What the functions below and docker/torture/faults.sh speak of from here on.
-use_field() {
-  local service id
+# Runs a command for each field at once. It fails if one of them fails.
+in_fields() {
+  local n pid failed=0
+  for ((n = 1; n <= fields; n++)); do
+    "$1" "$n" &
+    lanes+=($!)
+  done
+  for pid in "${lanes[@]}"; do
+    wait "$pid" || failed=1
+  done
+  lanes=()
+  return $failed
+}
+
+name_field() {
   project=$base-$1
   field=$dir/field$1
   export TORTURE_FIELD=$field
+}
+
+# Selects the field that the functions below and docker/torture/faults.sh work on.
+use_field() {
+  local service id
+  name_field "$1"
+  container=()
   while read -r service id; do
     container[$service]=$id
   done < <(docker ps --filter "label=com.docker.compose.project=$project" \
     --format '{{.Label "com.docker.compose.service"}} {{.ID}}')
+  ((${#container[@]} == 9)) || die "only these containers run in field $1: ${!container[*]}"
 }
 
+# A signal does not stop it half-way, because nobody would remove what compose goes on making.
 start_field() {
-  use_field "$1"
+  trap '' INT TERM HUP
+  name_field "$1"
   # Before docker makes them, for root.
   mkdir -p "$field"/{clock,node1,node2,node3,node4,node5}
   set_clock 0
@@ -183,8 +206,6 @@ start_field() {
     cat "$field/compose.log" >&2
     die "the containers could not be started"
   }
-  use_field "$1"
-  ((${#container[@]} == 9)) || die "only these containers run: ${!container[*]}"
 }
 
 # up take_lock, or up hold_lock
@@ -204,8 +225,7 @@ up() {
   "$1"
   clear_leftovers
   mkdir -p "$TORTURE_HISTORY" "$dir/begun"
-  # shellcheck disable=SC2046 # several words
-  all start_field $(seq "$fields")
+  in_fields start_field
   use_field 1
 }
 
@@ -215,10 +235,15 @@ on_exit() {
   trap - EXIT
   # Whoever did not get the lock has made nothing, and removes nothing of others.
   [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
+  local pid
+  for pid in "${lanes[@]}"; do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" || true
+  done
   if (($1)); then
     # What there is of a run that broke off may say why.
     if [[ -z ${judged:-} ]]; then
-      judge >&2 || true
+      (judge) >&2 || true
     fi
     say "torture.sh: status $1; removing all containers"
   fi
@@ -262,12 +287,21 @@ run_load_in() {
   loads+=("$1 $!")
 }
 
+# Whether all processes have connected and asked for locks: no fault may meet one that still connects.
+load_is_under_way() {
+  local asking
+  asking=$(grep --files-with-matches --no-messages '"invoked"' "$history"/dc?.*.jsonl | wc -l)
+  ((asking >= 6 * runs))
+}
+
 run_load() {
   local dc
   rm -f "$history/stop"
   for dc in 1 2 3; do
     run_load_in $dc
   done
+  runs=$((runs + 1))
+  until_true load_is_under_way || die "the load does not start: $(tail -n 3 "$history"/dc?.log)"
 }
 
 # Returns when all clients ended. One that was killed is not asked how it went.
@@ -323,12 +357,13 @@ needs_one_way() {
 play() {
   local started=$SECONDS ended
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed=''
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed='' names=8 runs=0
   mkdir -p "$history"
   "$scenario"
   mend_all
   if [[ -n $not_run ]]; then
     ended="not run: $not_run"
+    touch "$history/not-run"
   else
     ended="$((SECONDS - started)) s"
     touch "$history/complete"
@@ -336,15 +371,26 @@ play() {
   say "$(printf '%-32s%s' "$scenario" "$ended")"
 }
 
-# Of those that nobody has begun, one after the other.
+# Plays the scenarios that no other field has begun, one after the other. `mkdir` succeeds for one field only. When a scenario
+# breaks off, no field begins another.
 play_in_field() {
-  local scenario
+  local next
   use_field "$1"
-  for scenario in "${wanted[@]}"; do
-    if mkdir "$dir/begun/$scenario" 2>/dev/null; then
-      play "$scenario"
+  trap 'leave_field $?' EXIT
+  for next in "${wanted[@]}"; do
+    if [[ ! -e $dir/failed ]] && mkdir "$dir/begun/$next" 2>/dev/null; then
+      play "$next"
     fi
   done
+}
+
+# Ends the load and the stray clients of a scenario that broke off, so that they do not disturb the other field.
+leave_field() {
+  if [[ -n ${scenario:-} && ! -e $history/complete && ! -e $history/not-run ]]; then
+    say "$(printf '%-32s%s' "$scenario" "BROKEN OFF (status $1)")"
+    touch "$dir/failed" "$history/stop" "$history/no-strays"
+    mend_all || true
+  fi
 }
 
 judge() {
@@ -354,7 +400,10 @@ judge() {
       histories+=("/history/$scenario")
     fi
   done
-  ((${#histories[@]})) || die "no scenario was run"
+  if ((${#histories[@]} == 0)); then
+    say "torture.sh: no scenario was completed"
+    return 1
+  fi
   timeout 120 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}"
 }
 
@@ -367,15 +416,19 @@ check_names() {
 
 run_all() {
   local one status=0 missing=() started=$SECONDS
-  # Not followed by `||`: bash would forget `set -e` for all that happens in it.
-  # shellcheck disable=SC2046 # several words
-  all play_in_field $(seq "$fields")
+  # Without `||` behind it, which would switch `set -e` off for everything that runs inside.
+  in_fields play_in_field
   say ""
   judged=yes
   judge || status=$?
   say ""
   for one in "${wanted[@]}"; do
-    [[ -e $dir/history/$one/complete ]] || missing+=("$one")
+    if [[ -e $dir/history/$one/not-run ]]; then
+      missing+=("$one")
+    elif [[ ! -e $dir/history/$one/complete ]]; then
+      say "never begun: $one"
+      status=1
+    fi
   done
   if ((${#missing[@]})); then
     say "not run: ${missing[*]}"

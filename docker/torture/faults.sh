@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What can go wrong, a function each. Sourced by docker/torture.sh, which sets project, field, history
+# The faults, one function each. Sourced by docker/torture.sh, which sets project, field, history
 # and the array container (service name -> id). The docker program itself, not compose, which takes a
 # second to start; what concerns several containers happens to all at once.
 #

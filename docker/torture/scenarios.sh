@@ -17,6 +17,7 @@
 #   lease       ms: ttl and max_ttl, if not 2000
 #   section     how long a section takes on average, if not 20ms
 #   tasks       in each of the six processes, if not 8
+#   names       of locks, if not 8
 #   locks       --semaphore L, --rwlock or --several, if the names are not just locks
 #   load        words for `quorate torture run` on top of the usual ones
 declare -A does
@@ -41,7 +42,7 @@ poll=100          # the longest rest between two tries
 hello=1000        # a node in quarantine is met again
 in_quarantine=500 # the rest between two tries while too few nodes may vote
 # lease: a holder that vanished blocks its name for so long
-# Two cores for nine servers, six processes of load and docker itself; and names are fought for by
+# Two cores for eighteen servers, twelve processes of load and docker itself; and names are fought for by
 # six tasks, so that a try may be refused although the name is free.
 machine=1000
 
@@ -515,6 +516,9 @@ several-restart-all() {
 does[several-frozen-holder]="frozen-holder with up to three names at once"
 several-frozen-holder() {
   with_several
+  # A section takes two names on average. With 16 names as many sections run at a time as in frozen-holder, so that some of
+  # them are in the frozen datacenter.
+  names=16
   gap=$((lease + timeout + poll + machine))
   freeze_thrice
 }

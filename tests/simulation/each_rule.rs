@@ -1,7 +1,7 @@
 //! One rule off: the simulation finds what its trap does, within a bounded number of schedules.
 //!
-//! The seed that last found it is tried first (`seeds.txt`); where it no longer does, because the library changed, the
-//! others are. `make seeds` searches from the first seed for every rule, and writes that file.
+//! `seeds.txt` holds the seed that last found each rule. It is tried first. If the library changed and this seed finds
+//! nothing any more, the test searches from the first seed. `make seeds` searches for every rule and writes the file.
 //!
 //! Two rules are seen to fail only where the simulation lends a hand, because the library as it is
 //! never gets there by itself:
@@ -19,7 +19,7 @@ use crate::first_seed;
 /// The most schedules that are tried with a rule off.
 const MOST: u64 = 3_000;
 
-/// The seed that is known to find what is wrong without this rule. None where a search was asked for.
+/// The stored seed of this rule, or None if `QUORATE_SIM_SEED` asks for a search.
 fn known(rule: Rule, profile: Profile) -> Option<u64> {
     if std::env::var_os("QUORATE_SIM_SEED").is_some() {
         return None;
@@ -44,6 +44,9 @@ fn finds(rule: Rule, profile: Profile, invariants: &[&str], beside: &[&str]) {
             invariants.contains(&failure.invariant()),
             "{rule:?} was to be seen by {invariants:?}, not by: {failure}"
         );
+        if known(rule, profile).is_some_and(|known| known != seed) {
+            println!("its seed in seeds.txt finds nothing any more: run `make seeds`");
+        }
         println!("seed of {rule:?} {profile:?} {seed}");
         return;
     }
