@@ -111,7 +111,7 @@ docker-five-down: ## stops and removes them
 docker-image: ## the image of docker-five-up LOCAL=1, made from this machine's redis-server
 	docker/image/build.sh
 
-docker-test: ## kills, pauses and cuts off masters in containers, and judges what held (LOCAL=1; SCENARIOS="calm kill-two"; FIELDS=1)
+docker-test: ## kills, pauses and cuts off masters in containers, and judges what held (LOCAL=1; SCENARIOS="calm kill-two")
 	docker/torture.sh test $(if $(LOCAL),--local) $(SCENARIOS)
 
 docker-up: ## only the containers of docker-test, to try things by hand (LOCAL=1)

@@ -1,26 +1,22 @@
 #!/usr/bin/env bash
-# docker/torture.sh test [--local] [SCENARIO...]   runs these scenarios, or all, two at a time, and judges them
+# docker/torture.sh test [--local] [SCENARIO...]   runs these scenarios, or all, and judges them
 # docker/torture.sh list                           what they are
 # docker/torture.sh up [--local]                   only the containers, to try things by hand
 # docker/torture.sh down                           removes them, and whatever a broken run has left
 # --local: with images that docker/image/build.sh makes here, where no registry can be reached.
-# A field is five masters, a store and three datacenters of clients. FIELDS=1 plays one scenario at a time.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 me=docker/torture.sh
-base=quorate-torture
-# Every container and network of every field carries this label.
-label=$base
+project=quorate-torture
+label=com.docker.compose.project=$project
 # A container whose name is there once for all who use this engine, so it tells two runs apart. It ends with
 # the script that started it, however that ends; the one of `up` is never started, and stays until `down`.
-lock=$base-lock
-fields=${FIELDS:-2}
+lock=$project-lock
 fleet=torture
 store=redis://store:6379
 declare -A container
-# The shells that work on one field each, while they do.
-lanes=()
+histories=()
 
 # shellcheck source-path=SCRIPTDIR/..
 source docker/torture/faults.sh
@@ -36,7 +32,7 @@ die() {
 }
 
 usage() {
-  sed -n '2,7s/^# //p' $me >&2
+  sed -n '2,6s/^# //p' $me >&2
   exit 2
 }
 
@@ -80,15 +76,15 @@ get_images() {
     return
   fi
   : "${QUORATE_IMAGE:=redis:8}"
-  TORTURE_CLOCK_IMAGE=$base-clock
-  TORTURE_CLIENT_IMAGE=$base-client
+  TORTURE_CLOCK_IMAGE=$project-clock
+  TORTURE_CLIENT_IMAGE=$project-client
   is_there "$QUORATE_IMAGE" || docker pull "$QUORATE_IMAGE" ||
     die "no image $QUORATE_IMAGE. Where no registry can be reached: make docker-test LOCAL=1"
   for image in client clock; do
     # All but what was ever built here.
     tar --create --exclude=./target --exclude=./.git . |
-      docker build --tag "$base-$image" --file "docker/torture/$image.Dockerfile" - ||
-      die "could not build $base-$image. Where no registry can be reached: make docker-test LOCAL=1"
+      docker build --tag "$project-$image" --file "docker/torture/$image.Dockerfile" - ||
+      die "could not build $project-$image. Where no registry can be reached: make docker-test LOCAL=1"
   done
 }
 
@@ -121,7 +117,7 @@ down() {
 }
 
 in_use() {
-  say "torture.sh: the containers of $base are there already: of another run, or of 'up'."
+  say "torture.sh: the containers of $project are there already: of another run, or of 'up'."
   die "Wait for its end, or remove them: $me down (make docker-down)"
 }
 
@@ -163,57 +159,13 @@ clear_leftovers() {
   remove_all
 }
 
-# Runs a command for each field at once. It fails if one of them fails.
-in_fields() {
-  local n pid failed=0
-  for ((n = 1; n <= fields; n++)); do
-    "$1" "$n" &
-    lanes+=($!)
-  done
-  for pid in "${lanes[@]}"; do
-    wait "$pid" || failed=1
-  done
-  lanes=()
-  return $failed
-}
-
-name_field() {
-  project=$base-$1
-  field=$dir/field$1
-  export TORTURE_FIELD=$field
-}
-
-# Selects the field that the functions below and docker/torture/faults.sh work on.
-use_field() {
-  local service id
-  name_field "$1"
-  container=()
-  while read -r service id; do
-    container[$service]=$id
-  done < <(docker ps --filter "label=com.docker.compose.project=$project" \
-    --format '{{.Label "com.docker.compose.service"}} {{.ID}}')
-  ((${#container[@]} == 9)) || die "only these containers run in field $1: ${!container[*]}"
-}
-
-# A signal does not stop it half-way, because nobody would remove what compose goes on making.
-start_field() {
-  trap '' INT TERM HUP
-  name_field "$1"
-  # Before docker makes them, for root.
-  mkdir -p "$field"/{clock,node1,node2,node3,node4,node5}
-  set_clock 0
-  compose up --detach --no-build >"$field/compose.log" 2>&1 || {
-    cat "$field/compose.log" >&2
-    die "the containers could not be started"
-  }
-}
-
 # up take_lock, or up hold_lock
 up() {
-  export TORTURE_USER TORTURE_HISTORY
+  local service id
+  export TORTURE_USER TORTURE_DIR
   TORTURE_USER=$(id -u):$(id -g)
   dir=$PWD/target/torture/$(date +%Y%m%d-%H%M%S)
-  TORTURE_HISTORY=$dir/history
+  TORTURE_DIR=$dir
   run=torture.run=$dir
   # At once, rather than after a build that takes the other run's processors.
   if docker container inspect $lock >/dev/null 2>&1; then
@@ -224,9 +176,17 @@ up() {
   trap 'on_exit $?' EXIT
   "$1"
   clear_leftovers
-  mkdir -p "$TORTURE_HISTORY" "$dir/begun"
-  in_fields start_field
-  use_field 1
+  # Before docker makes them, for root.
+  mkdir -p "$dir"/{history,clock,node1,node2,node3,node4,node5}
+  set_clock 0
+  compose up --detach --no-build >"$dir/compose.log" 2>&1 || {
+    cat "$dir/compose.log" >&2
+    die "the containers could not be started"
+  }
+  while read -r service id; do
+    container[$service]=$id
+  done < <(docker ps --filter "label=$label" --format '{{.Label "com.docker.compose.service"}} {{.ID}}')
+  ((${#container[@]} == 9)) || die "only these containers run: ${!container[*]}"
 }
 
 on_exit() {
@@ -235,15 +195,10 @@ on_exit() {
   trap - EXIT
   # Whoever did not get the lock has made nothing, and removes nothing of others.
   [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
-  local pid
-  for pid in "${lanes[@]}"; do
-    kill "$pid" 2>/dev/null || true
-    wait "$pid" || true
-  done
   if (($1)); then
     # What there is of a run that broke off may say why.
-    if [[ -z ${judged:-} ]]; then
-      (judge) >&2 || true
+    if ((${#histories[@]})) && [[ -z ${judged:-} ]]; then
+      timeout 60 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" >&2 || true
     fi
     say "torture.sh: status $1; removing all containers"
   fi
@@ -355,56 +310,20 @@ needs_one_way() {
 }
 
 play() {
-  local started=$SECONDS ended
+  local started=$SECONDS
   scenario=$1 history=$dir/history/$1
   gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed='' names=8 runs=0
   mkdir -p "$history"
+  printf '%-32s' "$scenario" >&2
   "$scenario"
   mend_all
   if [[ -n $not_run ]]; then
-    ended="not run: $not_run"
-    touch "$history/not-run"
+    say "not run: $not_run"
+    missing+=("$scenario")
   else
-    ended="$((SECONDS - started)) s"
-    touch "$history/complete"
+    say "$((SECONDS - started)) s"
+    histories+=("/history/$scenario")
   fi
-  say "$(printf '%-32s%s' "$scenario" "$ended")"
-}
-
-# Plays the scenarios that no other field has begun, one after the other. `mkdir` succeeds for one field only. When a scenario
-# breaks off, no field begins another.
-play_in_field() {
-  local next
-  use_field "$1"
-  trap 'leave_field $?' EXIT
-  for next in "${wanted[@]}"; do
-    if [[ ! -e $dir/failed ]] && mkdir "$dir/begun/$next" 2>/dev/null; then
-      play "$next"
-    fi
-  done
-}
-
-# Ends the load and the stray clients of a scenario that broke off, so that they do not disturb the other field.
-leave_field() {
-  if [[ -n ${scenario:-} && ! -e $history/complete && ! -e $history/not-run ]]; then
-    say "$(printf '%-32s%s' "$scenario" "BROKEN OFF (status $1)")"
-    touch "$dir/failed" "$history/stop" "$history/no-strays"
-    mend_all || true
-  fi
-}
-
-judge() {
-  local scenario histories=()
-  for scenario in "${wanted[@]}"; do
-    if [[ -e $dir/history/$scenario/complete ]]; then
-      histories+=("/history/$scenario")
-    fi
-  done
-  if ((${#histories[@]} == 0)); then
-    say "torture.sh: no scenario was completed"
-    return 1
-  fi
-  timeout 120 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}"
 }
 
 check_names() {
@@ -415,25 +334,19 @@ check_names() {
 }
 
 run_all() {
-  local one status=0 missing=() started=$SECONDS
-  # Without `||` behind it, which would switch `set -e` off for everything that runs inside.
-  in_fields play_in_field
-  say ""
-  judged=yes
-  judge || status=$?
-  say ""
-  for one in "${wanted[@]}"; do
-    if [[ -e $dir/history/$one/not-run ]]; then
-      missing+=("$one")
-    elif [[ ! -e $dir/history/$one/complete ]]; then
-      say "never begun: $one"
-      status=1
-    fi
+  local scenario history name status=0 missing=() started=$SECONDS
+  for name in "$@"; do
+    play "$name"
   done
+  say ""
+  ((${#histories[@]})) || die "no scenario was run"
+  judged=yes
+  docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" || status=$?
+  say ""
   if ((${#missing[@]})); then
     say "not run: ${missing[*]}"
   fi
-  say "$((${#wanted[@]} - ${#missing[@]})) scenarios in $((SECONDS - started)) s, $fields at a time"
+  say "$((${#histories[@]})) scenarios in $((SECONDS - started)) s"
   return $status
 }
 
@@ -450,11 +363,13 @@ if [[ ${1:-} == --local ]]; then
 fi
 case $command in
   test)
-    wanted=("${@:-${scenarios[@]}}")
-    check_names "${wanted[@]}"
+    if (($# == 0)); then
+      set -- "${scenarios[@]}"
+    fi
+    check_names "$@"
     find_programs
     up hold_lock
-    run_all
+    run_all "$@"
     ;;
   list)
     for name in "${scenarios[@]}"; do
@@ -463,7 +378,6 @@ case $command in
     ;;
   up)
     (($# == 0)) || usage
-    fields=1
     find_programs
     up take_lock
     trap - EXIT

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The faults, one function each. Sourced by docker/torture.sh, which sets project, field, history
+# What can go wrong, a function each. Sourced by docker/torture.sh, which sets project, dir, history
 # and the array container (service name -> id). The docker program itself, not compose, which takes a
 # second to start; what concerns several containers happens to all at once.
 #
@@ -174,7 +174,7 @@ snapshot() {
 }
 
 forget_snapshots() {
-  rm -f "$field"/node?/dump.rdb
+  rm -f "$dir"/node?/dump.rdb
 }
 
 is_in_sync() {
@@ -200,8 +200,8 @@ make_master() {
 # node5's clock, against the true one.
 set_clock() {
   # Renamed into its place: the server reads the file at every look at its clock.
-  printf '%+d\n' "$1" >"$field/clock/next"
-  mv "$field/clock/next" "$field/clock/offset"
+  printf '%+d\n' "$1" >"$dir/clock/next"
+  mv "$dir/clock/next" "$dir/clock/offset"
 }
 
 # Whether node5's clock is so many seconds off, give or take one.
@@ -328,7 +328,7 @@ start_dc() {
 # Undoes whatever a scenario that broke off has left, as far as containers go on after it.
 mend_all() {
   local paused
-  mapfile -t paused < <(docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter status=paused)
+  mapfile -t paused < <(docker ps --quiet --filter "label=$label" --filter status=paused)
   if ((${#paused[@]})); then
     d unpause "${paused[@]}" >/dev/null
   fi
