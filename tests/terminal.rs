@@ -318,7 +318,7 @@ fn its_own_lines_do_not_stop_it() {
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
     terminal.line("stty tostop");
     terminal.expect_prompt();
-    terminal.line("quorate -vv lock z --ttl 500ms -- bash ticks > log &");
+    terminal.line("quorate -vv lock z --ttl 10s -- bash ticks > log &");
     let command = terminal.pid("pid");
     terminal.expect("quorate: debug acquired");
     fleet[2].kill9();
@@ -339,8 +339,8 @@ fn a_job_in_the_background_that_wants_the_terminal_is_stopped() {
     let command = terminal.pid("pid");
     terminal.until("quorate stops", || command.parent().is_stopped());
     assert!(command.is_stopped());
-    terminal.line("");
-    terminal.expect_stopped();
+    // The shell says so at a prompt, once all threads are stopped.
+    terminal.ask_until("", "Stopped");
     // Still not in front.
     terminal.line("bg");
     terminal.expect("sh ask &");
