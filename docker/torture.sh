@@ -242,7 +242,7 @@ run_load_in() {
   loads+=("$1 $!")
 }
 
-# Whether all processes have connected and asked for locks: no fault may meet one that still connects.
+# Succeeds when all processes have connected and asked for locks, since no fault may meet one that still connects.
 load_is_under_way() {
   local asking
   asking=$(grep --files-with-matches --no-messages '"invoked"' "$history"/dc?.*.jsonl | wc -l)
