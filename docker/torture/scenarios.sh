@@ -146,7 +146,7 @@ pause-two() {
   finish
 }
 
-does[pause-three]="stop three masters, end the clients meanwhile, go on and look at once; then new clients"
+does[pause-three]="stop three masters, end the clients meanwhile, go on and look half a second later; then new clients"
 pause-three() {
   # What was asked of the stopped ones, and taken back, waits in their sockets. The clients end before
   # the masters go on, so no gap is measured; new ones find a healthy fleet.

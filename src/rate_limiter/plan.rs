@@ -19,7 +19,7 @@ use crate::{
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
 const LONGEST_GRACE: Duration = Duration::from_millis(500);
 
-/// What a look at the slots found is believed for this long at most, and for no more than a quarter of the interval.
+/// The longest time for which the result of a look at the slots is believed. It is also at most a quarter of the interval.
 const TRUST: Duration = Duration::from_secs(1);
 
 /// What a limiter's settings come to.
@@ -40,13 +40,13 @@ pub(super) struct Small {
     pub(super) slots: Semaphore,
     /// How long a unit counts after the last instant at which it may be used.
     pub(super) kept: Duration,
-    /// What is known of the slots here.
+    /// The state of the slots, as far as this process knows it.
     pub(super) seen: Mutex<Seen>,
     /// One at a time looks.
     pub(super) looks: tokio::sync::Mutex<()>,
 }
 
-/// What the last look at the slots found, and what this process used since.
+/// The result of the last look at the slots, less the units that this process has used since.
 pub(super) struct Seen {
     /// When each slot is free, the first first.
     pub(super) free_at: Vec<Tick>,

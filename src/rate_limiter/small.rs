@@ -38,7 +38,7 @@ impl Held {
         }
     }
 
-    /// Whether all can still be used.
+    /// Returns true if all slots can still be used.
     pub(super) fn are_fresh(&self) -> bool {
         self.leases.iter().all(|(lease, ttl)| {
             let whole = ttl.saturating_sub(drift(*ttl));

@@ -1,4 +1,4 @@
-//! What rate limits want to know of a node: its history, and how far away it is.
+//! The history of a node and its distance, as rate limits need them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Net {
-    /// For how long this node's memory must be watched still, if it has to know of all that happened in so long a time: units
+    /// For how long this node's memory must still be watched, until it knows everything that happened within `history`. Units
     /// of a rate limit count for longer than leases last (protocol §7).
     pub(in crate::engine) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
         let watched = self.sessions().get(node)?.watched_for(self.now);

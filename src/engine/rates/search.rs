@@ -14,7 +14,7 @@ use crate::{
 
 /// So often a search waits for scripts that are given to nodes again.
 const MOST_FLUSHED: usize = 16;
-/// After so many rounds in which answers came too late the nodes are too slow.
+/// The nodes count as too slow after this number of rounds in which answers came too late.
 const MOST_LATE: u32 = 5;
 
 /// For whom.

@@ -168,7 +168,7 @@ impl Rates {
             if net.now < since.plus(search.age) {
                 return self.give(net, search, parts, since);
             }
-            // The next attempt asks others, so it is not one of those in vain.
+            // The next attempt asks other nodes, so this one does not count as a failed try.
             search.tries = search.tries.saturating_sub(1);
             search.late += 1;
             search.failed.extend(late);

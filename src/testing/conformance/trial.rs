@@ -163,7 +163,7 @@ impl<'s> Trial<'s> {
         [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
-    /// What stands in one key.
+    /// Returns the value of one key.
     pub(crate) async fn stands_in(&self, key: Key) -> Option<String> {
         self.subject.stands(key).await
     }
