@@ -22,7 +22,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 26
 
 demo: ## the whole story on in-process nodes, no server needed
-	cargo run --features cli --bin quorate -- demo
+	cargo run -p quorate-cli --no-default-features -- demo
 
 servers: ## what the tests need: a Redis, a Valkey 9, a Postgres and a Consul, in target/servers
 	tests/install-servers.sh
@@ -30,12 +30,15 @@ servers: ## what the tests need: a Redis, a Valkey 9, a Postgres and a Consul, i
 test: servers ## every test, on real servers too
 	@# nextest runs no doctests, cargo test runs all: so each says what it runs.
 	if cargo nextest --version >/dev/null 2>&1; then \
-	  cargo nextest run --all-features $(NEXTEST_FLAGS); \
+	  cargo nextest run --workspace --all-features $(NEXTEST_FLAGS); \
 	else \
-	  cargo test --all-features --lib --bins --examples --test simulation; \
-	  for file in tests/*.rs; do \
-	    : "a process for each file: some measure all of theirs"; \
-	    cargo test --all-features --test promises -- "$$(basename "$$file" .rs)::"; \
+	  cargo test --workspace --all-features --lib --bins --examples --test simulation; \
+	  : "a process for each file: some tests measure their whole process"; \
+	  for file in $$(cd tests; ls -d */*.rs | grep -vE '^(support|simulation)/|/mod.rs$$'); do \
+	    file=$${file%.rs}; cargo test --workspace --all-features --test promises -- "$${file/\//::}::"; \
+	  done; \
+	  for file in $$(cd cli/tests; ls -d */*.rs torture.rs | grep -v '/mod.rs$$'); do \
+	    file=$${file%.rs}; cargo test --workspace --all-features --test command -- "$${file/\//::}::"; \
 	  done; \
 	fi
 	cargo test --doc --all-features
@@ -44,11 +47,11 @@ test: servers ## every test, on real servers too
 test-fast: export QUORATE_SIM_SCHEDULES ?= 1000
 test-fast: ## after each change: unit tests, conformance in memory, 1,000 schedules, every primitive, most of them on real servers
 	tests/install-servers.sh redis valkey consul
-	cargo nextest run --all-features --profile fast --lib --bins --test promises --test simulation
+	cargo nextest run --workspace --all-features --profile fast --lib --bins --test promises --test command --test simulation
 
 seeds: ## searches anew for a schedule that finds each rule of the simulation when it is off, and notes its seed
 	mkdir -p target
-	QUORATE_SIM_SEED=1 cargo nextest run --all-features --test simulation each_rule:: \
+	QUORATE_SIM_SEED=1 cargo nextest run --workspace --all-features --test simulation each_rule:: \
 	  --success-output immediate --no-fail-fast >target/seeds.log 2>&1 || { cat target/seeds.log; exit 1; }
 	sed -n 's/^ *seed of \([A-Za-z]* [A-Za-z]* [0-9]*\)$$/\1/p' target/seeds.log | sort >target/seeds.txt
 	@# A line for each test but the one that counts them.
@@ -58,32 +61,41 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 # --locked: a check changes nothing, not even Cargo.lock.
 check: ## formatting, lints, documentation, every feature on its own; changes nothing
 	cargo fmt --check
-	cargo clippy --locked --all-features --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p quorate
 	cargo clippy --locked --manifest-path docker/links/Cargo.toml --target-dir target -- -D warnings
 	@# As docs.rs builds it: a badge on what needs a feature. Stable rustdoc makes them only with this variable; set for
 	@# cargo, it would build every dependency anew.
 	printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc "$$@"\n' >target/rustdoc-of-docs.rs
 	chmod +x target/rustdoc-of-docs.rs
-	RUSTDOC="$$PWD/target/rustdoc-of-docs.rs" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --locked --no-deps --all-features
+	RUSTDOC="$$PWD/target/rustdoc-of-docs.rs" RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo doc --locked --no-deps --all-features -p quorate
 	grep -q 'Available on.*crate feature' target/doc/quorate/fence/redis/index.html
-	@# The package builds from what is in it; nothing is left out of it that its manifest names. It is checked only: cargo
-	@# itself would build it. Its files are from now (-m): cargo writes a date of long ago, which looks unchanged.
+	@# Both packages build from what is in them; nothing that their manifests name is left out, except for tests and benches.
+	@# They are only checked: cargo itself would build them. Their files are from now (-m): cargo writes a date of long ago,
+	@# which looks unchanged.
 	rm -rf target/package
-	cargo package --locked --allow-dirty --no-verify >target/package.log 2>&1 || { cat target/package.log; exit 1; }
-	! grep '^warning: ignoring' target/package.log
-	tar -xmzf target/package/quorate-*.crate -C target/package
-	cargo check --locked --all-features --manifest-path target/package/quorate-*/Cargo.toml --target-dir target
+	cargo package --workspace --locked --allow-dirty --no-verify >target/package.log 2>&1 || { cat target/package.log; exit 1; }
+	! grep '^warning: ignoring' target/package.log | grep -vE 'ignoring (test|benchmark) `'
+	for crate in target/package/quorate-*.crate; do tar -xmzf "$$crate" -C target/package; done
+	! find target/package/quorate-* -name tests -o -name 'tests.rs' -o -name benches | grep .
+	mv target/package/quorate-cli-* target/package/cli
+	mv target/package/quorate-[0-9]*[0-9] target/package/library
+	printf '[patch.crates-io]\nquorate = { path = "../library" }\n' >>target/package/cli/Cargo.toml
+	cargo check --locked --all-features --manifest-path target/package/library/Cargo.toml --target-dir target
+	cargo check --all-features --manifest-path target/package/cli/Cargo.toml --target-dir target
 	@# What there is without features that are asked for.
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked -p quorate --all-targets -- -D warnings
 	@# The features are additive only if each one builds without the others, and without warnings: clippy, because
 	@# flags for cargo check would build every dependency anew.
-	cargo clippy --locked --no-default-features -- -D warnings
-	features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
-	  'import json, sys; print(*json.load(sys.stdin)["packages"][0]["features"].keys() - {"default"})'); \
-	for feature in $$features; do \
-	  echo "cargo clippy --locked --no-default-features --features $$feature"; \
-	  cargo clippy --locked --no-default-features --features "$$feature" -- -D warnings; \
+	for package in quorate quorate-cli; do \
+	  cargo clippy --locked -p $$package --no-default-features -- -D warnings; \
+	  features=$$(cargo metadata --locked --no-deps --format-version 1 | python3 -c \
+	    'import json, sys; all = json.load(sys.stdin)["packages"]; \
+	    print(*next(p for p in all if p["name"] == sys.argv[1])["features"].keys() - {"default"})' $$package); \
+	  for feature in $$features; do \
+	    echo "cargo clippy --locked -p $$package --no-default-features --features $$feature"; \
+	    cargo clippy --locked -p $$package --no-default-features --features "$$feature" -- -D warnings; \
+	  done; \
 	done
 
 bench: ## how fast, against the floor, on five real servers; waiting in line beside polling; read-write locks and several names at once; semaphores; rate limits; what the check of a token costs; and what a layer adds to a request; Consul, where there is one
@@ -97,6 +109,7 @@ bench: ## how fast, against the floor, on five real servers; waiting in line bes
 	cargo bench --bench fence --all-features
 	cargo bench --bench faces --all-features
 	if [[ -n $${QUORATE_TEST_CONSUL:-} ]] || tests/install-servers.sh consul; then \
+	  cargo build --release -p quorate-cli; \
 	  cargo bench --bench consul --all-features; \
 	else \
 	  echo "there is no Consul here: cargo bench --bench consul was left out"; \

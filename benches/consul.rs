@@ -236,10 +236,15 @@ async fn alone(agent: &Agent) {
 
 /// As a shell's script sees it: a process that takes it, runs `true` and ends.
 fn processes(agent: &Agent) {
-    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let this = std::env::current_exe().unwrap();
+    let quorate = this.ancestors().nth(2).unwrap().join("quorate");
+    assert!(
+        quorate.exists(),
+        "run `cargo build --release -p quorate-cli` first, as `make bench` does"
+    );
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..15 {
-        let mut command = Command::new(quorate);
+        let mut command = Command::new(&quorate);
         command.args(["lock", "process", "--consul", &agent.url(), "--", "true"]);
         ours.push(timed(command));
         theirs.push(timed(agent.consul(&["lock", "process", "true"])));

@@ -1,8 +1,5 @@
 //! Text for people: rows in columns, and durations that need not be exact.
 
-// Public only for the command.
-#![cfg_attr(not(feature = "cli"), allow(unreachable_pub))]
-
 use std::time::Duration;
 
 /// Rows under a head, with columns as wide as they need to be; the last one is not padded.

@@ -1,9 +1,6 @@
 //! Settings from the environment: programs may use the variables of the command line. Both read them with the
 //! functions here.
 
-// Public only for the command.
-#![cfg_attr(not(feature = "cli"), allow(unreachable_pub))]
-
 use std::{ffi::OsString, fs::File, io::Read as _, time::Duration};
 
 use crate::{

@@ -118,8 +118,7 @@ pub use crate::{
     owner::Entry,
 };
 
-/// For the `quorate` command only. Outside semver.
-#[cfg(feature = "cli")]
+/// For the package `quorate-cli` only. Outside semver.
 #[doc(hidden)]
 pub mod cli {
     pub use crate::{

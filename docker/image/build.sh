@@ -76,10 +76,10 @@ valkey() {
 }
 
 torture() {
-  local iptables extensions target profile=${QUORATE_PROFILE:-release} what=(--features cli,test-util --bin quorate)
+  local iptables extensions target profile=${QUORATE_PROFILE:-release} what=(-p quorate-cli --features test-util)
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
   # Built together with the tests it is the one that they run: alone it would have other features of its dependencies.
-  [[ $profile != dev ]] || what=(--all-features --bins --tests)
+  [[ $profile != dev ]] || what=(--workspace --all-features --bins --tests)
   cargo build --locked --profile "$profile" "${what[@]}" >&2
   cargo build --locked --profile "$profile" --manifest-path docker/links/Cargo.toml --target-dir "$target" >&2
   target+=/${profile/dev/debug}

@@ -2,7 +2,7 @@
 FROM rust:1 AS build
 WORKDIR /quorate
 COPY . .
-RUN cargo build --locked --release --features cli,test-util --bin quorate \
+RUN cargo build --locked --release -p quorate-cli --features test-util \
   && cargo build --locked --release --manifest-path docker/links/Cargo.toml --target-dir target
 
 FROM debian:stable-slim

@@ -17,9 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::keeper;
 use super::port::Port;
 use super::tls::Certificates;
+use super::{installed, keeper};
 
 /// How long it may take to have a leader: an election, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -342,7 +342,7 @@ impl std::fmt::Display for Agent {
 fn program() -> PathBuf {
     let program = match std::env::var_os("QUORATE_TEST_CONSUL") {
         Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/consul"),
+        None => installed("consul"),
     };
     assert!(
         program.exists(),

@@ -25,8 +25,6 @@ pub trait Exclusive: Clone + Send + Sync + 'static {
     const WIDTH: usize;
     /// Whether operators see its holder by name, and can evict it.
     const EVICTS: bool;
-    /// What `quorate` is told to take it, but for the name.
-    const COMMAND: &[&str];
 
     fn of(quorum: &Quorum, name: impl Into<String>) -> Self;
 
@@ -87,7 +85,6 @@ impl Exclusive for Mutex {
     const MODULE: &str = "mutex";
     const WIDTH: usize = 1;
     const EVICTS: bool = true;
-    const COMMAND: &[&str] = &["lock"];
 
     fn of(quorum: &Quorum, name: impl Into<String>) -> Self {
         quorum.mutex(name)
@@ -182,7 +179,6 @@ impl Exclusive for OneSlot {
     const MODULE: &str = "semaphore_of_one";
     const WIDTH: usize = 2;
     const EVICTS: bool = false;
-    const COMMAND: &[&str] = &["semaphore", "--limit", "1"];
 
     fn of(quorum: &Quorum, name: impl Into<String>) -> Self {
         Self(quorum.semaphore(name, 1))

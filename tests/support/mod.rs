@@ -16,8 +16,6 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `command` | a run of the `quorate` command, and what came of it |
-//! | `pty` | a shell with job control at a terminal of its own |
 //! | `workers` | processes that work at the same time on one file |
 //! | `exclusive` | tests that are written once, and run on a mutex and on a semaphore of one |
 
@@ -45,6 +43,8 @@ pub mod proxy;
 mod server;
 pub mod tls;
 
+use std::path::{Path, PathBuf};
+
 pub use again::again;
 pub use consul::{Agent, AgentOptions, Cluster, MASTER, Pair};
 pub use fleet::Fleet;
@@ -52,3 +52,13 @@ pub use interval::most_within;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
+
+/// What `install-servers.sh` has brought, for both packages of the workspace.
+fn installed(program: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package
+        .ancestors()
+        .find(|folder| folder.join("tests/install-servers.sh").exists());
+    let root = root.expect("a checkout of quorate");
+    root.join("target/servers").join(program)
+}

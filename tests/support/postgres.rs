@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-use super::keeper;
 use super::port::Port;
+use super::{installed, keeper};
 
 /// How long it may take to start, or what was killed to be gone. A crash is mended at the next
 /// start, on a busy disk.
@@ -223,7 +223,7 @@ impl std::fmt::Display for Postgres {
 fn program(name: &str) -> PathBuf {
     let directory = match std::env::var_os("QUORATE_TEST_POSTGRES") {
         Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/postgresql-bin"),
+        None => installed("postgresql-bin"),
     };
     let program = directory.join(name);
     assert!(
@@ -244,8 +244,8 @@ fn template() -> PathBuf {
         servers_user().map_or(geteuid().as_raw(), |(uid, _)| uid)
     );
     let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let shelf = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
-    let template = shelf.join(name);
+    let template = installed(&name);
+    let shelf = template.parent().expect("in a folder");
     if !template.exists() {
         let made = tempdir();
         let mut initdb = Command::new(program("initdb"));
@@ -259,8 +259,8 @@ fn template() -> PathBuf {
         run(&mut initdb);
         // Beside its place first, then renamed: nobody sees half of it. Of two that made one at the
         // same time the first is taken.
-        fs::create_dir_all(&shelf).expect("our own directory");
-        let beside = tempfile::tempdir_in(&shelf).expect("our own directory");
+        fs::create_dir_all(shelf).expect("our own directory");
+        let beside = tempfile::tempdir_in(shelf).expect("our own directory");
         copy(&made.path().join("data"), &beside.path().join("data"));
         if let Err(error) = fs::rename(beside.path().join("data"), &template) {
             assert!(template.exists(), "{}: {error}", template.display());

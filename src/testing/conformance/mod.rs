@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The cases stand beside what they test, in `cases.rs` of each kind in `src/node/kinds`. This
-//! crate's own run, on memory, Redis and Valkey, is `tests/conformance.rs`.
+//! crate's own run, on memory, Redis and Valkey, is `tests/meta/conformance.rs`.
 //!
 //! | file | what it is |
 //! | --- | --- |

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, atomic::AtomicI64};
 
-use super::super::{port::Port, tls::Certificates};
+use super::super::{installed, port::Port, tls::Certificates};
 use super::Server;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,7 @@ impl Kind {
         };
         let binary = match std::env::var_os(variable) {
             Some(path) => PathBuf::from(path),
-            None => Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("target/servers")
-                .join(name),
+            None => installed(name),
         };
         assert!(
             binary.exists(),

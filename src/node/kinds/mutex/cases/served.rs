@@ -95,7 +95,7 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
     );
 }
 
-/// (That another's is told rather than one of the head's own process is in `tests/line/dead.rs`: it takes two processes.)
+/// (That another's is told rather than one of the head's own process is in `tests/lock/queue/dead.rs`: it takes two processes.)
 pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: &mut Trial<'_>) {
     let (two, three) = (place(2, 1, 50), place(3, 2, 60));
     for (n, channel) in [("a", NOBODY), ("b", "")] {

@@ -1,0 +1,334 @@
+//! The command line.
+
+mod consul;
+mod fleet;
+mod help;
+mod limit;
+mod lock;
+mod torture;
+
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use quorate::cli::duration;
+
+pub(crate) use self::consul::InConsul;
+pub(crate) use self::fleet::Fleet;
+pub(crate) use self::limit::{Limit, Rate};
+pub(crate) use self::lock::{Asked, Lock, Run, Semaphore};
+pub(crate) use self::torture::{Judge, Load, Look, Names, Torture, TortureStep};
+
+use crate::failure::{Failure, USAGE};
+
+/// What was asked for.
+#[derive(Debug, Parser)]
+#[command(name = "quorate", version, about = "Quorum locks over independent Redis or Valkey masters.",
+          long_about = help::ABOUT, after_long_help = help::AFTER, after_help = "`--help` says more, with examples.",
+          max_term_width = 100, subcommand_required = true, arg_required_else_help = true,
+          infer_subcommands = false)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    #[command(flatten)]
+    pub(crate) fleet: Fleet,
+
+    /// Results as JSON on stdout, errors as JSON on stderr
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Say more on stderr: -v what happens to nodes, -vv every operation
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock: a mutex, several at once, or a read-write lock
+    #[command(long_about = help::LOCK, after_long_help = help::LOCK_AFTER, override_usage = help::LOCK_USAGE)]
+    Lock(Lock),
+    /// Run a command while holding one of the slots of a semaphore
+    #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER, override_usage = help::SEMAPHORE_USAGE)]
+    Semaphore(Semaphore),
+    /// Wait until a rate limit has room, then run a command
+    #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
+    Limit(Limit),
+    /// Show who holds a lock, reads under it or has a semaphore's slots, and who waits for it, on every node
+    #[command(long_about = help::INSPECT)]
+    Inspect(Inspect),
+    /// Free a lock, or slots of a semaphore, everywhere, no matter who holds it
+    #[command(long_about = help::EVICT)]
+    Evict(Evict),
+    /// Change how many slots a semaphore has, for all programs that use it
+    #[command(long_about = help::RESIZE)]
+    Resize(Resize),
+    /// Show every server's state
+    #[command(long_about = help::NODES)]
+    Nodes(Nodes),
+    /// Print every change of a server's state, for ever
+    #[command(long_about = help::WATCH)]
+    Watch,
+    /// Wait until the servers vote; with --new admit servers that have never held a lock
+    #[command(long_about = help::BOOTSTRAP)]
+    Bootstrap(Bootstrap),
+    /// Tell the whole story on in-process nodes, no server needed
+    #[command(long_about = help::DEMO)]
+    Demo,
+    /// Hold locks under load, record every operation, and judge what was promised
+    #[command(long_about = torture::ABOUT, after_long_help = torture::AFTER)]
+    Torture(Box<Torture>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Inspect {
+    /// The name of a lock, of a semaphore, or with --rate of a rate limit
+    pub(crate) name: String,
+
+    /// Show how much is left of the rate limit of this name, as in 2000/min: the rates that `quorate limit`
+    /// was given, each of them
+    #[arg(long = "rate", value_name = "N/PERIOD", value_parser = limit::rate)]
+    pub(crate) rates: Vec<Rate>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Evict {
+    /// The name of the lock, or with --slot of the semaphore
+    pub(crate) name: String,
+
+    /// Free this slot of the semaphore of that name, not the lock. Repeat it for more
+    #[arg(long = "slot", value_name = "N")]
+    pub(crate) slots: Vec<u32>,
+
+    /// Really do it
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resize {
+    /// The semaphore's name
+    pub(crate) name: String,
+
+    /// The new number of slots
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Nodes {
+    /// Wait until a majority of the servers, or all of them, vote
+    #[arg(long, value_name = "HOW_MANY")]
+    pub(crate) wait: Option<Wait>,
+
+    /// How long to wait at most [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// How many servers have to vote.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Wait {
+    Majority,
+    All,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bootstrap {
+    /// These servers have never held a lock: admit them without their quarantine. A person says
+    /// this once; never put it into a start-up script
+    #[arg(long)]
+    pub(crate) new: bool,
+
+    /// As --new, but do not look whether a server votes already, was used, or is known to a client;
+    /// and do not wait for that. Only if no client has run for longer than the longest ttl: else two
+    /// may hold one lock. Never in a start-up script
+    #[arg(long, conflicts_with = "new")]
+    pub(crate) force: bool,
+}
+
+impl Args {
+    /// Takes from the environment what was not given on the command line.
+    fn fill(&mut self) -> Result<(), Failure> {
+        match &self.command {
+            Command::Lock(Lock { run, .. }) | Command::Semaphore(Semaphore { run, .. })
+                if run.consul.is_asked() =>
+            {
+                self.fleet.fill_beside_consul()
+            }
+            _ => self.fleet.fill(),
+        }
+    }
+}
+
+/// Reads the command line; an exit status if there is nothing more to do.
+pub(crate) fn parse() -> Result<Args, u8> {
+    let mut args = Args::try_parse().map_err(not_read)?;
+    match args.fill() {
+        Ok(()) => Ok(args),
+        Err(failure) => {
+            failure.tell(args.json);
+            Err(failure.code())
+        }
+    }
+}
+
+fn not_read(mut error: clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            USAGE
+        }
+        _ => {
+            match std::env::args_os().any(|word| word == "--") {
+                true => lock::say_how_a_dash_is_written(&mut error),
+                false => lock::say_where_the_command_stands(&mut error),
+            }
+            help::suggest_a_command(&mut error);
+            let mut text = error.render().to_string();
+            if consul::is_elsewhere(&error) {
+                text = consul::ELSEWHERE.to_owned();
+            }
+            let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
+            let wants_json = std::env::args_os()
+                .take_while(|word| word != "--")
+                .any(|word| word == "--json");
+            Failure::usage(without_secrets(text)).tell(wants_json);
+            USAGE
+        }
+    }
+}
+
+/// An error about a word repeats it, and a URL in the wrong place may hold a password. So words with an `@` or
+/// `://` are hidden.
+fn without_secrets(text: &str) -> String {
+    let mut clean = String::new();
+    for piece in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`'))
+    {
+        let word =
+            piece.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`'));
+        let end = piece.get(word.len()..).unwrap_or_default();
+        let may_be_secret = word.contains("://") || word.contains('@');
+        clean.push_str(if may_be_secret { "***" } else { word });
+        clean.push_str(end);
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clap_finds_nothing_wrong() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+
+    /// Options of other programs that are named in comments and pages.
+    const FOREIGN: [&str; 18] = [
+        "--all-features",
+        "--appendonly",
+        "--bind",
+        "--dir",
+        "--example",
+        "--exact",
+        "--features",
+        "--fence",
+        "--full",
+        "--ignored",
+        "--lib",
+        "--nocapture",
+        "--nodes",
+        "--open",
+        "--path",
+        "--port",
+        "--save",
+        "--test",
+    ];
+
+    #[test]
+    fn every_option_and_command_that_a_text_names_exists() {
+        use clap::CommandFactory as _;
+        let command = Args::command();
+        let all: Vec<&clap::Command> = std::iter::once(&command)
+            .chain(command.get_subcommands())
+            .chain(
+                command
+                    .get_subcommands()
+                    .flat_map(clap::Command::get_subcommands),
+            )
+            .collect();
+        let longs = all
+            .iter()
+            .flat_map(|c| c.get_arguments())
+            .filter_map(|a| a.get_long());
+        let mut options: Vec<String> = longs.map(|long| format!("--{long}")).collect();
+        options.extend(["--help".to_owned(), "--version".to_owned()]);
+        let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let library = package.parent().unwrap();
+        let mut texts = vec![library.join("README.md"), package.join("README.md")];
+        let mut folders = vec![library.join("src"), package.join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => texts.push(path),
+                }
+            }
+        }
+        let word = |c: char| c.is_ascii_lowercase() || c == '-';
+        let (mut seen, mut unknown) = (0, std::collections::BTreeSet::new());
+        for path in texts {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (at, _) in text.match_indices("--") {
+                let before = text[..at].chars().next_back();
+                let option = text[at..].split(|c| !word(c)).next().unwrap();
+                if before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
+                    || !option[2..].starts_with(|c: char| c.is_ascii_lowercase())
+                {
+                    continue;
+                }
+                seen += 1;
+                if !options.iter().any(|o| o == option) && !FOREIGN.contains(&option) {
+                    unknown.insert((path.clone(), option.to_owned()));
+                }
+            }
+            for (at, start) in text.match_indices("`quorate ") {
+                let name = text[at + start.len()..].split(|c| !word(c)).next().unwrap();
+                let known = command.get_subcommands().any(|c| c.get_name() == name);
+                seen += 1;
+                if !known && !name.is_empty() && !name.starts_with('-') {
+                    unknown.insert((path.clone(), name.to_owned()));
+                }
+            }
+        }
+        assert!(unknown.is_empty(), "{unknown:#?}");
+        assert!(seen > 100, "{seen}");
+    }
+
+    #[test]
+    fn a_url_in_the_wrong_place_is_not_repeated() {
+        for (text, shown) in [
+            (
+                "unexpected argument 'redis://me:pw@h' found",
+                "unexpected argument '***' found",
+            ),
+            (
+                "invalid value 'redis://me:h\"unter@h' for",
+                "invalid value '***\"***' for",
+            ),
+            (
+                "value 'me:pw@h'\nUsage: quorate",
+                "value '***'\nUsage: quorate",
+            ),
+            ("a required argument: <NAME>", "a required argument: <NAME>"),
+        ] {
+            assert_eq!(without_secrets(text), shown);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What `quorate lock` and `quorate semaphore` are told: what to take, and what to run under it.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::{InConsul, duration};
+use crate::failure::{Failure, HELD};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Lock {
+    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly. Several names, at most
+    /// 64: the locks of all of them at once, or none
+    #[arg(required_unless_present = "named", value_name = "NAME")]
+    names: Vec<String>,
+
+    /// A name too, one that begins with a dash: --name=-x
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    named: Vec<String>,
+
+    /// Read under the read-write lock of this name: beside others who read, while nobody writes
+    #[arg(long, conflicts_with = "write")]
+    read: bool,
+
+    /// Write under the read-write lock of this name: alone. While this waits no new reader comes in
+    #[arg(long)]
+    write: bool,
+
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Semaphore {
+    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly
+    #[arg(required_unless_present = "named", conflicts_with = "named")]
+    name: Option<String>,
+
+    /// The name, where it begins with a dash: --name=-x
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    named: Option<String>,
+
+    /// How many slots it has: at most so many commands run at once. The same in all programs that use it
+    #[arg(long, value_name = "N")]
+    limit: u32,
+
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+/// For how long what is asked for is waited for and held, and what is run meanwhile.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// How long a grant lasts unless renewed: others wait this long when this machine dies; in Consul up to
+    /// twice as long, and 10s is the least there [default: 10s, or --max-ttl if that is less]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// How long to wait for it [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Try once, and end with 75 if it cannot be had now
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    /// The exit status if others hold it until the wait ran out
+    #[arg(short = 'E', long, value_name = "N", default_value_t = HELD)]
+    pub(crate) conflict_status: u8,
+
+    /// Print nothing if others hold it: the exit status tells. Everything else that goes wrong is printed
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// End the command when it has run for this long: for commands that may hang. It is told to end a
+    /// twentieth of the ttl earlier [default: no bound]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// Hold on until all of the command's process group has ended, not only the command itself: what it
+    /// left in the background runs under the lock or slot too, and is ended if that is lost
+    #[arg(long)]
+    pub(crate) whole_group: bool,
+
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. --node and the
+    /// other settings of servers are put there too
+    #[arg(long)]
+    pub(crate) keep_env: bool,
+
+    /// What to run, after `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+
+    #[cfg_attr(feature = "consul", command(flatten))]
+    #[cfg_attr(not(feature = "consul"), clap(skip))]
+    pub(crate) consul: InConsul,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Mutex(String),
+    /// Of more than one name, each of them once.
+    Several(Vec<String>),
+    Read(String),
+    Write(String),
+    Slot {
+        name: String,
+        limit: u32,
+    },
+}
+
+impl Lock {
+    pub(crate) fn asked(&self) -> Result<Asked, Failure> {
+        let names = [&*self.names, &*self.named].concat();
+        let Some((first, more)) = names.split_first() else {
+            return Err(Failure::usage("no name is given"));
+        };
+        let of_a_side = match (self.read, self.write) {
+            (true, _) => Some("--read"),
+            (_, true) => Some("--write"),
+            _ => None,
+        };
+        let in_consul = self.run.consul.is_asked();
+        match of_a_side {
+            Some(side) if in_consul => Err(Failure::usage(format!(
+                "{side} cannot be used with --consul: a lock in Consul is that of `consul lock`, which one holds at a time. \
+                 Read-write locks stand on Redis or Valkey masters only"
+            ))),
+            Some(side) if !more.is_empty() => Err(Failure::usage(format!(
+                "{side} takes one name, and {} are given: several names are locked as mutexes, all or none",
+                names.len()
+            ))),
+            Some(_) if self.read => Ok(Asked::Read(first.clone())),
+            Some(_) => Ok(Asked::Write(first.clone())),
+            None if more.is_empty() => Ok(Asked::Mutex(first.clone())),
+            None if in_consul => Err(Failure::usage(
+                "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key. Several names at once \
+                 stand on Redis or Valkey masters only",
+            )),
+            None => self.several(names.clone()),
+        }
+    }
+
+    fn several(&self, mut names: Vec<String>) -> Result<Asked, Failure> {
+        // `quorate lock nightly rsync -- -a`: `rsync` would be locked, and `-a` run.
+        let command = self.run.command.first().and_then(|word| word.to_str());
+        if let Some(option) = command.filter(|word| word.starts_with('-')) {
+            return Err(Failure::usage(super::without_secrets(&format!(
+                "`{option}` is not a command: {BEFORE_ALL}"
+            ))));
+        }
+        names.sort();
+        names.dedup();
+        Ok(match <[String; 1]>::try_from(names) {
+            Ok([name]) => Asked::Mutex(name),
+            Err(names) => Asked::Several(names),
+        })
+    }
+}
+
+impl Semaphore {
+    pub(crate) fn asked(&self) -> Asked {
+        Asked::Slot {
+            name: self.name.clone().or(self.named.clone()).unwrap_or_default(),
+            limit: self.limit,
+        }
+    }
+}
+
+/// For those who left it out, or put it behind the command.
+const BEFORE_ALL: &str = "`--` stands before all of what is to be run, as in `quorate lock nightly -- ./report.sh --full`. Words before \
+     it are names of locks, and options of quorate";
+
+/// For a name that begins with a dash.
+const DASHED: &str = "if it is a name, write --name=";
+
+/// Clap would say that such a name belongs behind `--`, where the command stands.
+pub(super) fn say_how_a_dash_is_written(error: &mut clap::Error) {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let advice = format!("{DASHED}{word}");
+    let usage = error.render().to_string();
+    let takes_one = ["Usage: quorate lock ", "Usage: quorate semaphore "];
+    if error.kind() == ErrorKind::UnknownArgument && takes_one.iter().any(|it| usage.contains(it)) {
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![advice.into()]),
+        );
+    }
+}
+
+/// Where there is no `--` the command's words are taken as names and options, and clap's own advice would put `--` behind the
+/// first of them.
+pub(super) fn say_where_the_command_stands(error: &mut clap::Error) {
+    let is_about_it = matches!(
+        error.kind(),
+        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument
+    );
+    if is_about_it && error.render().to_string().contains("Usage: quorate lock ") {
+        let advice = ContextValue::StyledStrs(vec![BEFORE_ALL.into()]);
+        error.insert(ContextKind::Suggested, advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn asked(words: &[&str]) -> Result<Asked, String> {
+        let all = ["quorate", "lock"].iter().chain(words);
+        let args = Args::try_parse_from(all).map_err(|mut error| {
+            match words.contains(&"--") {
+                true => say_how_a_dash_is_written(&mut error),
+                false => say_where_the_command_stands(&mut error),
+            }
+            error.render().to_string()
+        })?;
+        match args.command {
+            Command::Lock(lock) => lock.asked().map_err(|failure| format!("{failure:?}")),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_name_is_a_mutex_and_several_are_all_or_none() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for (words, wanted) in [
+            (&["a", "--", "true"][..], Asked::Mutex("a".into())),
+            (&["a", "a", "--", "true"], Asked::Mutex("a".into())),
+            (
+                &["b", "--ttl", "3s", "a", "b", "--no-wait", "--", "x", "c"],
+                Asked::Several(names(&["a", "b"])),
+            ),
+            (&["a", "--read", "--", "true"], Asked::Read("a".into())),
+            (&["--write", "a", "--", "true"], Asked::Write("a".into())),
+            (&["--name=-x", "--", "true"], Asked::Mutex("-x".into())),
+            (&["--name", "-x", "--", "true"], Asked::Mutex("-x".into())),
+            (
+                &["a", "--name=--read", "--", "true"],
+                Asked::Several(names(&["--read", "a"])),
+            ),
+        ] {
+            assert_eq!(asked(words), Ok(wanted), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_with_the_reason() {
+        let consul = ["--consul", "http://127.0.0.1:8500", "--", "true"];
+        let with_consul = |words: &[&'static str]| [words, &consul[..]].concat();
+        for (words, says) in [
+            (
+                vec!["a", "--read", "--write", "--", "true"],
+                "'--read' cannot be used with '--write'",
+            ),
+            (
+                vec!["a", "b", "--read", "--", "true"],
+                "--read takes one name, and 2 are given: several names are locked as mutexes",
+            ),
+            (
+                vec!["a", "b", "c", "--write", "--", "true"],
+                "--write takes one name, and 3 are given",
+            ),
+            (
+                with_consul(&["a", "--read"]),
+                "--read cannot be used with --consul: a lock in Consul is that of `consul lock`, which one holds at a time",
+            ),
+            (
+                with_consul(&["a", "--write"]),
+                "--write cannot be used with --consul",
+            ),
+            (
+                with_consul(&["a", "b"]),
+                "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key",
+            ),
+            (vec!["--", "true"], "<NAME>..."),
+            (vec!["-x", "--", "true"], "if it is a name, write --name=-x"),
+        ] {
+            let error = asked(&words).unwrap_err();
+            assert!(error.contains(says), "{words:?}: {error}");
+        }
+    }
+
+    /// A newcomer leaves `--` out, or puts it behind the command: that must not lock its words.
+    #[test]
+    fn who_forgets_the_dashes_is_told_where_they_stand() {
+        for words in [
+            &["nightly", "./report.sh"][..],
+            &["nightly", "./report.sh", "--wait", "3s"],
+            &["nightly", "rsync", "-a", "here", "there"],
+            &["nightly", "./report.sh", "--full"],
+            &["nightly", "rsync", "--", "-a", "here", "there"],
+            &["nightly"],
+        ] {
+            let error = asked(words).unwrap_err();
+            assert!(error.contains(BEFORE_ALL), "{words:?}: {error}");
+            assert!(!error.contains("as a value"), "{words:?}: {error}");
+        }
+    }
+}

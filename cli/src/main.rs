@@ -1,0 +1,150 @@
+//! The `quorate` command: quorum locks for shell scripts, cron jobs and operators.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `args` `args/` | the command line and its help |
+//! | `lock` | `quorate lock` and `quorate semaphore` |
+//! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
+//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `demo` | one command each |
+//! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
+//! | `torture/` | load, the history of it, and its judge |
+//! | `child` | the locked command: its process group, its terminal, its end |
+//! | `exec` | this program on its way to become the command |
+//! | `terminal` | the terminal that controls this process |
+//! | `job` | this process as one of a shell's jobs, which the terminal may stop |
+//! | `signals` | which signals are heard |
+//! | `failure` | what can end a command early, with the exit status and the text of each |
+//! | `survey` | reaches the nodes and says what they are, for the commands that only ask |
+//! | `output` | text, tables, JSON and the log |
+
+// Without Consul a few arguments and helpers have no user.
+#![cfg_attr(not(feature = "consul"), allow(dead_code, unused_variables))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+#[cfg(not(unix))]
+compile_error!("the `quorate` command needs Unix: processes, signals, terminals");
+
+mod args;
+mod bootstrap;
+mod child;
+mod demo;
+mod evict;
+mod exec;
+mod failure;
+mod inspect;
+mod job;
+mod limit;
+mod lock;
+mod nodes;
+mod output;
+mod resize;
+mod signals;
+mod survey;
+mod terminal;
+mod torture;
+mod wanted;
+mod watch;
+
+use std::{ffi::OsStr, process::ExitCode, time::Duration};
+
+use args::{Args, Command};
+use failure::Failure;
+
+/// How long the last lines may take if nobody reads them.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    // These are not for people, so clap does not know them: the locked command on its way to its exec, and a
+    // process that obeys a signal.
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(first) if first == exec::EXEC => return ExitCode::from(exec::exec(words)),
+        Some(first) if first == job::OBEY => {
+            let signal = words.next();
+            return ExitCode::from(job::obey(signal.as_deref().and_then(OsStr::to_str)));
+        }
+        _ => {}
+    }
+    let args = match args::parse() {
+        Ok(args) => args,
+        Err(code) => return ExitCode::from(code),
+    };
+    output::start_log(&args);
+    // One thread: the locked command dies with the thread that starts it, so that has to be the one
+    // that lives as long as the process.
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::complain(&format!("cannot start: {error}"));
+            return ExitCode::from(failure::SOFTWARE);
+        }
+    };
+    let result = runtime.block_on(run(&args));
+    // A lookup of a host name must not delay the end.
+    runtime.shutdown_background();
+    ExitCode::from(end(&args, result))
+}
+
+/// Says what is left to say, and returns the exit status.
+fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
+    let unsaid = output::unsaid().map(|why| Failure::new(failure::SOFTWARE, "internal", why));
+    let failure = match (result, unsaid) {
+        (Ok(0), Some(failure)) | (Err(failure), _) => failure,
+        (Ok(code), _) => {
+            output::flush(LAST_WORDS);
+            return code;
+        }
+    };
+    // Lines that still wait must not push the reason out.
+    output::flush(LAST_WORDS);
+    failure.tell(args.json);
+    output::flush(LAST_WORDS);
+    if failure.is_interrupt() {
+        job::die_of_interrupt();
+    }
+    failure.code()
+}
+
+/// The exit status.
+async fn run(args: &Args) -> Result<u8, Failure> {
+    match &args.command {
+        Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,
+        Command::Semaphore(semaphore) => lock::run(args, &semaphore.run, &semaphore.asked()).await,
+        Command::Limit(limit) => limit::run(args, limit).await,
+        Command::Inspect(inspect) => {
+            survey::ask(args, async |quorum| {
+                inspect::run(args, inspect, quorum).await
+            })
+            .await
+        }
+        Command::Evict(evict) => {
+            survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
+        }
+        Command::Resize(resize) => {
+            survey::ask(args, async |quorum| resize::run(args, resize, quorum).await).await
+        }
+        Command::Nodes(nodes) => {
+            survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
+        }
+        Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
+        Command::Bootstrap(bootstrap) => {
+            survey::ask(args, async |quorum| {
+                bootstrap::run(args, bootstrap, quorum).await
+            })
+            .await
+        }
+        Command::Demo => demo::run(args).await,
+        Command::Torture(torture) => torture::run(args, torture).await,
+    }
+}

@@ -1,0 +1,17 @@
+//! A command that runs under a lock ends without waiting for a master that died.
+
+use std::time::Duration;
+
+use crate::command::{fleet, ms, run};
+
+/// Far below the timeout of a shutdown; more than a node timeout and what a busy machine adds.
+const SOON: Duration = Duration::from_millis(900);
+
+#[test]
+fn a_command_under_a_lock_does_not_wait_for_a_master_that_died() {
+    let fleet = fleet(3);
+    let kill = format!("sleep 0.2; kill -9 {}", fleet[0].pid());
+    let done = run(&fleet.urls(), &["lock", "a", "--", "sh", "-c", &kill]).is(0);
+    assert!(done.took < ms(200) + SOON, "{:?}", done.took);
+    assert_eq!(done.err, "");
+}

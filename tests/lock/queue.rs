@@ -1,0 +1,269 @@
+//! Who asks first is served first, on real servers (Redis and Valkey in turn) while these and those who wait die, stop
+//! and are cut off (protocol §5).
+//! What does not hang on how a lock is handed over is tested of a semaphore of one too.
+//!
+//! | file | promise |
+//! | --- | --- |
+//! | `queue/order` | all are served, in the order in which they registered, whatever befalls a minority |
+//! | `queue/dead` | one who died in line costs nothing, one who vanished its first term; `try_lock` overtakes nobody who lives |
+//! | `queue/cut` | whose connection breaks keeps its place; who reaches only a minority stops nobody |
+//! | `queue/foreign` | a hand-over counts only from the memory that made it |
+//! | `queue/traffic` | two pushes a hand-over, and nobody polls |
+//! | `queue/leaving` | who gives up is gone from every node |
+//! | `queue/terms` | settings of each waiter, and servers that may not push |
+//! | `queue/writers` | writers of a read-write lock queue for their turn; readers come in between, and nothing hangs on the turn |
+
+mod cut;
+mod dead;
+#[cfg(feature = "test-util")]
+mod foreign;
+mod leaving;
+mod order;
+mod terms;
+mod traffic;
+mod writers;
+
+use std::process::{Child, Stdio};
+use std::sync::{
+    Arc, Mutex as Shared,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+use std::time::{Duration, Instant};
+
+use crate::exclusive::{Exclusive, OneSlot};
+use crate::support::{Fleet, Server, again};
+use quorate::{Builder, Error, IntoNode, Lease, Mutex, Quorum};
+use redis::FromRedisValue;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const PREFIX: &str = "quorate";
+const NAME: &str = "a";
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// For the background work, once nothing hinders it.
+const SOON: Duration = Duration::from_secs(4);
+/// What two busy cores and a debug build may add to any time.
+const MACHINE: Duration = Duration::from_millis(1_500);
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+/// S: for how long a hand-over is good until it is confirmed.
+const TERM: Duration = Duration::from_secs(1);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder(urls: impl IntoIterator<Item = impl IntoNode>) -> Builder {
+    Quorum::builder()
+        .fleet("tests") // some reach the masters through proxies
+        .max_ttl(Duration::from_secs(30))
+        .restart_margin(ms(100))
+        .node_timeout(NODE_TIMEOUT)
+        .nodes(urls)
+}
+
+/// Connected, and all nodes vote.
+async fn connect(builder: Builder) -> Quorum {
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let nodes = quorum.nodes().len();
+    eventually("all nodes vote", || quorum.health().voting == nodes).await;
+    quorum
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+// ---- what stands on the servers ------------------------------------------------------------
+
+/// Who waits on a node, the head first.
+fn line<E: Exclusive>(server: &Server) -> Vec<String> {
+    Vec::from_redis_value(server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1"])).unwrap()
+}
+
+/// Their numbers: who was alone for long has another name then, and the same number.
+fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
+    let all = server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1", "WITHSCORES"]);
+    let all = Vec::<String>::from_redis_value(all).unwrap();
+    all.into_iter().skip(1).step_by(2).collect()
+}
+
+/// Until so many wait on every node that is up.
+async fn registered<E: Exclusive>(fleet: &Fleet, count: usize) {
+    let stand = || -> Vec<usize> {
+        let up = fleet.iter().filter(|server| server.is_up());
+        up.map(|server| line::<E>(server).len()).collect()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while stand().iter().any(|stand| *stand != count) {
+        let now = stand();
+        assert!(Instant::now() < deadline, "never: {count} wait; {now:?}");
+        sleep(ms(2)).await;
+    }
+}
+
+/// How often a server has run this command, by a script or without.
+fn calls(server: &Server, command: &str) -> u64 {
+    let stats = String::from_redis_value(server.cmd(&["INFO", "commandstats"])).unwrap();
+    let field = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&field));
+    line.and_then(|line| line.split(',').next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+fn nothing_is_left(fleet: &Fleet) {
+    let left = fleet.leftover_locks_after(SOON, PREFIX);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+// ---- who waits -----------------------------------------------------------------------------
+
+/// Who was served, in order, and whether two ever were at once.
+#[derive(Clone, Default)]
+struct Served {
+    all: Arc<Shared<Vec<One>>>,
+    is_held: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct One {
+    index: usize,
+    token: u64,
+    from: Instant,
+    until: Instant,
+}
+
+impl Served {
+    /// Waits, holds it for a while, and releases it.
+    fn wait(&self, index: usize, mutex: &impl Exclusive, hold: Duration) -> JoinHandle<()> {
+        self.when_locked(index, mutex.lock(), hold)
+    }
+
+    /// The same, when this is granted.
+    fn when_locked(
+        &self,
+        index: usize,
+        lock: impl Future<Output = Result<Lease, Error>> + Send + 'static,
+        hold: Duration,
+    ) -> JoinHandle<()> {
+        let served = self.clone();
+        tokio::spawn(async move {
+            let lease = lock.await.unwrap_or_else(|e| panic!("{index}: {e}"));
+            let from = Instant::now();
+            assert!(!served.is_held.swap(true, SeqCst), "two hold it: {index}");
+            sleep(hold).await;
+            assert!(lease.is_valid(), "{index}");
+            let token = lease.token().as_u64();
+            let until = Instant::now();
+            let one = One {
+                index,
+                token,
+                from,
+                until,
+            };
+            served.all.lock().unwrap().push(one);
+            served.is_held.store(false, SeqCst);
+            // Where a minority cannot answer that is no news here.
+            let _ = lease.release().await;
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.all.lock().unwrap().len()
+    }
+
+    async fn reaches(&self, count: usize) {
+        eventually(&format!("{count} are served"), || self.count() >= count).await;
+    }
+
+    /// All have been served once, from the first to the last: each as one of the first of those who were left, of a mutex
+    /// as the first. The longest time that it was nobody's.
+    fn in_order<E: Exclusive>(&self, count: usize) -> Duration {
+        let all = self.all.lock().unwrap();
+        let order: Vec<usize> = all.iter().map(|one| one.index).collect();
+        let mut left: Vec<usize> = (0..count).collect();
+        for index in &order {
+            let place = left.iter().take(E::WIDTH).position(|one| one == index);
+            left.remove(place.unwrap_or_else(|| panic!("{index} came too early: {order:?}")));
+        }
+        assert_eq!(left, [0; 0], "{order:?}");
+        let pairs = || all.iter().zip(all.iter().skip(1));
+        for (one, next) in pairs() {
+            assert!(one.token < next.token, "{one:?}, {next:?}");
+        }
+        let gaps = pairs().map(|(one, next)| next.from.saturating_duration_since(one.until));
+        gaps.max().unwrap_or_default()
+    }
+}
+
+async fn all_end(waiters: impl IntoIterator<Item = JoinHandle<()>>) {
+    for waiter in waiters {
+        timeout(PATIENCE, waiter).await.expect("served").unwrap();
+    }
+}
+
+/// A process that waits for the lock and then keeps it. Dropping it kills it.
+struct Waiter(Child);
+
+/// What the process is told: the lock that it waits for, and where.
+const WAITS_FOR: &str = "QUORATE_TEST_WAITS_FOR";
+const URLS: &str = "QUORATE_TEST_URLS";
+
+/// The work of [`Waiter`]. In any other process there is nothing to do.
+#[tokio::test]
+async fn the_process_that_waits() {
+    let Ok(lock) = std::env::var(WAITS_FOR) else {
+        return;
+    };
+    let urls = std::env::var(URLS).unwrap();
+    let quorum = builder(urls.split(',')).label("process");
+    let quorum = quorum.connect().await.unwrap();
+    let lease = match &*lock {
+        Mutex::MODULE => quorum.mutex(NAME).lock().await,
+        OneSlot::MODULE => quorum.semaphore(NAME, 1).acquire().await,
+        _ => quorum.rwlock(NAME).write().await,
+    };
+    let _lease = lease.unwrap();
+    std::future::pending::<()>().await;
+}
+
+impl Waiter {
+    fn start<E: Exclusive>(fleet: &Fleet) -> Self {
+        Self::of(fleet, E::MODULE)
+    }
+
+    fn writer(fleet: &Fleet) -> Self {
+        Self::of(fleet, "writer")
+    }
+
+    fn of(fleet: &Fleet, lock: &str) -> Self {
+        let mut command = again(module_path!(), "the_process_that_waits");
+        command
+            .env(WAITS_FOR, lock)
+            .env(URLS, fleet.urls().join(","));
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self(quiet.spawn().unwrap())
+    }
+
+    fn kill9(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn sigstop(&self) {
+        kill_process(Pid::from_child(&self.0), Signal::STOP).unwrap();
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,251 @@
+//! Who may name whom (src/docs/architecture.md): a room names only rooms below it, and inside `engine` and
+//! `node` no two files name each other, by whatever detour.
+
+mod names;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use names::Names;
+
+/// From the bottom up; rooms on one floor may name each other.
+const FLOORS: &[&[&str]] = &[
+    &[
+        "clock", "columns", "error", "ids", "limit", "logs", "name", "owner", "quota", "report",
+        "response", "room", "rules", "sweep", "taken", "tls", "token",
+    ],
+    &["node", "settings"],
+    &["ballot"],
+    &["claim", "inspection"],
+    &["line", "rate"],
+    &["slots"],
+    &["lease"],
+    &["engine"],
+    &["acquire", "hold"],
+    &["mutex", "rwlock", "semaphore"],
+    &["reentrant", "consul", "rate_limiter"],
+    &["builder", "env", "quorum", "start"],
+    &["blocking", "stream", "tower"],
+];
+/// A lower room that is not named all the same: a ballot has words of its own for what a node says.
+const NEVER: &[(&str, &str)] = &[("ballot", "node")];
+/// What stands beside the stairs, and what it may name. Only the faces, on the last floor, name it.
+const ASIDE: &[(&str, &[&str])] = &[("fence", &["error", "token"]), ("docs", &[])];
+/// Nobody names these; they may name anything.
+const TOP: &[&str] = &["testing"];
+/// Inside these no circle is allowed.
+const WITHOUT_CIRCLES: &[&str] = &[
+    "engine", "node", "ballot", "lease", "claim", "line", "rate", "slots", "consul",
+];
+/// A longer file has more than one reason to exist.
+const LONGEST_FILE: usize = 400;
+/// What stands among the kinds and is nothing that can be held.
+const NOT_HELD: &[&str] = &[
+    "admission",
+    "server",
+    "counters",
+    "moment",
+    "scripts",
+    "wire",
+];
+/// Above `node`, the kinds of things that can be held are known here alone.
+const KNOW_KINDS: &[&str] = &["claim"];
+
+fn library() -> Names {
+    Names::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+}
+
+#[test]
+fn a_room_names_only_rooms_below_it() {
+    let names = library();
+    let mut wrong = Vec::new();
+    let mut homeless = BTreeSet::new();
+    for (from, to) in names.edges() {
+        let (room, named) = (names::room(from), names::room(to));
+        let placed = |room| {
+            let mut floors = FLOORS.iter().flat_map(|floor| floor.iter());
+            floors.any(|r| *r == room)
+                || ASIDE.iter().any(|(r, _)| *r == room)
+                || TOP.contains(&room)
+        };
+        homeless.extend(
+            [room, named]
+                .into_iter()
+                .filter(|room| !placed(room) && !room.is_empty()),
+        );
+        if room != named && !room.is_empty() && !may_name(room, named) {
+            wrong.push(format!("{from} names {to}"));
+        }
+    }
+    assert!(homeless.is_empty(), "no floor for {homeless:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn in_engine_and_node_there_is_no_circle() {
+    let names = library();
+    let edges: Vec<(&str, &str)> = names
+        .edges()
+        .filter(|(from, to)| {
+            let inside = |module| WITHOUT_CIRCLES.contains(&names::room(module));
+            inside(from) && inside(to)
+        })
+        .collect();
+    assert!(edges.len() > 200, "only {} edges were read", edges.len());
+    let circles = circles(&edges);
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+#[test]
+fn above_node_only_claims_know_what_can_be_held() {
+    let names = library();
+    let of_kind = |module: &str| {
+        let kind = module.strip_prefix("node::kinds::");
+        kind.is_some_and(|kind| !NOT_HELD.contains(&names::room(kind)))
+    };
+    let mut wrong = Vec::new();
+    let mut known = BTreeSet::new();
+    for (from, to) in names.edges() {
+        let room = names::room(from);
+        let above = FLOORS[2..].iter().any(|floor| floor.contains(&room));
+        if above && of_kind(to) {
+            known.insert(room);
+            if !KNOW_KINDS.contains(&room) {
+                wrong.push(format!("{from} names {to}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(known.contains("claim"), "nothing was read");
+}
+
+#[test]
+fn no_file_is_long() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut long = Vec::new();
+    for file in names::rust_files(&src) {
+        let path = file.strip_prefix(&src).unwrap();
+        let of_tests = |part: &str| matches!(part.trim_end_matches(".rs"), "tests" | "testing");
+        if path.iter().any(|part| of_tests(part.to_str().unwrap())) {
+            continue;
+        }
+        let code = fs::read_to_string(&file).unwrap();
+        let lines = code
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap()
+            .lines()
+            .count();
+        if lines > LONGEST_FILE {
+            long.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "more than {LONGEST_FILE} lines without tests: {long:#?}"
+    );
+}
+
+#[test]
+fn the_test_sees_what_it_forbids() {
+    let names = Names::of(&[
+        (
+            "",
+            "pub mod node; mod engine; mod words; pub use engine::Core; pub use node::{deep::Bottom as Low};",
+        ),
+        (
+            "engine",
+            "pub mod core; mod net; pub use self::core::Core;\n#[cfg(test)] mod tests { use crate::node::Node; }",
+        ),
+        (
+            "engine::core",
+            "use super::net::{self, Net};\nuse crate::{Low, words::*};\npub struct Core;",
+        ),
+        (
+            "engine::net",
+            "fn f() { crate::node::deep::g(); let _: super::Core; }\n// crate::engine::nothing\npub struct Net;",
+        ),
+        ("engine::tests", "use crate::node::Never;"),
+        ("node", "pub mod deep; pub struct Node;"),
+        ("node::deep", "pub struct Bottom; pub fn g() {}"),
+        ("words", "pub struct Word;"),
+    ]);
+    let edges: Vec<(&str, &str)> = names.edges().collect();
+    let wanted = [
+        ("engine::core", "engine::net"),
+        ("engine::core", "node::deep"),
+        ("engine::core", "words"),
+        ("engine::net", "engine::core"),
+        ("engine::net", "node::deep"),
+    ];
+    for edge in wanted {
+        assert!(edges.contains(&edge), "{edge:?} is not seen in {edges:?}");
+    }
+    let tests = |(from, to): &&(&str, &str)| from.contains("tests") || *to == "node";
+    assert_eq!(
+        edges.iter().find(tests),
+        None,
+        "what tests name does not count"
+    );
+    assert_eq!(circles(&edges), [["engine::core", "engine::net"]]);
+    assert!(may_name("engine", "node") && !may_name("node", "engine"));
+    assert!(may_name("engine", "lease") && !may_name("lease", "engine"));
+    assert!(!may_name("ballot", "node"));
+    assert!(!may_name("fence", "node") && !may_name("engine", "testing"));
+    assert!(may_name("tower", "fence") && !may_name("quorum", "fence"));
+    assert!(!may_name("fence", "tower") && !may_name("semaphore", "tower"));
+}
+
+fn may_name(room: &str, named: &str) -> bool {
+    if TOP.contains(&room) {
+        return true;
+    }
+    if let Some((_, allowed)) = ASIDE.iter().find(|(aside, _)| *aside == room) {
+        return allowed.contains(&named);
+    }
+    if NEVER.contains(&(room, named)) {
+        return false;
+    }
+    if ASIDE.iter().any(|(aside, _)| *aside == named) {
+        return FLOORS.last().is_some_and(|faces| faces.contains(&room));
+    }
+    let floor = |room| FLOORS.iter().position(|floor| floor.contains(&room));
+    match (floor(room), floor(named)) {
+        (Some(here), Some(there)) => there <= here,
+        _ => false,
+    }
+}
+
+/// Groups of modules of which each reaches every other.
+fn circles<'m>(edges: &[(&'m str, &'m str)]) -> Vec<Vec<&'m str>> {
+    let mut to: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (from, named) in edges {
+        to.entry(from).or_default().insert(named);
+        to.entry(named).or_default();
+    }
+    let reach: BTreeMap<&str, BTreeSet<&str>> =
+        to.keys().map(|from| (*from, reached(&to, from))).collect();
+    let mut circles = BTreeSet::new();
+    for from in reach.keys() {
+        let mutual = |other: &&&str| reach[from].contains(**other) && reach[**other].contains(from);
+        let circle: Vec<&str> = reach.keys().filter(mutual).copied().collect();
+        if circle.len() > 1 {
+            circles.insert(circle);
+        }
+    }
+    circles.into_iter().collect()
+}
+
+fn reached<'m>(to: &BTreeMap<&'m str, BTreeSet<&'m str>>, from: &str) -> BTreeSet<&'m str> {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<&str> = to[from].iter().copied().collect();
+    while let Some(module) = next.pop() {
+        if seen.insert(module) {
+            next.extend(&to[module]);
+        }
+    }
+    seen
+}

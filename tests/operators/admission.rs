@@ -1,0 +1,516 @@
+//! Who may vote, and who may stop the others (protocol §2), on real servers: the days on which format 1
+//! stopped a healthy fleet or gave a lock to two.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{Fleet, Kind, Server, ServerOptions};
+use quorate::{Builder, Error, NodeState, Quorum};
+use tokio::time::sleep;
+
+const MAX_TTL: Duration = Duration::from_secs(2);
+const MARGIN: Duration = Duration::from_millis(100);
+/// 1.01 max_ttl + margin.
+const Z: Duration = Duration::from_millis(2_120);
+/// Reconnecting and meeting again, on a busy machine.
+const SLACK: Duration = Duration::from_secs(8);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn builder() -> Builder {
+    Quorum::builder()
+        .max_ttl(MAX_TTL)
+        .restart_margin(MARGIN)
+        .node_timeout(ms(300))
+}
+
+/// A client of the same fleet that reaches only this server.
+fn alone_with(server: &Server) -> Builder {
+    builder()
+        .fleet("tests")
+        .node(server.url())
+        .nodes(["redis://127.0.0.1:1", "redis://127.0.0.1:2"])
+}
+
+fn ours(fleet: &Fleet) -> Builder {
+    builder().fleet("tests").nodes(fleet.urls())
+}
+
+async fn admitted(builder: Builder) -> Quorum {
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    quorum
+}
+
+fn voting(quorum: &Quorum) -> usize {
+    quorum.health().voting
+}
+
+async fn until(what: &str, within: Duration, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + within;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
+        sleep(ms(5)).await;
+    }
+}
+
+fn record(server: &Server) -> Vec<String> {
+    let text: Option<String> =
+        redis::from_redis_value(server.cmd(&["GET", "quorate:boot"])).unwrap();
+    let text = text.unwrap_or_default();
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn says(error: &Error, words: &[&str]) {
+    let report = error.report().map(ToString::to_string);
+    let text = format!("{error} {}", report.unwrap_or_default());
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+}
+
+/// Takes and releases until it is told to stop: no error is allowed.
+async fn work(quorum: Quorum, mut stop: tokio::sync::oneshot::Receiver<()>) -> usize {
+    let mut done = 0;
+    while stop.try_recv().is_err() {
+        let lease = quorum.mutex("work").lock().await.unwrap();
+        lease.release().await.unwrap();
+        done += 1;
+        sleep(ms(5)).await;
+    }
+    done
+}
+
+// ---- what a stranger says binds nobody -------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_huge_max_ttl_that_meets_an_emptied_node_first() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        let healthy = admitted(ours(&fleet)).await;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let worker = tokio::spawn(work(healthy.clone(), stopped));
+
+        // One in a crash loop that sees the whole fleet, one that sees the emptied node alone.
+        fleet[0].kill9();
+        fleet[0].start_again();
+        let start = Instant::now();
+        while start.elapsed() < Z {
+            let day = Duration::from_secs(24 * 3600);
+            let lone = alone_with(&fleet[0]).max_ttl(day).connect_lazy().unwrap();
+            let error = ours(&fleet).max_ttl(day).connect().await.unwrap_err();
+            says(
+                &error,
+                &["max_ttl is 86400.0 s here and 2.0 s in the fleet"],
+            );
+            sleep(ms(100)).await;
+            drop(lone);
+        }
+        until("all vote again", Z + SLACK, || voting(&healthy) == 3).await;
+        stop.send(()).unwrap();
+        assert!(worker.await.unwrap() > 20);
+        assert_eq!(record(&fleet[0])[3], "2000");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_witnesses_alone() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let ttl = ms(4_000);
+    let healthy = admitted(ours(&fleet).max_ttl(ttl)).await;
+    let lease = healthy.mutex("a").ttl(ttl).lock().await.unwrap();
+    // Lost by one node while its fleet does not see it: a client of a shorter max_ttl watches it
+    // alone for longer than its own quarantine.
+    fleet[0].kill9();
+    fleet[0].start_again();
+    let lone = alone_with(&fleet[0]).connect_lazy().unwrap();
+    sleep(Z + ms(1_500)).await;
+    assert_eq!(voting(&lone), 0, "{lone:?}");
+    let seen = record(&fleet[0]);
+    assert!(seen[3] == "4000" || seen[9] == "0", "{seen:?}");
+    assert!(lease.is_valid());
+}
+
+/// Two losses and a partition: for who sees only the two that lost their memory, and asks for less,
+/// the first one's quarantine is the fleet's all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_losses_met_by_a_client_of_a_shorter_max_ttl() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let urls = fleet.urls();
+    let ttl = ms(4_000);
+    let healthy = admitted(ours(&fleet).max_ttl(ttl)).await;
+    let lease = healthy.mutex("a").ttl(ttl).lock().await.unwrap();
+    let lost = Instant::now();
+    fleet[0].kill9();
+    fleet[0].start_again();
+    until("the first is vouched for", SLACK, || {
+        let seen = record(&fleet[0]);
+        seen.len() == 10 && seen[3] == "4000" && seen[7] == "1"
+    })
+    .await;
+    // Its holder is not seen any more.
+    lease.abandon();
+    healthy.shutdown().await;
+    fleet[1].kill9();
+    fleet[1].start_again();
+    let short = builder()
+        .fleet("tests")
+        .nodes([&*urls[0], &*urls[1], "redis://127.0.0.1:1"])
+        .connect()
+        .await
+        .unwrap();
+    let locked = short.mutex("a").wait_timeout(ms(20_000)).lock().await;
+    assert!(locked.is_ok(), "{locked:?}");
+    let took = lost.elapsed();
+    assert!(took >= ms(4_140), "1.01 · 4 s + M: it came after {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_margin_opens_nothing() {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let healthy = admitted(ours(&fleet).restart_margin(ms(6_000))).await;
+    fleet[1].restart_empty();
+    let start = Instant::now();
+    let careless = ours(&fleet).restart_margin(Duration::ZERO);
+    let careless = careless.connect().await.unwrap();
+    until("all vote again", Duration::from_secs(20), || {
+        voting(&healthy) == 3 && voting(&careless) == 3
+    })
+    .await;
+    let took = start.elapsed();
+    assert!(took >= ms(8_000), "M is the fleet's: {took:?}");
+    // One that asks for more is refused, and says why.
+    let error = ours(&fleet).restart_margin(ms(9_000)).connect().await;
+    says(
+        &error.unwrap_err(),
+        &["restart_margin is 9.0 s here and 6.0 s in the fleet"],
+    );
+}
+
+// ---- other fleets ----------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_lists_that_share_masters() {
+    for kind in Kind::ALL {
+        let servers = Fleet::start(4, kind);
+        let urls = servers.urls();
+        let list = |nodes: [usize; 3]| builder().nodes(nodes.map(|i| urls[i].clone()));
+        let abc = admitted(list([0, 1, 2])).await;
+        let held = abc.mutex("a").lock().await.unwrap();
+        let error = list([0, 1, 3]).connect().await.unwrap_err();
+        assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
+        let words = [
+            "another fleet",
+            abc.fleet(),
+            "the same masters",
+            "QUORATE_FLEET",
+        ];
+        says(&error, &words);
+        let abd = list([3, 1, 0]).connect_lazy().unwrap();
+        assert!(abd.bootstrap_forced().await.is_err(), "not even by force");
+        assert!(abd.mutex("a").try_lock().await.is_err());
+        // In another order they are the same.
+        let cba = list([2, 1, 0]).connect().await.unwrap();
+        assert!(cba.mutex("a").try_lock().await.unwrap().is_none());
+        assert!(held.is_valid() && voting(&abc) == 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_masters_that_were_looked_at_one_by_one_come_to_vote_without_a_bootstrap() {
+    for kind in Kind::ALL {
+        let fleet = Fleet::start(3, kind);
+        for url in fleet.urls() {
+            let alone = builder().node(url).connect_lazy().unwrap();
+            until("it is met", SLACK, || {
+                matches!(alone.nodes()[0].state, NodeState::Quarantined(_))
+            })
+            .await;
+            alone.shutdown().await;
+        }
+        let quorum = ours(&fleet).connect().await.unwrap();
+        until("all vote", Z + ms(4_000) + SLACK, || voting(&quorum) == 3).await;
+        let lease = quorum.mutex("a").try_lock().await.unwrap();
+        lease.expect("nobody has it").release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_never_voted_stays_while_its_clients_are_there_and_no_longer() {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let urls = fleet.urls();
+    let visitor = builder()
+        .restart_margin(Duration::from_secs(3600))
+        .nodes(&urls[..2])
+        .connect()
+        .await
+        .unwrap();
+    let record = || record(&fleet[0])[6].clone();
+    let before = record();
+    let quorum = ours(&fleet).connect_lazy().unwrap();
+    let taken = || {
+        let nodes = quorum.nodes();
+        let text = "clients of that fleet are connected to it";
+        let taken =
+            |state: &NodeState| matches!(state, NodeState::Refused(why) if why.contains(text));
+        nodes[..2].iter().all(|node| taken(&node.state))
+    };
+    until("it says why", SLACK, taken).await;
+    sleep(ms(5_000)).await;
+    assert!(taken(), "{quorum:?}");
+    assert_eq!(record(), before);
+    visitor.shutdown().await;
+    until("all vote", Z + ms(4_000) + SLACK, || voting(&quorum) == 3).await;
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_comes_first_at_an_emptied_node() {
+    let servers = Fleet::start(4, Kind::Redis);
+    let urls = servers.urls();
+    let list = |nodes: [usize; 3]| builder().nodes(nodes.map(|i| urls[i].clone()));
+    let abc = admitted(list([0, 1, 2])).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let worker = tokio::spawn(work(abc.clone(), stopped));
+    servers[0].kill9();
+    servers[0].start_again();
+    let start = Instant::now();
+    while start.elapsed() < Z + ms(500) {
+        // It sees a and d, which nobody uses, and calls b by the name of nobody.
+        let stray = builder()
+            .nodes([&*urls[0], &*urls[3], "redis://127.0.0.1:1"])
+            .connect_lazy()
+            .unwrap();
+        sleep(ms(200)).await;
+        assert!(stray.mutex("work").try_lock().await.is_err());
+    }
+    until("all vote again", Z + SLACK, || voting(&abc) == 3).await;
+    stop.send(()).unwrap();
+    assert!(worker.await.unwrap() > 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_of_three_masters_in_a_fleet_of_five() {
+    for living in [false, true] {
+        let fleet = Fleet::start(5, Kind::Redis);
+        let five = admitted(ours(&fleet)).await;
+        fleet[4].kill9();
+        // It reaches the emptied node and two that are nowhere.
+        fleet[4].start_again();
+        let three = alone_with(&fleet[4]).connect_lazy().unwrap();
+        sleep(ms(150)).await;
+        if !living {
+            drop(three);
+        } else {
+            tokio::spawn(async move {
+                sleep(Z + SLACK).await;
+                drop(three);
+            });
+        }
+        until("all vote again", Z + SLACK, || voting(&five) == 5).await;
+        assert_eq!(record(&fleet[4])[1], "5");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_voter_stops_a_client_until_it_goes() {
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let quorum = admitted(ours(&fleet)).await;
+    let boot = record(&fleet[2]);
+    let (mut foreign, mut open) = (boot.clone(), boot[..5].to_vec());
+    foreign[2] = "strangers".into();
+    open[2] = "strangers".into();
+    open.push(boot[6].clone());
+    fleet[2].cmd(&["SET", "quorate:boot", &foreign.join(" ")]);
+    fleet[2].cmd(&["SET", "quorate:open", &open.join(" ")]);
+    until("nothing is counted", SLACK, || voting(&quorum) == 0).await;
+    let error = quorum.mutex("a").try_lock().await.unwrap_err();
+    let port = fleet[2].port().to_string();
+    says(
+        &error,
+        &[
+            "another fleet",
+            "\"strangers\"",
+            "\"tests\"",
+            &port,
+            "DEL quorate:boot",
+        ],
+    );
+    fleet[2].cmd(&["DEL", "quorate:boot", "quorate:open"]);
+    until("two vote", SLACK, || voting(&quorum) >= 2).await;
+    assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
+    until("all vote", Z + SLACK, || voting(&quorum) == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn format_1_is_refused_by_name() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    for server in fleet.iter() {
+        let run = server.info("run_id").unwrap();
+        let old = format!("1 3 {run}/00000000/-1 id 30000 40000 0");
+        server.cmd(&["SET", "quorate:boot", &old]);
+    }
+    let error = ours(&fleet).connect().await.unwrap_err();
+    says(&error, &["format 1", "format 2", "DEL quorate:boot"]);
+    // What is left of it after a restart is nobody's.
+    for server in fleet.iter() {
+        server.cmd(&[
+            "SET",
+            "quorate:boot",
+            "1 3 another/00000000/-1 id 30000 40000 0",
+        ]);
+    }
+    admitted(ours(&fleet)).await;
+}
+
+// ---- restarts of all -------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_come_back_from_their_disks_and_are_met_by_a_client_of_a_shorter_max_ttl() {
+    let options = ServerOptions::new(Kind::Redis).appendonly();
+    let fleet = Fleet::start_with(3, options);
+    let ttl = ms(6_000);
+    let healthy = admitted(ours(&fleet).max_ttl(ttl)).await;
+    let _lease = healthy.mutex("a").ttl(ttl).lock().await.unwrap();
+    drop(healthy);
+    for server in fleet.iter() {
+        server.cmd(&["DEL", "quorate:@mutex:a"]);
+        server.shutdown();
+    }
+    for server in fleet.iter() {
+        server.start_again();
+    }
+    let start = Instant::now();
+    let short = ours(&fleet).max_ttl(ms(1_000)).connect().await.unwrap();
+    let locked = short.mutex("a").wait_timeout(ms(20_000)).lock().await;
+    let took = start.elapsed();
+    assert!(locked.is_ok(), "{locked:?}");
+    assert!(took >= ms(6_000), "it came after {took:?}");
+    assert_eq!(record(&fleet[0])[3], "6000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bootstrap_after_a_power_cut() {
+    let long = || builder().fleet("tests").max_ttl(ms(20_000));
+    for old in [false, true] {
+        let fleet = Fleet::start(3, Kind::Redis);
+        let living = admitted(long().nodes(fleet.urls())).await;
+        let lease = living.mutex("a").ttl(ms(20_000)).lock().await.unwrap();
+        for server in fleet.iter() {
+            match old {
+                true => {
+                    server.save_snapshot();
+                    server.restart_with_snapshot();
+                }
+                false => server.restart_empty(),
+            }
+        }
+        // Somebody believes that they are new.
+        let script = long().nodes(fleet.urls()).connect().await.unwrap();
+        let error = script.bootstrap().await.unwrap_err();
+        says(&error, &["not new", "they vote by themselves in"]);
+        assert!(script.mutex("a").try_lock().await.is_err());
+        assert!(lease.is_valid());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bootstrap_admits_what_is_new_and_nothing_else() {
+    let long = || builder().fleet("tests").max_ttl(ms(30_000));
+    let fleet = Fleet::start(3, Kind::Valkey);
+    let quorum = long().nodes(fleet.urls()).connect().await.unwrap();
+    fleet[1].cmd(&["HSET", "quorate:c0", "@mutex:a", "1"]);
+    let error = quorum.bootstrap().await.unwrap_err();
+    let port = fleet[1].port().to_string();
+    says(
+        &error,
+        &[&port, "holds counters", "(\"a\" is one of them)", "not new"],
+    );
+    fleet[1].cmd(&["DEL", "quorate:c0"]);
+    // Foreign keys are nobody's business, however many they are.
+    let fill = "for i = 1, 200000 do redis.call('SET', 'foreign:' .. i, i) end";
+    fleet[1].cmd(&["EVAL", fill, "0"]);
+    let start = Instant::now();
+    quorum.bootstrap().await.unwrap();
+    assert!(start.elapsed() < ms(10_000), "{:?}", start.elapsed());
+    let start = Instant::now();
+    quorum.bootstrap().await.expect("all vote: it is done");
+    assert!(start.elapsed() < ms(2_000), "{:?}", start.elapsed());
+
+    fleet[0].restart_empty();
+    until("it is quarantined", SLACK, || {
+        matches!(quorum.nodes()[0].state, NodeState::Quarantined(_))
+    })
+    .await;
+    let error = quorum.bootstrap().await.unwrap_err();
+    says(
+        &error,
+        &["votes already", "not new", "they vote by themselves in"],
+    );
+    fleet[1].sigstop();
+    let all = long().connect_timeout(ms(600)).nodes(fleet.urls());
+    let all = all.connect_lazy().unwrap();
+    let error = all.bootstrap_forced().await.unwrap_err();
+    says(&error, &[&port]);
+    fleet[1].sigcont();
+}
+
+// ---- another address -------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_replaced_at_a_new_address_without_stopping() {
+    let servers = Fleet::start(4, Kind::Redis);
+    let urls = servers.urls();
+    let list = |nodes: [usize; 3]| builder().nodes(nodes.map(|i| urls[i].clone()));
+    let before = admitted(list([0, 1, 2])).await;
+    let held = before.mutex("a").lock().await.unwrap();
+    servers[2].shutdown();
+    // The new list, together with the word of the old one.
+    let after = list([0, 1, 3])
+        .fleet(before.fleet())
+        .connect()
+        .await
+        .unwrap();
+    assert!(after.mutex("a").try_lock().await.unwrap().is_none());
+    // Two of three were enough to connect: the new one may have to be met still.
+    let is_new = || matches!(after.nodes()[2].state, NodeState::Quarantined(_));
+    until("the new one is in quarantine", SLACK, is_new).await;
+    let lease = after.mutex("b").lock().await.unwrap();
+    until("the new one votes", Z + SLACK, || voting(&after) == 3).await;
+    assert!(held.is_valid() && lease.is_valid() && voting(&before) == 2);
+}
+
+// ---- raising max_ttl -------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raise_that_broke_off_half_way() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let healthy = admitted(ours(&fleet)).await;
+    let before = record(&fleet[0]);
+    let [n, list, run, id] = [1, 2, 5, 6].map(|i| before[i].as_str());
+    let admit = include_str!("../../src/node/kinds/admission/admit.lua");
+    let args = ["2", n, list, run, id, "8000", "100", "8180", "raise"];
+    let call = ["EVAL", admit, "2", "quorate:boot", "quorate:open"];
+    let raised = fleet[0].cmd(&[&call[..], &args].concat());
+    assert_eq!(raised, redis::Value::Int(1));
+
+    // Nobody may use the greater one before all have it.
+    let greater = || ours(&fleet).max_ttl(ms(8_000));
+    let early = greater().connect().await;
+    if let Ok(early) = &early {
+        let lease = early.mutex("a").ttl(ms(8_000)).try_lock().await;
+        let all_have_it = fleet.iter().all(|server| record(server)[3] == "8000");
+        assert!(all_have_it || lease.is_err(), "{lease:?}");
+    }
+    let again = greater().connect_lazy().unwrap();
+    let start = Instant::now();
+    while let Err(error) = again.bootstrap().await {
+        assert!(start.elapsed() < Duration::from_secs(30), "{error}");
+        sleep(ms(500)).await;
+    }
+    let lease = again.mutex("a").ttl(ms(8_000)).try_lock().await.unwrap();
+    assert!(lease.is_some());
+    until("who asks for less goes on", SLACK, || voting(&healthy) == 3).await;
+}

@@ -1,0 +1,11 @@
+//! What operators rely on: who may vote, settings, rights on the servers, inspection, logs, and texts of errors.
+
+mod admission;
+#[cfg(feature = "tls-rustls")]
+mod certificates;
+mod from_env;
+mod inspect;
+mod logs;
+mod refused;
+mod rights;
+mod secrets;

@@ -1,0 +1,4 @@
+//! Read-write locks: many readers or one writer.
+
+mod basics;
+mod servers;
