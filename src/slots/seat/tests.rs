@@ -234,6 +234,23 @@ fn who_is_next_asks_when_who_was_called_is_late_by_the_nodes_clock_too() {
     assert_eq!(next(&mut seat, 1_022), Step::Take(vec![1], Ask::Stay));
 }
 
+/// One ticket for all nodes (protocol §6, step 5).
+#[test]
+fn a_node_with_a_smaller_ticket_is_asked_again_at_once() {
+    let mut seat = picks(3, true);
+    for (node, ticket) in [(0, 7), (1, 9), (2, 9)] {
+        let behind = Slots {
+            may_take: false,
+            ticket,
+            ..slots(None, &[0, 1, 2])
+        };
+        seat.answered(at(10), node, behind);
+    }
+    assert_eq!(next(&mut seat, 10), Step::Take(vec![0], Ask::Stay));
+    assert_eq!(seat.ticket, 9);
+    assert!(matches!(next(&mut seat, 10), Step::Rest(_)), "asked once");
+}
+
 #[test]
 fn full_is_slept_through_until_the_first_end() {
     let mut seat = picks(2, true);
