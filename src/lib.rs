@@ -35,95 +35,66 @@
     )
 )]
 
-mod acquire;
-mod ballot;
-#[cfg(feature = "blocking")]
-pub mod blocking;
-mod builder;
-mod claim;
-mod clock;
-mod columns;
-#[cfg(feature = "consul")]
-pub mod consul;
+mod base;
 pub mod docs;
 mod engine;
-mod env;
-mod error;
 pub mod fence;
-mod hold;
-mod ids;
-mod inspection;
+mod integrations;
 mod lease;
-mod limit;
-mod line;
-mod logs;
-mod mutex;
-mod name;
+mod locks;
 mod node;
-mod owner;
+mod protocol;
 mod quorum;
-mod quota;
-mod rate;
-mod rate_limiter;
-mod reentrant;
 mod report;
-mod response;
-mod room;
-mod rules;
-mod rwlock;
-mod semaphore;
-mod settings;
-mod slots;
-mod start;
-pub mod stream;
-mod sweep;
-mod taken;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
-#[cfg(any(feature = "consul", feature = "tls-rustls"))]
-mod tls;
-mod token;
-#[cfg(feature = "tower")]
-pub mod tower;
 
-pub use builder::Builder;
+pub use redis;
+
+#[cfg(feature = "blocking")]
+pub use integrations::blocking;
+#[cfg(feature = "consul")]
+pub use integrations::consul;
+pub use integrations::stream;
+#[cfg(feature = "tower")]
+pub use integrations::tower;
+
+pub use base::quota::Quota;
+pub use base::token::{FencingToken, NotAToken};
 pub use engine::NodeChanges;
-pub use error::{Error, LimitConflict, LossReason, Lost};
-pub use inspection::{
-    Holder, Inspection, NodeInspection, NodeRwlock, NodeSlots, Reader, Slot, Waiter, WaitingWriter,
-};
 pub use lease::{Lease, LeaseWatch, Renewal};
-pub use mutex::Mutex;
+pub use locks::mutex::Mutex;
+pub use locks::rate_limiter::{Decision, Outage, RateLimitHeaders, RateLimiter};
+pub use locks::reentrant::{Owner, ReentrantMutex};
+pub use locks::rwlock::RwLock;
+pub use locks::semaphore::Semaphore;
 pub use node::memory::server::MemoryNode;
 pub use node::redis::IntoNode;
 pub use node::status::{Health, NodeState, NodeStatus};
 pub use quorum::Quorum;
-pub use quota::Quota;
-pub use rate_limiter::{Decision, Outage, RateLimitHeaders, RateLimiter};
-pub use redis;
-pub use reentrant::{Owner, ReentrantMutex};
+pub use quorum::builder::Builder;
+pub use report::error::{Error, LimitConflict, LossReason, Lost};
+pub use report::inspection::{
+    Holder, Inspection, NodeInspection, NodeRwlock, NodeSlots, Reader, Slot, Waiter, WaitingWriter,
+};
 pub use report::{NodeReport, Report, Silence, Vote};
-pub use rwlock::RwLock;
-pub use semaphore::Semaphore;
-pub use token::{FencingToken, NotAToken};
 
 #[cfg(feature = "unstable-node")]
 #[doc(inline)]
 pub use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry},
     node::{
         Answer, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Incoming, Node,
         Operation, Push, Reply, Says, kinds,
     },
-    owner::Entry,
 };
 
 /// For the package `quorate-cli` only. Outside semver.
 #[doc(hidden)]
 pub mod cli {
     pub use crate::{
-        columns::{are_needed, counted, seconds, table},
-        env::{
+        base::text::{are_needed, counted, seconds, table},
+        quorum::env::{
             ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT,
             NODES, NODES_FILE, RESTART_MARGIN, SET_NODES, Variables, duration,
         },

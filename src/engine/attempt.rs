@@ -16,17 +16,15 @@ use super::{
 };
 use crate::{
     Error, Report, Silence,
-    ballot::{
+    base::{clock::Tick, owner::Entry, rules::Rule},
+    engine::claim::{Ask, Claim, Lock, Side, Undo, Waits},
+    lease::upkeep::Good,
+    node::session::{RoundId, Tag},
+    protocol::ballot::{
         acquire::{Ballot, Outcome, Tokens, Verdict},
         answers::{Heard, Said},
         validity::{notice, valid_until},
     },
-    claim::{Ask, Claim, Lock, Side, Undo, Waits},
-    clock::Tick,
-    lease::upkeep::Good,
-    node::session::{RoundId, Tag},
-    owner::Entry,
-    rules::Rule,
 };
 
 /// An attempt under way.

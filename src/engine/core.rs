@@ -26,16 +26,18 @@ use super::{
     wishes::{Follows, Wishes},
 };
 use crate::{
-    claim::vote_of,
-    clock::{Clock, Tick},
+    base::{
+        clock::{Clock, Tick},
+        owner::Chance,
+    },
+    engine::claim::vote_of,
     lease::keeper::Keeper,
     node::{
         Incoming,
         session::{Heard, RoundId, Tag},
+        settings::Settings,
     },
-    owner::Chance,
-    rate::words::Purse,
-    settings::Settings,
+    protocol::rates::words::Purse,
 };
 
 /// At most this many timers ring in one go. After a pause of the process thousands of renewals are due at once;

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{core::Core, event::Event};
 use crate::{
-    clock::{Alarm, Clock, Tick},
+    base::clock::{Alarm, Clock, Tick},
     node::{Connection, Dial, Disconnected, Incoming, Node, session::Effect},
 };
 

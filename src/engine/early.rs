@@ -12,7 +12,7 @@ use super::{
     event::{Event, WishId},
     net::Net,
 };
-use crate::{clock::Tick, node::status::NodeState};
+use crate::{base::clock::Tick, node::status::NodeState};
 
 /// Requests that wait, and for how long.
 pub(super) struct Early {

@@ -9,14 +9,11 @@ use tokio::sync::oneshot;
 
 use crate::{
     Inspection, Lease, Renewal,
-    claim::{Pool, Wants},
-    clock::Tick,
-    lease::keeper::LeaseId,
-    limit::Agreed,
-    name::Name,
+    base::{clock::Tick, limit::Agreed, name::Name},
+    engine::claim::{Pool, Wants},
+    lease::{keeper::LeaseId, response::Responder},
     node::admission::Mode,
-    rate::words::{Grace, Limited, Outcome, Part},
-    response::Responder,
+    protocol::rates::words::{Grace, Limited, Outcome, Part},
 };
 
 /// What is put to the core.

@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use super::{event::Wish, net::Net, rollback::roll_back};
-use crate::{claim::Claim, clock::Tick, lease::upkeep::Good, node::session::RoundId, owner::Entry};
+use crate::{
+    base::{clock::Tick, owner::Entry},
+    engine::claim::Claim,
+    lease::upkeep::Good,
+    node::session::RoundId,
+};
 
 /// A lock that is held on a majority, with one token.
 pub(super) struct Grant {

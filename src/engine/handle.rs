@@ -21,12 +21,16 @@ use super::{
 };
 use crate::{
     Error, Lease,
-    clock::{Clock, Tick},
-    lease::keeper::{Keeper, LeaseId},
-    owner::Chance,
-    rate::words::{Grace, Limited, Outcome, Part, Purse},
-    response::{Responder, Response},
-    settings::Settings,
+    base::{
+        clock::{Clock, Tick},
+        owner::Chance,
+    },
+    lease::{
+        keeper::{Keeper, LeaseId},
+        response::{Responder, Response},
+    },
+    node::settings::Settings,
+    protocol::rates::words::{Grace, Limited, Outcome, Part, Purse},
 };
 
 /// The way into the engine: cheap to clone. With the last one, leases included, the engine ends.

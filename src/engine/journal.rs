@@ -6,13 +6,15 @@ use std::{collections::BTreeSet, mem, time::Duration};
 use super::status::health;
 use crate::{
     Error, Report,
-    clock::Tick,
-    lease::failing::FailingRenewals,
-    logs::{
-        self,
-        budget::{Budget, MINUTE},
+    base::{
+        clock::Tick,
+        logs::{
+            self,
+            budget::{Budget, MINUTE},
+        },
+        name::Name,
     },
-    name::Name,
+    lease::failing::FailingRenewals,
     node::status::{NodeState, NodeStatus},
 };
 

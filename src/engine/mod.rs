@@ -8,6 +8,7 @@
 
 mod attempt;
 mod bootstrap;
+pub(crate) mod claim;
 mod core;
 mod driver;
 mod early;

@@ -6,18 +6,20 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::{journal::Journal, timers::Timers};
 use crate::{
     NodeReport, Report, Silence, Vote,
-    ballot::majority::majority,
-    claim::Undo,
-    clock::{Clock, Tick},
+    base::{
+        clock::{Clock, Tick},
+        majority::majority,
+        owner::{Chance, Entry},
+        quota,
+        rules::Rule,
+        shrink::Room as _,
+    },
+    engine::claim::Undo,
     node::{
         session::{DutyId, Effect, Fleet, Heard, LAST_BACKOFF, RoundId, Session, Step},
+        settings::Settings,
         status::{NodeState, NodeStatus},
     },
-    owner::{Chance, Entry},
-    quota,
-    room::Room as _,
-    rules::Rule,
-    settings::Settings,
 };
 
 /// Before any node has answered a round trip takes this long.

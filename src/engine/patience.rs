@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::event::Wait;
-use crate::clock::Tick;
+use crate::base::clock::Tick;
 
 /// Rests start at twice the time that an attempt took, double, and stay below this.
 pub(super) const LONGEST_REST: Duration = Duration::from_millis(100);

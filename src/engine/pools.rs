@@ -9,15 +9,17 @@ use super::{
     round::{self, Request},
     timers::Key,
 };
-use crate::ballot::answers::Said;
+use crate::protocol::ballot::answers::Said;
 use crate::{
     Error, LimitConflict, Report, Silence, Vote,
-    ballot::answers::{Answers, Evidence, Heard},
-    claim::{self, Inspected, Pool, vote_of},
-    limit::{Agreed, Limit},
+    base::{
+        limit::{Agreed, Limit},
+        rules::Rule,
+    },
+    engine::claim::{self, Inspected, Pool, vote_of},
+    lease::response::Responder,
     node::{Operation, Reply, session::RoundId, status::NodeState},
-    response::Responder,
-    rules::Rule,
+    protocol::ballot::answers::{Answers, Evidence, Heard},
 };
 
 /// Questions about semaphores that are under way.

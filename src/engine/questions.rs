@@ -11,16 +11,14 @@ use super::{
 };
 use crate::{
     Error, Inspection, Silence,
-    ballot::answers::{Answers, Heard},
-    claim::{self, Claim, Evicted, Family, Inspected, Lock, Pool, Seen, SeenRwlock, Side},
-    name::Name,
+    base::{name::Name, owner::Entry, rules::Rule},
+    engine::claim::{self, Claim, Evicted, Family, Inspected, Lock, Pool, Seen, SeenRwlock, Side},
+    lease::response::Responder,
     node::{
         Operation, Reply,
         session::{RoundId, Tag},
     },
-    owner::Entry,
-    response::Responder,
-    rules::Rule,
+    protocol::ballot::answers::{Answers, Heard},
 };
 
 /// What belongs to one question.

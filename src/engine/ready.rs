@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     Error,
-    clock::Tick,
+    base::clock::Tick,
+    lease::response::Responder,
     node::status::{Health, NodeState},
-    response::Responder,
 };
 
 /// A caller of `connect` waits for all nodes this long at most once a majority is there or cannot be:

@@ -6,7 +6,7 @@ use super::{
     net::Net,
     timers::{Key, RestId},
 };
-use crate::{ids::ById, response::Responder};
+use crate::{base::ids::ById, lease::response::Responder};
 
 /// Who rests.
 #[derive(Default)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::{net::Net, patience::LONGEST_REST, round};
 use crate::{
-    claim::{Claim, Undo},
-    owner::Entry,
-    rules::Rule,
+    base::{owner::Entry, rules::Rule},
+    engine::claim::{Claim, Undo},
 };
 
 /// RELEASE to every node that was asked and has not refused: a grant may still come. One that refused has answered, and is

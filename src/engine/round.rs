@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Silence,
-    clock::Tick,
+    base::clock::Tick,
     node::{
         Operation,
         session::{DutyId, RoundId, Tag},

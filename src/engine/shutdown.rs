@@ -4,7 +4,7 @@ use std::{mem, time::Duration};
 
 use tokio::sync::oneshot;
 
-use crate::clock::Tick;
+use crate::base::clock::Tick;
 
 /// Whether the quorum is closed, and who waits for that.
 #[derive(Default)]

@@ -15,10 +15,12 @@ use futures::{
 use tokio::sync::watch;
 
 use crate::{
-    ballot::majority::majority,
-    clock::{Clock, Tick},
+    base::{
+        clock::{Clock, Tick},
+        majority::majority,
+        quota,
+    },
     node::status::{Health, NodeState, NodeStatus},
-    quota,
 };
 
 /// The nodes' states as last published.

@@ -4,8 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::event::WishId;
 use crate::{
-    clock::Tick,
-    ids::ById,
+    base::{clock::Tick, ids::ById},
     lease::keeper::LeaseId,
     node::session::{RoundId, Tag},
 };

@@ -10,7 +10,11 @@ use std::{
 };
 
 use super::event::WishId;
-use crate::{Report, claim::Queue, clock::Tick, room::Room as _};
+use crate::{
+    Report,
+    base::{clock::Tick, shrink::Room as _},
+    engine::claim::Queue,
+};
 
 /// While the nodes have enough to answer one more asks so often: other requests may keep them busy for good.
 const NEVERTHELESS: Duration = Duration::from_millis(5);
@@ -208,7 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::name::Name;
+    use crate::base::name::Name;
 
     const MOST: u64 = 16;
 

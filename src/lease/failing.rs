@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use crate::{
     Error, Report,
-    clock::Tick,
-    logs::{self, budget::Budget},
-    name::Name,
+    base::{
+        clock::Tick,
+        logs::{self, budget::Budget},
+        name::Name,
+    },
 };
 
 /// Leases within a minute whose failing renewal is warned about. One line then stands for the others:

@@ -1,6 +1,6 @@
 //! What a lease needs of its backend.
 
-use crate::{Error, response::Response};
+use crate::{Error, lease::response::Response};
 
 /// A lease, as its keeper knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,6 +3,7 @@
 pub(crate) mod failing;
 pub(crate) mod keeper;
 mod renewal;
+pub(crate) mod response;
 pub(crate) mod shared;
 pub(crate) mod shares;
 pub(crate) mod upkeep;
@@ -22,7 +23,7 @@ use self::{
     shared::Shared,
     view::View,
 };
-use crate::{Error, FencingToken, LossReason, Lost, logs, response::Response};
+use crate::{Error, FencingToken, LossReason, Lost, base::logs, lease::response::Response};
 
 /// A lock that is held, until it is released, dropped or lost.
 ///

@@ -13,8 +13,10 @@ use tokio::sync::Notify;
 
 use crate::{
     FencingToken, LossReason, Lost,
-    clock::{Clock, Tick},
-    name::Name,
+    base::{
+        clock::{Clock, Tick},
+        name::Name,
+    },
 };
 
 const LOST: u64 = 0;
@@ -218,7 +220,7 @@ const fn code(reason: LossReason) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::base::clock::ManualClock;
 
     const MS: u64 = 1_000_000;
 

@@ -8,7 +8,7 @@ use super::{
     shared::Shared,
     view::View,
 };
-use crate::{FencingToken, LossReason, response::Response};
+use crate::{FencingToken, LossReason, lease::response::Response};
 
 /// What the shares of one lease have in common. To each share it is the keeper; the last one to end frees the
 /// lease. It keeps `K` for as long as there are shares.
@@ -144,8 +144,10 @@ mod tests {
     use super::*;
     use crate::{
         Error,
-        clock::{Clock, ManualClock, Tick},
-        name::Name,
+        base::{
+            clock::{Clock, ManualClock, Tick},
+            name::Name,
+        },
     };
 
     /// Writes down what it is asked for.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Renewal;
 use crate::{
     LossReason,
-    ballot::validity::{drift, notice, valid_until},
-    clock::Tick,
+    base::clock::Tick,
+    protocol::ballot::validity::{drift, notice, valid_until},
 };
 
 /// A renewal, and one more while it is unanswered.

@@ -15,7 +15,7 @@ use futures::future::{self, Either};
 use tokio::sync::Notify;
 
 use super::shared::Shared;
-use crate::{FencingToken, LossReason, Lost, name::Name};
+use crate::{FencingToken, LossReason, Lost, base::name::Name};
 
 /// A lease as its handle sees it. Where several handles share a lease, each one's end is its own: a handle that was
 /// given up is over for its watches, and the others go on.

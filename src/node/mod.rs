@@ -15,6 +15,7 @@ pub(crate) mod operation;
 pub(crate) mod push;
 pub(crate) mod redis;
 pub(crate) mod session;
+pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod wire;
 

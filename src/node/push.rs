@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{owner::Entry, token::FencingToken};
+use crate::base::{owner::Entry, token::FencingToken};
 
 /// A message to one who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]

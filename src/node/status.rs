@@ -2,7 +2,7 @@
 
 use std::{fmt, mem, sync::Arc, time::Duration};
 
-use crate::{Silence, columns::seconds};
+use crate::{Silence, base::text::seconds};
 
 /// One node's state.
 #[non_exhaustive]

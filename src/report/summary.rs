@@ -6,7 +6,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use super::{LONGEST, NodeReport, Report, Silence, Vote, cut};
+use super::{NodeReport, Report, Silence, Vote};
+use crate::base::printable::{LONGEST, cut};
 
 /// At most this many reasons of one kind are told; the others are counted.
 const MOST_REASONS: usize = 2;

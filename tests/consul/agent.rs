@@ -1,4 +1,4 @@
-//! Consul itself: that the agents of `support` do what tests ask of them, and that what `src/consul/` relies on is so.
+//! Consul itself: that the agents of `support` do what tests ask of them, and that what `src/integrations/consul/` relies on is so.
 
 mod harness;
 mod its_own_lock;

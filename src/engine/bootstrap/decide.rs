@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    columns::seconds,
+    base::{
+        rules::{Rule, Rules},
+        text::seconds,
+    },
     node::{
         admission::{BootRecord, Mode, Terms, record::VISIT},
         session::LAST_BACKOFF,
     },
-    rules::{Rule, Rules},
 };
 
 /// What reports are about.

@@ -14,14 +14,14 @@ use self::{
 use super::net::{Net, vote_of};
 use crate::{
     Error, Report, Silence, Vote,
-    clock::Tick,
+    base::clock::Tick,
+    lease::response::Responder,
     node::{
         Reply,
         admission::{self, BootRecord, Mode},
         session::RoundId,
         status::NodeState,
     },
-    response::Responder,
 };
 
 /// The one bootstrap that may be under way.

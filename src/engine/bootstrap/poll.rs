@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::decide::{SUBJECT, by_themselves, greatest, longest_wait};
 use crate::{
     Error, Silence, Vote,
-    ballot::answers::{Answers, Evidence, Heard},
+    base::printable::printable,
     engine::{
         net::Net,
         round::{self, Request},
@@ -15,7 +15,7 @@ use crate::{
         admission::{self, Admit, BootRecord, Mode},
         session::RoundId,
     },
-    report::said,
+    protocol::ballot::answers::{Answers, Evidence, Heard},
 };
 
 /// A round whose answers are looked at as they come.
@@ -99,7 +99,7 @@ impl Poll {
         let witnesses = net.sessions().iter().filter_map(|s| s.witness());
         let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
         let which = match lock {
-            Some(name) => format!("\"{}\" is one of them", said(name)),
+            Some(name) => format!("\"{}\" is one of them", printable(name)),
             // It does not know HRANDFIELD, or its ACL withholds it: only this text needs it.
             None => format!("HKEYS {}:c0 there names them", net.settings.prefix),
         };

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Core;
 use crate::{
-    Error, logs,
+    Error,
+    base::{logs, owner::Entry},
     node::{
         session::Session,
         status::{NodeState, NodeStatus},
     },
-    owner::Entry,
 };
 
 impl Core {

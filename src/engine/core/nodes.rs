@@ -2,11 +2,11 @@
 
 use super::Core;
 use crate::{
+    base::shrink::Room as _,
     node::{
         DialError, Disconnected, Incoming,
         session::{Effect, Session, Step},
     },
-    room::Room as _,
 };
 
 impl Core {

@@ -2,15 +2,15 @@
 
 use super::Core;
 use crate::{
-    clock::Tick,
+    base::clock::Tick,
     node::{session::Session, status::NodeState},
 };
 #[cfg(test)]
 use crate::{
+    base::owner::Chance,
     engine::Event,
     lease::keeper::LeaseId,
     node::{Answer, Incoming},
-    owner::Chance,
 };
 
 impl Core {

@@ -6,19 +6,17 @@ use super::{
 };
 use crate::{
     Error, LossReason, Lost, Silence,
-    ballot::{
-        answers::Said,
-        extend::{Ballot, Verdict},
-    },
-    clock::Tick,
+    base::{clock::Tick, rules::Rule},
     engine::{
         net::Net,
         round::{self, Request},
     },
-    lease::keeper::LeaseId,
+    lease::{keeper::LeaseId, response::Responder},
     node::session::RoundId,
-    response::Responder,
-    rules::Rule,
+    protocol::ballot::{
+        answers::Said,
+        extend::{Ballot, Verdict},
+    },
 };
 
 /// One extension under way. A renewal has nobody waiting.

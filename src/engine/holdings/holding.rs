@@ -5,14 +5,16 @@ use std::{sync::Arc, time::Duration};
 use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
-    ballot::answers::{Answers, Said},
-    claim::{self, Claim, Lock, Side},
-    clock::Tick,
-    engine::{grant::Grant, net::Net, rollback::stop_waiting, round},
-    lease::{keeper::no_readers, shared::Shared, upkeep::Upkeep},
-    logs,
-    owner::Entry,
-    response::Responder,
+    base::{clock::Tick, logs, owner::Entry},
+    engine::{
+        claim::{self, Claim, Lock, Side},
+        grant::Grant,
+        net::Net,
+        rollback::stop_waiting,
+        round,
+    },
+    lease::{keeper::no_readers, response::Responder, shared::Shared, upkeep::Upkeep},
+    protocol::ballot::answers::{Answers, Said},
 };
 
 /// One lease.

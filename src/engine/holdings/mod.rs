@@ -19,15 +19,14 @@ use self::{
 use super::{grant::Grant, net::Net, round::Request, timers::Key};
 use crate::{
     Error, Lease, LossReason, Silence,
-    ballot::answers::Said,
-    ids::ById,
+    base::{ids::ById, logs},
     lease::{
         keeper::{Keeper, LeaseId},
+        response::Responder,
         upkeep::Due,
     },
-    logs,
     node::session::RoundId,
-    response::Responder,
+    protocol::ballot::answers::Said,
 };
 
 /// All leases, and what is asked for them.

@@ -3,18 +3,17 @@
 use super::holding::Holding;
 use crate::{
     Error, LossReason, Lost, Silence,
-    ballot::{
-        answers::Said,
-        release::{Ballot, Verdict},
-    },
+    base::{name::Name, rules::Rule},
     engine::{
         net::Net,
         round::{self, Request},
     },
-    name::Name,
+    lease::response::Responder,
     node::session::{DutyId, RoundId},
-    response::Responder,
-    rules::Rule,
+    protocol::ballot::{
+        answers::Said,
+        release::{Ballot, Verdict},
+    },
 };
 
 /// A release under way.

@@ -4,14 +4,14 @@
 
 use super::holding::Holding;
 use crate::{
-    ballot::answers::Said,
+    base::rules::Rule,
     engine::{
         net::Net,
         round::{self, Request},
     },
     lease::keeper::LeaseId,
     node::session::RoundId,
-    rules::Rule,
+    protocol::ballot::answers::Said,
 };
 
 /// A majority has just extended the lease, and these nodes have lost it.

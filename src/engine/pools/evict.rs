@@ -3,14 +3,14 @@
 use super::Freed;
 use crate::{
     Error, Silence,
-    ballot::answers::{Answers, Heard},
-    claim::{Claim, Inspected, Pool},
+    base::owner::Entry,
     engine::{
+        claim::{Claim, Inspected, Pool},
         net::Net,
         round::{self, Request},
     },
     node::session::RoundId,
-    owner::Entry,
+    protocol::ballot::answers::{Answers, Heard},
 };
 
 /// The holder of the slot on each node, by the node's index. `None`: the node names no holder, or did not answer. An

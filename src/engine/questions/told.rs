@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     FencingToken, Holder, NodeInspection, NodeRwlock, NodeSlots, Reader, Silence, Slot, Waiter,
     WaitingWriter,
-    ballot::answers::Heard,
-    claim::{Evicted, Inspected, Seen, SeenRwlock},
-    owner::label_of,
+    base::owner::label_of,
+    engine::claim::{Evicted, Inspected, Seen, SeenRwlock},
+    protocol::ballot::answers::Heard,
 };
 
 /// Of the mutex, of the semaphore and of the read-write lock of one name.
@@ -179,7 +179,7 @@ fn is_nothing<T: Default + PartialEq>(seen: &T) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limit;
+    use crate::base::limit::Limit;
 
     fn withheld() -> Silence {
         Silence::Failed("NOPERM no key for you".into())

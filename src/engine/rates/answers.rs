@@ -3,14 +3,14 @@
 use super::{Looks, Rates, search::Said};
 use crate::{
     Silence,
-    claim::units::{self, Metered},
     engine::{
+        claim::units::{self, Metered},
         net::Net,
         round::{self, Request},
         timers::Key,
     },
     node::{Reply, session::RoundId},
-    rate::words::Part,
+    protocol::rates::words::Part,
 };
 
 impl Rates {

@@ -5,11 +5,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::search::Search;
 use crate::{
     Silence,
-    claim::units::Meter,
-    clock::Tick,
-    engine::{event::Spending, net::Net},
+    base::clock::Tick,
+    engine::{claim::units::Meter, event::Spending, net::Net},
     node::{session::RoundId, status::NodeState},
-    rate::{
+    protocol::rates::{
         plan::{self, Plan},
         view::View,
         words::{Grace, Limited},

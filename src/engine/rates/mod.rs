@@ -24,13 +24,11 @@ use super::{
 };
 use crate::{
     Error, Silence, Vote,
-    claim::units,
-    ids::ById,
+    base::{ids::ById, rules::Rule, sweep::Sweep},
+    engine::claim::units,
+    lease::response::Responder,
     node::session::RoundId,
-    rate::words::{Grace, Limited, Outcome, Part, Purse},
-    response::Responder,
-    rules::Rule,
-    sweep::Sweep,
+    protocol::rates::words::{Grace, Limited, Outcome, Part, Purse},
 };
 
 /// Who has asked so often in vain is told to wait.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::{
     Error, Silence, Vote,
+    base::rules::Rule,
     engine::net::{Net, SHORTEST_PAUSE},
     node::{session::Session, status::NodeState},
-    rules::Rule,
 };
 
 impl Net {

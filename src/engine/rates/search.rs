@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::{
     Silence,
-    claim::units::Stamp,
-    clock::Tick,
+    base::clock::Tick,
+    base::quota::Stamp,
     engine::{event::Spending, net::Net, timers::LimitId},
+    lease::response::Responder,
     node::status::NodeState,
-    rate::words::{Grace, Outcome, Part},
-    response::Responder,
+    protocol::rates::words::{Grace, Outcome, Part},
 };
 
 /// So often a search waits for scripts that are given to nodes again.

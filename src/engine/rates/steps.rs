@@ -11,20 +11,19 @@ use super::{
 };
 use crate::{
     Error, Silence,
-    claim::units,
-    clock::Tick,
+    base::{clock::Tick, rules::Rule},
     engine::{
+        claim::units,
         event::{Spending, Waits},
         net::{Net, SHORTEST_PAUSE},
         round::{self, Request},
         timers::{Key, LimitId},
     },
     node::session::RoundId,
-    rate::{
+    protocol::rates::{
         plan::Plan,
         words::{Limited, Outcome, Part, Units},
     },
-    rules::Rule,
 };
 
 /// Those who wait look anew after this, whatever was said.

@@ -154,7 +154,8 @@ fn a_push_to_nobody_or_by_an_unknown_request_changes_nothing() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::auto());
     let mut other = place.clone();
-    other.entry = crate::owner::Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
+    other.entry =
+        crate::base::owner::Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
     for node in ALL {
         world.pushes(node, &other, handed(7));
         world.pushes(node, &place, handed_by(9, 7));

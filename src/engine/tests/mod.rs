@@ -29,19 +29,21 @@ use tokio::sync::{mpsc, oneshot};
 use super::{core::TIMERS_AT_ONCE, event::WishId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
-    claim::{Lock, Wants},
-    clock::{Clock, ManualClock, Tick},
+    base::{
+        clock::{Clock, ManualClock, Tick},
+        name::Name,
+        owner::{Chance, Label},
+        rules::Rules,
+    },
+    engine::claim::{Lock, Wants},
     lease::keeper::LeaseId,
-    name::Name,
     node::{
         Command, DialError, Disconnected, Fault, Reply as Said,
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         mutex, rwlock,
         session::Effect,
+        settings::Settings,
     },
-    owner::{Chance, Label},
-    rules::Rules,
-    settings::Settings,
 };
 
 type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    claim::Side,
+    base::owner::Entry,
+    engine::claim::Side,
     node::{Incoming, Push, Says},
-    owner::Entry,
 };
 
 impl World {

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::{
-    claim,
-    limit::Agreed,
+    base::{limit::Agreed, taken::Taken},
+    engine::claim,
     node::slots::{Command as Asked, Family, Pool, Reply},
-    taken::Taken,
 };
 
 /// What stands on a node: the slot that is ours, and the one that is somebody else's.

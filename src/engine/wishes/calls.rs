@@ -5,16 +5,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use super::waiter::{Known, Waiter};
 use crate::{
     Error,
-    claim::{Side, Waits},
-    clock::Tick,
+    base::{clock::Tick, name::Name, owner::Entry},
     engine::{
         attempt::new_owner,
+        claim::{Side, Waits},
         event::WishId,
         net::Net,
         rollback::{stop_waiting, wait_life},
     },
-    name::Name,
-    owner::Entry,
 };
 
 /// All who wait for such a lock.

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     Silence,
-    ballot::answers::Said,
+    base::owner::Entry,
     engine::{net::Net, timers::Key},
     node::{Push, Says, session::RoundId},
-    owner::Entry,
+    protocol::ballot::answers::Said,
 };
 
 impl Wishes {

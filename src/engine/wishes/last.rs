@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     FencingToken, Silence, Vote,
-    ballot::answers::{Answers, Evidence, Said},
+    protocol::ballot::answers::{Answers, Evidence, Said},
 };
 
 pub(super) struct Last(Box<[Word]>);

@@ -1,5 +1,5 @@
 //! The wishes that wait in line (protocol §5), and what travels between them and the nodes. What follows from what
-//! is [`crate::line`].
+//! is [`crate::protocol::queue`].
 
 mod entering;
 mod in_line;
@@ -14,14 +14,16 @@ use self::{
 use super::waiter::{Counts, Waiter};
 use crate::{
     Error, Silence,
-    ballot::answers::Said,
-    claim::Queue,
-    engine::{attempt::new_owner, event::WishId, grant::Grant, net::Net, timers::Key},
-    ids::ById,
+    base::{ids::ById, owner::Entry},
+    engine::{
+        attempt::new_owner, claim::Queue, event::WishId, grant::Grant, net::Net, timers::Key,
+    },
     lease::upkeep::Good,
-    line::place::{Answer, Step},
     node::{Push, Says, session::RoundId, status::NodeState},
-    owner::Entry,
+    protocol::{
+        ballot::answers::Said,
+        queue::place::{Answer, Step},
+    },
 };
 
 /// All who wait in line.

@@ -30,12 +30,10 @@ use super::{
 };
 use crate::{
     Error, Silence,
-    ballot::answers::Said,
-    claim::{Queue, Wants},
-    clock::Tick,
-    ids::ById,
+    base::{clock::Tick, ids::ById, shrink::Room as _},
+    engine::claim::{Queue, Wants},
     node::session::RoundId,
-    room::Room as _,
+    protocol::ballot::answers::Said,
 };
 
 /// At most this many whose turn has come begin to ask in one go.

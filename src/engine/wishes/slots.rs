@@ -1,5 +1,5 @@
 //! The wishes for a slot of a semaphore (protocol §6), and what travels between them and the nodes. What follows from
-//! what is [`crate::slots`].
+//! what is [`crate::protocol::slots`].
 
 mod asking;
 mod ends;
@@ -10,13 +10,13 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::{
     Error, Silence,
-    ballot::answers::Said,
-    claim::Slot,
-    engine::{attempt::new_owner, event::WishId, net::Net, timers::Key},
-    ids::ById,
+    base::{ids::ById, owner::Entry},
+    engine::{attempt::new_owner, claim::Slot, event::WishId, net::Net, timers::Key},
     node::{Push, Says, session::RoundId, status::NodeState},
-    owner::Entry,
-    slots::words::{self, Step},
+    protocol::{
+        ballot::answers::Said,
+        slots::words::{self, Step},
+    },
 };
 /// All who want a slot.
 #[derive(Default)]

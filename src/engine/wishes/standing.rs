@@ -5,11 +5,9 @@ use std::time::Duration;
 use super::{last::Last, waiter::Waiter};
 use crate::{
     Error, Report,
-    clock::Tick,
+    base::{clock::Tick, name::Name, rules::Rule},
     engine::{net::Net, patience::Failure},
-    name::Name,
     node::status::NodeState,
-    rules::Rule,
 };
 
 /// While there is no majority it is looked after this often.

@@ -9,15 +9,14 @@ use super::{
 };
 use crate::{
     Renewal,
-    claim::{Lock, Side, Wants},
+    base::{name::Name, rules::Rule},
     engine::{
+        claim::{Lock, Side, Wants},
         event::{Wait, Wish},
         net::Net,
         patience::LONGEST_REST,
     },
-    name::Name,
-    response::Response,
-    rules::Rule,
+    lease::response::Response,
 };
 
 /// A writer that could not get its turn asks without it for this long.

@@ -4,17 +4,15 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     Error, Lease,
-    claim::{Queue, Side, Wants},
-    clock::Tick,
+    base::{clock::Tick, name::Name, owner::Entry},
     engine::{
         attempt::Attempt,
+        claim::{Queue, Side, Wants},
         event::Wish,
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Limits, Next, Past, Patience},
     },
-    name::Name,
-    owner::Entry,
-    response::Response,
+    lease::response::Response,
 };
 
 /// A wish, and how long it goes on.

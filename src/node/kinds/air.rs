@@ -49,8 +49,8 @@ impl Air {
 mod tests {
     use super::*;
     use crate::{
+        base::owner::{Entry, Label},
         node::push::Says,
-        owner::{Entry, Label},
     };
 
     #[test]

@@ -8,9 +8,11 @@ use std::{collections::HashMap, time::Duration};
 
 use super::{moment::Moment, slots::Pool};
 use crate::{
-    name::Name,
+    base::{
+        name::Name,
+        rules::{Rule, Rules},
+    },
     node::{fault::Fault, wire::ms},
-    rules::{Rule, Rules},
 };
 
 /// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.

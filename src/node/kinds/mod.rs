@@ -23,7 +23,7 @@ pub mod several;
 pub mod slots;
 mod wire;
 
-use crate::{node::fault::Fault, owner::Entry};
+use crate::{base::owner::Entry, node::fault::Fault};
 
 /// One request. What a node does with it is written down twice: as Lua, and as Rust in `apply.rs` of its
 /// folder; a test holds the two together.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::air::Air;
-use crate::{node::fault::Fault, rules::Rules};
+use crate::{base::rules::Rules, node::fault::Fault};
 
 /// The moment of one command.
 #[derive(Clone, Copy, Debug)]

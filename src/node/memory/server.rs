@@ -20,12 +20,11 @@ use self::{
 };
 use super::store::Store;
 use crate::{
-    clock::Clock as _,
+    base::{clock::Clock as _, rules::Rules},
     node::{
         Command, Connection, Dial, DialError, Node, Reply,
         admission::{self, Admit, Handshake, Identity, Mode, Terms, Vouch},
     },
-    rules::Rules,
 };
 
 /// A master that lives in this process: the embedded default of demos, doctests and users' own

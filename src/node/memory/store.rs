@@ -7,9 +7,8 @@
 use std::time::Duration;
 use std::{cell::Cell, sync::Arc};
 
-#[cfg(any(test, feature = "test-util"))]
-use crate::{name::Name, node::admission::BootRecord, owner::Entry};
 use crate::{
+    base::rules::{Rule, Rules},
     node::{
         Answer, Command, Fault, Reply,
         admission::{self, Identity},
@@ -23,7 +22,11 @@ use crate::{
         push::Push,
         rate, rwlock, server, several, slots,
     },
-    rules::{Rule, Rules},
+};
+#[cfg(any(test, feature = "test-util"))]
+use crate::{
+    base::{name::Name, owner::Entry},
+    node::admission::BootRecord,
 };
 
 /// All keys of a server: what a dump would hold.

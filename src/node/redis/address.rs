@@ -15,7 +15,7 @@ pub(crate) use self::into_node::Target;
 #[cfg(feature = "tls-rustls")]
 use super::tls::Tls;
 #[cfg(feature = "tls-rustls")]
-use crate::tls::Authorities;
+use crate::base::tls::Authorities;
 
 #[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";

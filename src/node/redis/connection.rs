@@ -24,8 +24,8 @@ use super::{
     secret::Secret,
 };
 use crate::{
+    base::printable::printable,
     node::{Answer, Connection, Disconnected, Guard, Incoming, Operation},
-    report::said,
 };
 
 /// A greeted connection: over TCP, TLS or a Unix socket.
@@ -240,13 +240,16 @@ fn failed(what: &str, error: &io::Error) -> String {
     if let Some(advice) = super::tls::advice(error) {
         return format!("{what} failed: {advice}");
     }
-    format!("{what} failed: {}", said(error))
+    format!("{what} failed: {}", printable(error))
 }
 
 /// Servers say so before they close a connection that they will not have.
 fn stray_answer(frame: &OwnedFrame, secret: &Secret) -> String {
     match decode::error(frame) {
-        Some(words) => format!("the server says: {}", said(secret.hidden_in_error(&words))),
+        Some(words) => format!(
+            "the server says: {}",
+            printable(secret.hidden_in_error(&words))
+        ),
         None => "the server answers what was not asked".into(),
     }
 }

@@ -10,11 +10,11 @@ use super::{
     secret::Secret,
 };
 use crate::{
+    base::printable::printable,
     node::{
         Answer, Command, Fault, Push, Reply,
         wire::read::{bytes, integer, items, text},
     },
-    report::said,
 };
 
 /// What the server's replies say: mostly one. Any text of it for people is told without the secret.
@@ -123,7 +123,7 @@ fn fault(text: &str, secret: &Secret) -> Fault {
     } else if word.starts_with("NOSCRIPT") {
         Fault::NoScript
     } else {
-        let said = said(secret.hidden_in_error(text));
+        let said = printable(secret.hidden_in_error(text));
         match rights::denial(text) {
             Some(Denial::Command) => Fault::Withheld(said),
             Some(Denial::Key | Denial::Channel) | None => Fault::Error(said),
@@ -139,9 +139,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        name::Name,
+        base::{
+            name::Name,
+            owner::{Entry, Label},
+        },
         node::{admission, mutex, server},
-        owner::{Entry, Label},
     };
 
     fn decoded(command: &Command, replies: &[&str]) -> Answer {

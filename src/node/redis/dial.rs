@@ -12,7 +12,10 @@ use super::{
     encode::Keys,
     greet::{Dialled, greet},
 };
-use crate::{columns::seconds, node::DialError, report::said};
+use crate::{
+    base::{printable::printable, text::seconds},
+    node::DialError,
+};
 use DialError::Unreachable;
 
 /// A greeted connection to the address, within the limit: one that is ready for commands, and hears what is
@@ -81,7 +84,7 @@ async fn reach(
         Endpoint::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path)
                 .await
-                .map_err(|error| Unreachable(format!("no connection: {}", said(error))))?;
+                .map_err(|error| Unreachable(format!("no connection: {}", printable(error))))?;
             *stage = Stage::Hello;
             greet(stream, address, keys, channel).await
         }
@@ -93,7 +96,12 @@ async fn reach(
 async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
     let addresses: Vec<_> = tokio::net::lookup_host((host, port))
         .await
-        .map_err(|error| Unreachable(format!("its address cannot be looked up: {}", said(error))))?
+        .map_err(|error| {
+            Unreachable(format!(
+                "its address cannot be looked up: {}",
+                printable(error)
+            ))
+        })?
         .collect();
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut tried = Vec::new();
@@ -114,6 +122,6 @@ async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, Di
     Err(Unreachable(match tried.is_empty() {
         true => "its name has no address".into(),
         // A name may have any number of addresses.
-        false => said(tried.join(", ")),
+        false => printable(tried.join(", ")),
     }))
 }

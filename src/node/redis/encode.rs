@@ -34,9 +34,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        name::Name,
+        base::{
+            name::Name,
+            owner::{Entry, Label},
+        },
         node::{admission, mutex, wire::writer::tests::read_back},
-        owner::{Entry, Label},
     };
 
     const GUARD: &str = "2 3 word 30000 5000 id";

@@ -8,8 +8,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::encode::{self, Keys};
 use crate::{
+    base::shrink::Room as _,
     node::{Guard, Operation, batch, operation::Wire},
-    room::Room as _,
 };
 
 /// Calls are made until their bytes are about this many. All are offered to the stream together.

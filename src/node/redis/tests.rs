@@ -11,7 +11,7 @@ use std::io::Read as _;
 use self::real::on_servers;
 use super::Keys;
 use crate::{
-    clock::{Clock as _, SystemClock},
+    base::clock::{Clock as _, SystemClock},
     node::{
         Answer, Command, Fault, Reply,
         admission::{

@@ -14,9 +14,11 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 pub(super) use self::advice::advice;
 use self::advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer};
 use crate::{
+    base::{
+        printable::printable,
+        tls::{Authorities, Trust},
+    },
     node::DialError,
-    report::said,
-    tls::{Authorities, Trust},
 };
 
 /// Whom to expect at the other end.
@@ -61,7 +63,7 @@ impl Tls {
                     DialError::Unreachable(format!(
                         "it breaks off the TLS handshake ({}); \
                          if this is a plain port, use redis://",
-                        said(error)
+                        printable(error)
                     ))
                 })
             })

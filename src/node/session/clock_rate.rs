@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{clock::Tick, columns::seconds};
+use crate::base::{clock::Tick, text::seconds};
 
 /// It is measured over this long at least. A round trip of 100 ms is then 0.06 % of it.
 const SPAN: Duration = Duration::from_secs(180);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::step::ClientId;
-use crate::{node::admission::same_run, owner::Entry};
+use crate::{base::owner::Entry, node::admission::same_run};
 
 /// A connection is ended on the server only while it may still carry what takes a lock; more than this
 /// many in doubt at once means a server that is gone, not one that is slow.
@@ -81,7 +81,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::owner::Label;
+    use crate::base::owner::Label;
 
     const RUN: &str = "aaaa/00000000/-1";
 

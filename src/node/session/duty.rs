@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::step::Tag;
-use crate::{clock::Tick, ids::ById, node::Operation, owner::Entry, room::Room as _};
+use crate::{
+    base::{clock::Tick, ids::ById, owner::Entry, shrink::Room as _},
+    node::Operation,
+};
 
 /// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);

@@ -3,12 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    clock::Tick,
-    columns::counted,
-    node::admission::{BootRecord, Terms, Vouch, is_mine},
-    report::said,
-    rules::{Rule, Rules},
-    settings::Settings,
+    base::{
+        clock::Tick,
+        printable::printable,
+        rules::{Rule, Rules},
+        text::counted,
+    },
+    node::{
+        admission::{BootRecord, Terms, Vouch, is_mine},
+        settings::Settings,
+    },
 };
 
 /// The fleet as last read on living connections: who votes for whom, and on what terms.
@@ -226,7 +230,7 @@ impl Fleet {
         format!(
             "{}, fleet word {:?}; this client: {}, fleet word {:?}",
             counted(record.masters, "master"),
-            said(record.list.clone()),
+            printable(record.list.clone()),
             counted(self.settings.total() as u64, "master"),
             self.settings.list,
         )

@@ -11,14 +11,12 @@ use super::{
 };
 use crate::{
     Error,
-    clock::Tick,
-    logs,
+    base::{clock::Tick, logs, rules::Rule},
     node::{
         Answer, Fault, Operation, Reply,
         admission::{self, Handshake, Meeting, record::VISIT},
         status::NodeState,
     },
-    rules::Rule,
 };
 
 /// How often a node that votes is met.

@@ -15,7 +15,10 @@ use super::{
     rtt::RoundTrip,
     step::{ClientId, Tag},
 };
-use crate::{clock::Tick, node::Operation, owner::Entry, room::Room as _, settings::Settings};
+use crate::{
+    base::{clock::Tick, owner::Entry, shrink::Room as _},
+    node::{Operation, settings::Settings},
+};
 
 /// At most this many requests are unanswered on a connection.
 pub(super) const MOST: usize = 65_536;

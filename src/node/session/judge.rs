@@ -7,11 +7,11 @@ use super::{
     step::Step,
 };
 use crate::{
+    base::rules::Rule,
     node::admission::{
         BootRecord, Meeting, Stored,
         record::{FORMAT, VISIT},
     },
-    rules::Rule,
 };
 
 /// Judges the node, and returns what was read of it if it is one of this fleet. `sent_at_us`: this client's wall clock when

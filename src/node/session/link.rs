@@ -7,7 +7,7 @@ use super::{
     standing::{Standing, Witness},
     step::Step,
 };
-use crate::{clock::Tick, node::status::NodeState};
+use crate::{base::clock::Tick, node::status::NodeState};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest time between two tries to connect.

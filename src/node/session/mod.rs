@@ -40,7 +40,10 @@ use self::{
     step::ClientId,
 };
 use super::{Answer, DialError, Disconnected, Fault, Operation, Push, Says, status::NodeState};
-use crate::{Silence, clock::Tick, rules::Rule};
+use crate::{
+    Silence,
+    base::{clock::Tick, rules::Rule},
+};
 
 /// One node as this client knows it.
 pub(crate) struct Session {

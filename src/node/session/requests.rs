@@ -16,10 +16,8 @@ use super::{
 };
 use crate::{
     Silence,
-    clock::Tick,
-    node::{Answer, Fault, Guard, Operation, Reply, server},
-    rules::Rule,
-    settings::Settings,
+    base::{clock::Tick, rules::Rule},
+    node::{Answer, Fault, Guard, Operation, Reply, server, settings::Settings},
 };
 
 pub(super) struct Requests {

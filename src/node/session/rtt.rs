@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Tick;
+use crate::base::clock::Tick;
 
 /// No estimate is below this: less is noise of the scheduler.
 const LEAST: Duration = Duration::from_millis(1);

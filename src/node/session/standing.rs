@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::fleet::Fleet;
 use crate::{
-    clock::Tick,
-    columns::seconds,
+    base::{clock::Tick, text::seconds},
     node::{admission::BootRecord, status::NodeState},
 };
 

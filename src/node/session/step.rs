@@ -5,10 +5,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::fleet::Fleet;
 use crate::{
     Silence,
-    clock::{Clock, Tick},
-    node::{Guard, Operation, Push, Reply},
-    owner::Chance,
-    settings::Settings,
+    base::{
+        clock::{Clock, Tick},
+        owner::Chance,
+    },
+    node::{Guard, Operation, Push, Reply, settings::Settings},
 };
 
 /// What a session needs of its surroundings for one step.

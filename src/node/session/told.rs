@@ -3,7 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{DutyId, Fleet, Session, Witness, standing::Standing};
-use crate::{Silence, clock::Tick, node::status::NodeState, owner::Entry, settings::Settings};
+use crate::{
+    Silence,
+    base::{clock::Tick, owner::Entry},
+    node::{settings::Settings, status::NodeState},
+};
 
 impl Session {
     /// What the node is now.

@@ -2,9 +2,8 @@
 
 use super::Arg;
 use crate::{
-    name::Name,
+    base::{name::Name, quota::Window},
     node::kinds::slots::{Family, Pool},
-    quota::Window,
 };
 
 /// Stands before a name in the key of its lock and in the field of its counter. No prefix may hold

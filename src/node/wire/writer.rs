@@ -1,7 +1,7 @@
 //! Commands as the bytes that a server reads.
 
 use super::Script;
-use crate::name::Name;
+use crate::base::name::Name;
 
 /// One word of a command.
 #[derive(Clone, Copy)]

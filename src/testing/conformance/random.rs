@@ -11,6 +11,7 @@ use super::{
     trial::{GUARD, Trial},
 };
 use crate::{
+    base::{owner::Entry, rules::Rules},
     node::{
         Answer, Command, Fault, Push, Reply, Says,
         admission::{self, Admit, Handshake, cases::random as admissions},
@@ -20,8 +21,6 @@ use crate::{
         several::cases as sets,
         slots::{self, cases as semaphores},
     },
-    owner::Entry,
-    rules::Rules,
 };
 
 /// What lasts so long is over after a [`NAP`], on both.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    name::Name,
+    base::name::Name,
     node::{Node, slots::Pool},
 };
 

@@ -25,9 +25,8 @@ use super::{
 };
 use crate::{
     Error, FencingToken, Lease, Mutex, RateLimiter, Renewal, RwLock, Semaphore,
-    ballot::majority::majority,
+    base::{majority::majority, name::Name},
     engine::{Engine, Event, patience},
-    name::Name,
     node::admission::Mode,
 };
 

@@ -21,7 +21,10 @@ use super::invariants::{
     uniqueness::Uniqueness,
     updates::Updates,
 };
-use crate::{LeaseWatch, name::Name, owner::Entry};
+use crate::{
+    LeaseWatch,
+    base::{name::Name, owner::Entry},
+};
 
 /// One lease that nobody gave up.
 pub(crate) struct Lease {

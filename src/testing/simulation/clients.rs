@@ -14,16 +14,17 @@ use super::{
     world::{What, World},
 };
 use crate::{
-    ballot::majority::majority,
-    clock::{Clock, ManualClock, Tick},
+    base::{
+        clock::{Clock, ManualClock, Tick},
+        majority::majority,
+        name::show,
+        owner::{Chance, Label},
+    },
     engine::{Core, Engine, Event, Status},
-    name::show,
     node::{
         Answer, Command, DialError, Disconnected, Incoming, Operation, admission::Terms, mutex,
-        rwlock, session::Effect, several, slots, status::NodeState,
+        rwlock, session::Effect, settings::Settings, several, slots, status::NodeState,
     },
-    owner::{Chance, Label},
-    settings::Settings,
 };
 
 /// One process.

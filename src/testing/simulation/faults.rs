@@ -6,9 +6,8 @@ use super::{
     world::{Memory, What, World},
 };
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry},
     node::{Command, mutex},
-    owner::Entry,
 };
 
 impl World {

@@ -27,7 +27,7 @@ use std::fmt;
 
 pub use self::profile::Profile;
 use self::{invariants::Violation, world::World};
-pub use crate::rules::{Rule, Rules};
+pub use crate::base::rules::{Rule, Rules};
 
 /// What happened in a schedule, or in many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use super::{
     slots::brief_slots,
     world::{What, World},
 };
+use crate::base::{name::Name, owner::Entry};
 use crate::node::{
     Answer, Command, Fault, Guard, Operation, Push, Reply,
     admission::{self, BootRecord},
     batch, mutex, server,
 };
-use crate::{name::Name, owner::Entry};
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 

@@ -6,8 +6,8 @@ use super::{
     world::World,
 };
 use crate::{
+    base::owner::Entry,
     node::rwlock::{self, Side},
-    owner::Entry,
 };
 
 impl World {

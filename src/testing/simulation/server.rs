@@ -6,6 +6,7 @@ use super::{
     profile::LIST,
 };
 use crate::{
+    base::rules::Rules,
     node::{
         admission::{Identity, Terms},
         memory::{
@@ -13,7 +14,6 @@ use crate::{
             store::{Snapshot, Store},
         },
     },
-    rules::Rules,
 };
 
 pub(crate) struct Server {

@@ -8,9 +8,11 @@ use super::{
     world::World,
 };
 use crate::{
-    name::{Name, show},
+    base::{
+        name::{Name, show},
+        owner::Entry,
+    },
     node::several,
-    owner::Entry,
 };
 
 impl World {

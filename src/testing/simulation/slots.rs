@@ -1,7 +1,7 @@
 //! What goes between clients and servers about slots: what is looked at, and what a trace says of it.
 
 use super::{invariants::Held, network::short, world::World};
-use crate::{limit::Limit, node::slots};
+use crate::{base::limit::Limit, node::slots};
 
 impl World {
     /// What a node said about slots: its counters and its limits never go back.

@@ -17,7 +17,7 @@ use super::{
     profile::{LIST, MS, Plan, Profile, SECOND, Start},
     server::Server,
 };
-use crate::{owner::label_of, rules::Rules};
+use crate::base::{owner::label_of, rules::Rules};
 
 /// What happens at an instant.
 #[derive(Clone, Copy, Debug)]

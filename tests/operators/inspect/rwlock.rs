@@ -44,7 +44,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let nothing = ann.inspect(NAME).await.unwrap();
     assert!(nothing.nodes.iter().all(|node| node.rwlock.is_none()));
     assert_eq!((nothing.writer(), nothing.reading()), (None, 0));
-    assert!(nothing.to_string().starts_with("\"prices\" is free\n"));
+    assert!(nothing.to_string().starts_with("\"nightly\" is free\n"));
 
     let anns = reader(&ann).await;
     let bobs = reader(&bob).await;
@@ -61,7 +61,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert_eq!(labels, ["ann", "bob"]);
     assert!(read.newest_rwlock_token() >= Some(anns.token()));
     let text = read.to_string();
-    let first = "\"prices\" is held for reading by 2\n";
+    let first = "\"nightly\" is held for reading by 2\n";
     assert!(text.starts_with(first), "{text}");
     // Nothing of a mutex.
     assert!(read.holder().is_none() && read.newest_token().is_none());
@@ -83,7 +83,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert_eq!(writes.writer().unwrap().label, "eve");
     assert!(writes.newest_rwlock_token() >= Some(eves.token()));
     let text = writes.to_string();
-    let first = "\"prices\" is held for writing on 3 of 3 nodes by eve, for ";
+    let first = "\"nightly\" is held for writing on 3 of 3 nodes by eve, for ";
     assert!(text.starts_with(first), "{text}");
 
     eves.downgrade().await.unwrap();
@@ -94,10 +94,10 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let locked = bob.mutex(NAME).lock().await.unwrap();
     let permit = bob.semaphore(NAME, 2).acquire().await.unwrap();
     let all = ann.inspect(NAME).await.unwrap().to_string();
-    assert!(all.starts_with("\"prices\" is held on 3 of 3 nodes by bob"));
-    assert!(all.contains("\n\n\"prices\" is held for reading by 1\n"));
+    assert!(all.starts_with("\"nightly\" is held on 3 of 3 nodes by bob"));
+    assert!(all.contains("\n\n\"nightly\" is held for reading by 1\n"));
     assert!(
-        all.contains("\n\n\"prices\": 1 of 2 slots is taken\n")
+        all.contains("\n\n\"nightly\": 1 of 2 slots is taken\n")
             || all.contains("1 of 2 slots are taken")
     );
     drop((locked, permit));

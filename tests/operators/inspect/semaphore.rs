@@ -23,7 +23,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let nothing = ann.inspect(NAME).await.unwrap();
     assert!(nothing.nodes.iter().all(|node| node.semaphore.is_none()));
     assert_eq!((nothing.limit(), nothing.taken_slots()), (None, 0));
-    assert!(nothing.to_string().starts_with("\"pool\" is free\n"));
+    assert!(nothing.to_string().starts_with("\"nightly\" is free\n"));
 
     let anns = ann.semaphore(NAME, 2).acquire().await.unwrap();
     let bobs = bob.semaphore(NAME, 2).acquire().await.unwrap();
@@ -53,7 +53,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert!(line[0].waited < PATIENCE * 2, "{:?}", line[0].waited);
     let text = full.to_string();
     assert!(
-        text.starts_with("\"pool\": 2 of 2 slots are taken; 1 waits in line\n"),
+        text.starts_with("\"nightly\": 2 of 2 slots are taken; 1 waits in line\n"),
         "{text}"
     );
     // Nothing of a mutex.
@@ -78,7 +78,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert_eq!(both.holder().unwrap().label, "bob");
     assert!(
         both.to_string()
-            .contains("\n\n\"pool\": 2 of 2 slots are taken\n")
+            .contains("\n\n\"nightly\": 2 of 2 slots are taken\n")
     );
     assert!(ann.evict(NAME).await.unwrap());
     let free = seen(&ann, "no mutex", |seen| seen.holder().is_none()).await;
@@ -95,7 +95,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert!(
         empty
             .to_string()
-            .starts_with("\"pool\": 0 of 7 slots are taken\n"),
+            .starts_with("\"nightly\": 0 of 7 slots are taken\n"),
         "{empty}"
     );
 }
@@ -144,7 +144,7 @@ async fn what_a_node_does_not_say_is_not_called_free() {
     let seen = quorum.inspect(NAME).await.unwrap();
     assert!(
         seen.to_string().starts_with(
-            "\"pool\": which slots are taken cannot be told, 1 of 3 nodes answered and 2 are needed"
+            "\"nightly\": which slots are taken cannot be told, 1 of 3 nodes answered and 2 are needed"
         ),
         "{seen}"
     );

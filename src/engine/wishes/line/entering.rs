@@ -3,9 +3,10 @@
 use super::{Follows, InLine, Line};
 use crate::{
     FencingToken,
-    claim::Queue,
+    base::name::Name,
     engine::{
         attempt::new_owner,
+        claim::Queue,
         event::WishId,
         net::Net,
         rollback::wait_life,
@@ -14,8 +15,7 @@ use crate::{
             waiter::{Counts, Waiter},
         },
     },
-    line::{place::Place, terms::Terms},
-    name::Name,
+    protocol::queue::{place::Place, terms::Terms},
 };
 
 impl Line {

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
-    claim::{self, Ask, Claim, Lock, Place as Registration},
-    clock::Tick,
+    base::{clock::Tick, owner::Entry},
     engine::{
+        claim::{self, Ask, Claim, Lock, Place as Registration},
         grant::Grant,
         net::Net,
         rollback::roll_back,
@@ -13,9 +13,8 @@ use crate::{
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
-    line::place::Place,
     node::session::{RoundId, Session},
-    owner::Entry,
+    protocol::queue::place::Place,
 };
 
 /// One who waits in line.

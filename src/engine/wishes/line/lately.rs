@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::Tick, name::Name};
+use crate::base::{clock::Tick, name::Name};
 
 /// A line of which nothing was heard for so long may be gone.
 const LATELY: Duration = Duration::from_secs(1);

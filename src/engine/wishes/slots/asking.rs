@@ -4,10 +4,14 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use crate::{
     Error, Silence,
-    ballot::validity::notice,
-    claim::{self, Claim, Mode, Seated, Slot},
-    clock::Tick,
+    base::{
+        clock::Tick,
+        limit::{Agreed, Limit},
+        owner::Entry,
+        rules::Rule,
+    },
     engine::{
+        claim::{self, Claim, Mode, Seated, Slot},
         event::Wait,
         grant::Grant,
         net::Net,
@@ -17,17 +21,17 @@ use crate::{
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
-    limit::{Agreed, Limit},
-    line::terms::Terms,
     node::{
         session::{RoundId, Session, Tag},
         status::NodeState,
     },
-    owner::Entry,
-    rules::Rule,
-    slots::{
-        seat::Seat,
-        words::{Ask, Slots, Step, Won},
+    protocol::{
+        ballot::validity::notice,
+        queue::terms::Terms,
+        slots::{
+            seat::Seat,
+            words::{Ask, Slots, Step, Won},
+        },
     },
 };
 

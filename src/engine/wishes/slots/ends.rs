@@ -5,17 +5,16 @@ use std::time::Duration;
 use super::asking::{Asking, seat};
 use crate::{
     Error, LimitConflict,
-    claim::too_many,
-    clock::Tick,
+    base::{clock::Tick, owner::Entry},
     engine::{
+        claim::too_many,
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Past},
         timers::Key,
         wishes::{standing::Standing, waiter::After},
     },
     node::status::NodeState,
-    owner::Entry,
-    slots::words::Step,
+    protocol::slots::words::Step,
 };
 
 /// Whether a wait is over.

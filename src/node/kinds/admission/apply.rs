@@ -9,11 +9,11 @@ use super::{
     record::VISIT,
 };
 use crate::{
+    base::rules::Rule,
     node::{
         fault::Fault,
         kinds::{counters::Counters, moment::Moment},
     },
-    rules::Rule,
 };
 
 /// The keys of the admission.

@@ -1,7 +1,7 @@
 //! What may be asked of a node about its admission, and what it may answer.
 
 use super::{Stored, Terms};
-use crate::name::Name;
+use crate::base::name::Name;
 
 /// What may be asked. None has a guard: a node that may not vote is asked too.
 #[derive(Clone, Debug)]

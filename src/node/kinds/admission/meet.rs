@@ -2,7 +2,7 @@
 //! `admit.lua` say the same.
 
 use super::{Admit, BootRecord, Handshake, Mode, Server, Stored, Vouch};
-use crate::rules::{Rule, Rules};
+use crate::base::rules::{Rule, Rules};
 
 /// Builds `run` out of the fields of INFO. A `replid2` of zeros is the same run: the server has
 /// only freed its backlog.

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr, time::Duration};
 use sha1_smol::Sha1;
 
 use crate::{
+    base::rules::{Rule, Rules},
     node::wire::ms,
-    rules::{Rule, Rules},
 };
 
 /// The number of the format of what stands on the nodes.

@@ -7,7 +7,7 @@ use super::{
     record::{FORMAT, Stored},
 };
 use crate::{
-    name::Name,
+    base::{name::Name, printable::printable},
     node::wire::{
         Arg::{Number, Text},
         Keys, Script, Writer,
@@ -15,7 +15,6 @@ use crate::{
         ms,
         read::{Hide, bytes, count, items, text, yes},
     },
-    report::said,
 };
 
 static HANDSHAKE: Script = Script::new(include_str!("handshake.lua"));
@@ -148,7 +147,11 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
     // be shown.
     let word = |frame, good: fn(&str) -> bool| {
         let word = text(frame)?;
-        Some(if good(&word) { word } else { said(hide(&word)) })
+        Some(if good(&word) {
+            word
+        } else {
+            printable(hide(&word))
+        })
     };
     let server = Server {
         run: text(run)?,
@@ -163,7 +166,7 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
         OwnedFrame::Null => None,
         tried => Some(match &*text(tried)? {
             "" => Ok(()),
-            error => Err(said(hide(error))),
+            error => Err(printable(hide(error))),
         }),
     };
     Some(Meeting {

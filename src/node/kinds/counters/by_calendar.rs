@@ -1,4 +1,4 @@
-//! Counters that go by the calendar: what [`Rule::RotateByAge`](crate::rules::Rule) stands against. For the simulation, which
+//! Counters that go by the calendar: what [`Rule::RotateByAge`](crate::base::rules::Rule) stands against. For the simulation, which
 //! has to find the mistake.
 
 use std::collections::BTreeMap;

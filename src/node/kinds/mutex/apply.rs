@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use self::lock::{Came, Lock};
 use super::{Command, Reply, lines::Lines};
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -18,8 +18,6 @@ use crate::{
         },
         wire::ms,
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// An inspection names so many of those who wait.

@@ -2,12 +2,11 @@
 
 use super::{Command, Place, Reply};
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry},
     node::wire::{
         Arg::{self, Bytes, Number, Text},
         Keys, Script, Writer, ms,
     },
-    owner::Entry,
 };
 
 /// The source of a script of these files, one after the other.

@@ -15,9 +15,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Command, Place, Reply};
 use crate::{
-    name::Name,
+    base::{
+        name::Name,
+        owner::{Entry, Label},
+    },
     node,
-    owner::{Entry, Label},
     testing::conformance::{
         Change,
         case::{Case, case},

@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::Place;
-use crate::{name::Name, node::wire::ms, owner::Entry};
+use crate::{
+    base::{name::Name, owner::Entry},
+    node::wire::ms,
+};
 
 /// All lines of a node. Times are in ms of its TIME.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@ use super::{
     batch::{self, BATCH, granted, joined},
 };
 use crate::{
+    base::{owner::is_entry, printable::printable},
     node::wire::{
         Arg::{Number, Text},
         Keys, Script, Writer,
@@ -16,8 +17,6 @@ use crate::{
         ms,
         read::{Hide, bytes, count, integer, items, text, ttl, yes},
     },
-    owner::is_entry,
-    report::said,
 };
 
 static ACQUIRE: Script =
@@ -290,7 +289,7 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match holder(&text) {
         Some((entry, _)) => entry.to_owned(),
-        None => said(hide(&text)),
+        None => printable(hide(&text)),
     })
 }
 

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    command::{Command, Meter, Reply, Stamp},
+    Stamp,
+    command::{Command, Meter, Reply},
     ledger::{Ledger, Scale},
 };
 use crate::{
-    name::Name,
+    base::{name::Name, quota::Window, rules::Rule},
     node::{fault::Fault, kinds::moment::Moment, wire::ms},
-    quota::Window,
-    rules::Rule,
 };
 
 /// All limits of a node.

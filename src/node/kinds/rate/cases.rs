@@ -9,11 +9,11 @@ use tokio::time::sleep;
 
 use super::{Command, Meter, Reply, Stamp, Taken};
 use crate::{
+    base::quota::Window,
     node::{
         self, Fault,
         mutex::cases::{DAY, name, secs},
     },
-    quota::Window,
     testing::conformance::{
         Change,
         case::{Case, case},

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{name::Name, node::kinds::Guarded, quota::Window};
+use super::Stamp;
+use crate::{
+    base::{name::Name, quota::Window},
+    node::kinds::Guarded,
+};
 
 /// A limit, as one node counts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,15 +45,6 @@ pub enum Command {
         /// The limit.
         meter: Meter,
     },
-}
-
-/// Where units were counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// q: the bucket.
-    pub bucket: u64,
-    /// Since when this node counts, by its clock.
-    pub era: u64,
 }
 
 /// Units that count, and for how much longer.

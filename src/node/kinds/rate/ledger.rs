@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::command::{Stamp, Taken};
-use crate::{
+use super::{Stamp, command::Taken};
+use crate::base::{
     quota::Window,
     rules::{Rule, Rules},
 };

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::command::{Command, Meter, Reply, Stamp, Taken};
+use super::{
+    Stamp,
+    command::{Command, Meter, Reply, Taken},
+};
 use crate::node::wire::{
     Arg::{Bytes, Number},
     Keys, Script, Writer, ms,

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use self::lock::Lock;
 use super::{Command, Inspected, Reply, Side, Wait};
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -16,8 +16,6 @@ use crate::{
         },
         wire::ms,
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// An inspection names so many readers, and so many who wait.

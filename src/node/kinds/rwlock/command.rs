@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     FencingToken,
-    name::Name,
+    base::{name::Name, owner::Entry},
     node::{fault::Fault, kinds::Guarded},
-    owner::Entry,
 };
 
 /// What may be asked.

@@ -6,6 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{Command, Inspected, Reply, Side, Wait};
 use crate::{
+    base::{owner::is_entry, printable::printable},
     node::wire::{
         Arg::{self, Number, Text},
         Keys, Script, Writer,
@@ -13,8 +14,6 @@ use crate::{
         ms,
         read::{Hide, bytes, count, integer, items, text, ttl, yes},
     },
-    owner::is_entry,
-    report::said,
 };
 
 /// The source of a script: what it does, and with what.
@@ -323,7 +322,7 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match is_entry(&text) {
         true => text,
-        false => said(hide(&text)),
+        false => printable(hide(&text)),
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Command, Reply};
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -14,8 +14,6 @@ use crate::{
             mutex,
         },
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// Obeys one command.

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Command, Reply};
 use crate::{
-    name::Name,
+    base::name::Name,
     node::{
         self,
         mutex::{

@@ -4,7 +4,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{Command, Reply};
 use crate::{
-    name::Name,
+    base::name::Name,
     node::{
         kinds::mutex::our_holder,
         wire::{

@@ -10,7 +10,7 @@ use super::{
     kept::{Kept, Slot},
 };
 use crate::{
-    limit::Limit,
+    base::{limit::Limit, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -19,8 +19,6 @@ use crate::{
         },
         wire::ms,
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// An inspection names so many holders, and so many of those who wait.

@@ -16,12 +16,11 @@ use std::time::Duration;
 
 use super::{Command, Family, Inspected, Mode, Place, Pool, Reply};
 use crate::{
-    limit::Limit,
+    base::{limit::Limit, taken::Taken},
     node::{
         self, Push, Says,
         mutex::cases::{DAY, MAX_TTL, about, entry, name, secs},
     },
-    taken::Taken,
     testing::conformance::{
         Change,
         case::{Case, case},

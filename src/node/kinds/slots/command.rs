@@ -4,11 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     FencingToken,
-    limit::Limit,
-    name::Name,
+    base::{limit::Limit, name::Name, owner::Entry, taken::Taken},
     node::{fault::Fault, kinds::Guarded},
-    owner::Entry,
-    taken::Taken,
 };
 
 /// Whose slots they are.

@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::line::Line;
 use crate::{
-    limit::Limit,
+    base::{limit::Limit, owner::Entry, taken::Taken},
     node::{
         fault::Fault,
         kinds::{counters::Counters, moment::Moment},
     },
-    owner::Entry,
-    taken::Taken,
 };
 
 /// A script takes at most this many of those that have expired out.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Place;
-use crate::{node::wire::ms, owner::Entry};
+use crate::{base::owner::Entry, node::wire::ms};
 
 /// The line of one semaphore. Times are in ms of TIME.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{Command, Held, Inspected, Mode, Reply};
 use crate::{
-    limit::Limit,
+    base::{limit::Limit, owner::is_entry, printable::printable, taken::Taken},
     node::wire::{
         Arg::{self, Bytes, Number, Text},
         Keys, Script, Writer,
@@ -14,9 +14,6 @@ use crate::{
         ms,
         read::{Hide, bytes, count, integer, items, text, yes},
     },
-    owner::is_entry,
-    report::said,
-    taken::Taken,
 };
 
 /// The source of a script about what is known of a semaphore: what it does, and with what.
@@ -287,6 +284,6 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match is_entry(&text) {
         true => text,
-        false => said(hide(&text)),
+        false => printable(hide(&text)),
     })
 }

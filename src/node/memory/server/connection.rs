@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::process::Process;
 use crate::{
-    clock::Clock as _,
+    base::clock::Clock as _,
     node::{Connection, Disconnected, Guard, Incoming, Operation, batch},
 };
 

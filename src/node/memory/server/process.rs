@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    clock::TokioClock,
+    base::clock::TokioClock,
     node::{Answer, Incoming, memory::store::Store},
 };
 

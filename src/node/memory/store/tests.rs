@@ -1,8 +1,10 @@
 use super::*;
 use crate::{
-    node::admission::{Handshake, Terms, cases::hello},
-    node::memory::server::admit,
-    owner::Label,
+    base::owner::Label,
+    node::{
+        admission::{Handshake, Terms, cases::hello},
+        memory::server::admit,
+    },
 };
 
 const GUARD: &str = "2 3 word 30000 5000 nonce";

@@ -7,7 +7,7 @@ use super::{
     shown::{may_hold_password, shown},
     url,
 };
-use crate::{Error, MemoryNode, report::said};
+use crate::{Error, MemoryNode, base::printable::printable};
 
 /// Anything that names a server: a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for
 /// TLS, `unix:///path?db=..&user=..&pass=..`), a [`redis::ConnectionInfo`] or a [`redis::Client`].
@@ -75,7 +75,7 @@ impl IntoNode for ConnectionInfo {
         Address::new(&self).map(Target::Server).map_err(|why| {
             let place = self.addr().to_string();
             let place = if place.contains('@') { "***" } else { &place };
-            Error::Invalid(format!("{} is not a valid node: {why}", said(place)))
+            Error::Invalid(format!("{} is not a valid node: {why}", printable(place)))
         })
     }
 }

@@ -3,7 +3,7 @@ use redis::{Client, IntoConnectionInfo as _};
 use super::*;
 use crate::Error;
 #[cfg(feature = "tls-rustls")]
-use crate::tls::Trust;
+use crate::base::tls::Trust;
 
 fn address(node: impl IntoNode) -> Address {
     match node.into_node() {

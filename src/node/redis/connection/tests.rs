@@ -123,7 +123,7 @@ async fn answers_come_in_order_wherever_the_bytes_are_cut() {
 
 #[tokio::test]
 async fn an_operation_leaves_with_the_guard_of_each_node() {
-    let name = crate::name::Name::new("a").unwrap();
+    let name = crate::base::name::Name::new("a").unwrap();
     let inspect = mutex::Command::Inspect { name };
     let operations = [
         Operation::new(inspect),
@@ -258,7 +258,7 @@ async fn a_survey_takes_three_replies() {
     ];
     server.write_all(replies.concat().as_bytes()).await.unwrap();
     let surveyed = |lock: Option<&str>| {
-        let lock = lock.map(|name| crate::name::Name::new(name).unwrap());
+        let lock = lock.map(|name| crate::base::name::Name::new(name).unwrap());
         Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
             used: true,
             lock,

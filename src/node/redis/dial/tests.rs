@@ -9,7 +9,10 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::{
-    name::Name,
+    base::{
+        name::Name,
+        owner::{Entry, Label},
+    },
     node::{
         Answer, Command, Connection, Incoming, Operation, Reply, admission, mutex,
         redis::{
@@ -18,7 +21,6 @@ use crate::{
         },
         server,
     },
-    owner::{Entry, Label},
 };
 use DialError::Refused;
 

@@ -1,6 +1,6 @@
 //! What is said of a server whose bytes are no reply, or too long a one.
 
-use crate::report::said;
+use crate::base::printable::printable;
 
 /// The longest reply that is accepted. Ours are some hundred bytes.
 pub(super) const MAX_FRAME: usize = 1 << 20;
@@ -65,6 +65,6 @@ impl Garbage {
         let words = clean(&String::from_utf8_lossy(says));
         let line = words.split(['\r', '\n']).next().unwrap_or_default();
         let excerpt: String = line.chars().take(EXCERPT).collect();
-        format!("{}: it says \"{}\"", self.why, said(excerpt))
+        format!("{}: it says \"{}\"", self.why, printable(excerpt))
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use super::words::Word;
 use crate::{
+    base::printable::printable,
     node::{
         DialError,
         redis::{
@@ -12,7 +13,6 @@ use crate::{
             secret,
         },
     },
-    report::said,
 };
 use DialError::{Refused, Unreachable};
 
@@ -45,7 +45,7 @@ pub(super) fn no_reply(
         return Refused(advice);
     }
     let why = error
-        .map(|error| format!(" ({})", said(error)))
+        .map(|error| format!(" ({})", printable(error)))
         .unwrap_or_default();
     let hint = match address.endpoint {
         Endpoint::Tcp { .. } => "; if this is a TLS port, use rediss://",
@@ -64,7 +64,7 @@ pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
         // A login may be repeated in more ways than can be recognised.
         (Word::Hello, "") if address.login.is_some() => HIDDEN.into(),
         (Word::Hello, code) if address.login.is_some() => format!("{code} ({HIDDEN})"),
-        _ => said(secret.hidden_in_error(error)),
+        _ => printable(secret.hidden_in_error(error)),
     };
     let refused = |why: &str| Refused(why.to_owned());
     let unreachable = |why: &str| Unreachable(why.to_owned());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{real::Real, *};
 use crate::{
-    limit::Limit,
+    base::limit::Limit,
     node::slots::{self, Family, Mode, Pool},
 };
 

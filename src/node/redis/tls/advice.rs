@@ -4,7 +4,7 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 
-use crate::report::said;
+use crate::base::printable::printable;
 
 pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "none of the certificates in ca_certificates vouches for its TLS certificate: \
      give that of the CA which signed it";
@@ -36,7 +36,7 @@ pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
             format!(
                 "its TLS certificate is not accepted: {} \
                  (in tests, #insecure in the URL accepts any)",
-                said(error)
+                printable(error)
             )
         }
         InvalidMessage(_) => {
@@ -47,7 +47,7 @@ pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
              set `tls-auth-clients no` there"
                 .into()
         }
-        _ => format!("the TLS handshake failed: {}", said(error)),
+        _ => format!("the TLS handshake failed: {}", printable(error)),
     })
 }
 

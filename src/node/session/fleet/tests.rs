@@ -1,5 +1,5 @@
 use super::*;
-use crate::owner::Label;
+use crate::base::owner::Label;
 
 const OWN: Terms = Terms {
     max_ttl: Duration::from_secs(30),

@@ -1,7 +1,7 @@
 //! What is made of answers, and releases until they are answered.
 
 use super::*;
-use crate::{FencingToken, clock::cpu_time};
+use crate::{FencingToken, base::clock::cpu_time};
 
 #[test]
 fn a_release_is_repeated_until_answered_or_over() {

@@ -15,16 +15,18 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::*;
 use crate::{
-    clock::ManualClock,
-    name::Name,
+    base::{
+        clock::ManualClock,
+        name::Name,
+        owner::{Chance, Entry, Label},
+        rules::Rules,
+    },
     node::{
         Command, Reply,
         admission::{self, BootRecord, Handshake, Meeting, Server, Stored, Terms},
         mutex, server,
+        settings::Settings,
     },
-    owner::{Chance, Entry, Label},
-    rules::Rules,
-    settings::Settings,
 };
 
 const MS: Duration = Duration::from_millis(1);

@@ -1,7 +1,7 @@
 //! A request about a slot that comes late may give up what a later one was answered with.
 
 use super::*;
-use crate::{limit::Limit, node::slots};
+use crate::{base::limit::Limit, node::slots};
 
 fn take(round: u64) -> Arc<Operation> {
     Operation::new(slots::Command::Take {
@@ -52,7 +52,7 @@ fn says(world: &mut World) -> Result<Reply, Silence> {
         .unwrap();
     let reply = Reply::Slots(slots::Reply::Slots {
         mine: Some((0, 7)),
-        taken: crate::taken::Taken::default(),
+        taken: crate::base::taken::Taken::default(),
         version: 1,
         may_take: true,
         ticket: 1,

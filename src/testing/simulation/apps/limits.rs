@@ -3,8 +3,8 @@
 use super::{Call, Stage, nanos};
 use crate::{
     Error, Quota, RateLimiter,
+    base::quota::Masters,
     engine::Engine,
-    quota::Masters,
     testing::simulation::{
         invariants::{Held, Operation, spent::Spent},
         profile::{Limits, MS},

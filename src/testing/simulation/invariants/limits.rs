@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Held, Violation};
-use crate::limit::Limit;
+use crate::base::limit::Limit;
 
 /// What one memory has said, by semaphore.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
+    base::rules::Rules,
     node::{
         admission::{Mode, Terms, cases},
         kinds::moment::Writes,
     },
-    rules::Rules,
 };
 
 const TERMS: Terms = Terms {

@@ -96,7 +96,7 @@ fn a_run_is_the_process_and_what_it_was_meanwhile() {
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;
-    use crate::{node::admission::cases::spelled, rules::Rule::*};
+    use crate::{base::rules::Rule::*, node::admission::cases::spelled};
 
     /// What stands after, with the rule and without it.
     #[track_caller]

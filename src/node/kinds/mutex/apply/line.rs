@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Memory, counted, lock::Came};
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -14,8 +14,6 @@ use crate::{
         },
         push::{Push, Says},
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// What became of a free lock.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{node::kinds::mutex::Ahead, owner::Entry};
+use crate::{base::owner::Entry, node::kinds::mutex::Ahead};
 
 #[derive(Clone, Debug)]
 pub(super) struct Lock {

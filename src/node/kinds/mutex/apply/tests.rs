@@ -4,9 +4,8 @@ use std::cell::Cell;
 
 use super::*;
 use crate::{
+    base::{owner::Label, rules::Rules},
     node::kinds::{air::Air, moment::Writes},
-    owner::Label,
-    rules::Rules,
 };
 
 const MAX_TTL: Duration = Duration::from_secs(30);

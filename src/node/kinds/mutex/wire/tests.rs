@@ -4,9 +4,11 @@ use redis_protocol::resp3::decode::complete::decode;
 
 use super::*;
 use crate::{
-    name::Name,
+    base::{
+        name::Name,
+        owner::{Entry, Label},
+    },
     node::{mutex::Place, wire::writer::tests::read_back},
-    owner::{Entry, Label},
 };
 
 fn acquire() -> Command {

@@ -6,13 +6,12 @@ use std::{
 };
 
 use crate::{
+    base::{owner::Entry, rules::Rule},
     node::{
         kinds::{air::Air, moment::Moment, rwlock::Wait},
         push::{Push, Says},
         wire::ms,
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// Everybody is there up to the last ms of TIME that is said of them.

@@ -4,12 +4,11 @@ use std::{ops::Range, time::Duration};
 
 use super::Room;
 use crate::{
+    base::{owner::Entry, rules::Rule},
     node::{
         kinds::slots::line::Waiter,
         push::{Push, Says},
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// So many of those who wait are looked at together.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Room;
 use crate::{
-    limit::Limit,
+    base::{limit::Limit, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
@@ -13,8 +13,6 @@ use crate::{
         },
         wire::ms,
     },
-    owner::Entry,
-    rules::Rule,
 };
 
 /// So many other slots are looked at where the wanted one is taken, before it is the next free one.

@@ -2,13 +2,11 @@ use std::{cell::Cell, sync::Arc};
 
 use super::*;
 use crate::{
-    name::Name,
+    base::{name::Name, owner::Label, rules::Rules},
     node::{
         kinds::{air::Air, moment::Writes, slots::Mode},
         push::{Push, Says},
     },
-    owner::Label,
-    rules::Rules,
 };
 
 const MAX_TTL: Duration = Duration::from_secs(20);

@@ -4,6 +4,7 @@ use std::task::Poll;
 
 use super::*;
 use crate::{
+    base::owner::{Entry, Label},
     node::{
         Answer, Guard, Push, Says,
         mutex::{
@@ -11,7 +12,6 @@ use crate::{
             cases::{acquire, entry, name, release, secs},
         },
     },
-    owner::{Entry, Label},
 };
 
 fn push(number: u64) -> Push {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
+    base::owner::{Entry, Label},
     node::{Push, Says},
-    owner::{Entry, Label},
 };
 
 /// One who waits.

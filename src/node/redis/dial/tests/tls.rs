@@ -5,11 +5,11 @@ use std::{
 
 use super::*;
 use crate::{
+    base::tls::Authorities,
     node::redis::support::{
         again,
         tls::{Certificates, certificates},
     },
-    tls::Authorities,
 };
 
 fn tls_server(dir: &Path, line: &str) -> (Server, Certificates) {

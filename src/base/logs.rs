@@ -1,0 +1,41 @@
+//! How this library logs: every event and every span has the target `quorate`, wherever its code stands. All of
+//! them are listed in `src/docs/logs.md`.
+//!
+//! Texts are given as strings, not by their `Display`. So a subscriber quotes and escapes them, and neither a
+//! lock's name nor a server's answer can begin a line of its own.
+
+pub(crate) mod budget;
+
+use std::time::Duration;
+
+/// The target of every event and span.
+pub(crate) const TARGET: &str = "quorate";
+
+macro_rules! error {
+    ($($what:tt)*) => { ::tracing::error!(target: $crate::base::logs::TARGET, $($what)*) };
+}
+
+// Not named `warn`: that would be ambiguous with the attribute.
+macro_rules! warning {
+    ($($what:tt)*) => { ::tracing::warn!(target: $crate::base::logs::TARGET, $($what)*) };
+}
+
+macro_rules! info {
+    ($($what:tt)*) => { ::tracing::info!(target: $crate::base::logs::TARGET, $($what)*) };
+}
+
+macro_rules! debug {
+    ($($what:tt)*) => { ::tracing::debug!(target: $crate::base::logs::TARGET, $($what)*) };
+}
+
+/// The span of one operation, at DEBUG.
+macro_rules! span {
+    ($($what:tt)*) => { ::tracing::debug_span!(target: $crate::base::logs::TARGET, $($what)*) };
+}
+
+pub(crate) use {debug, error, info, span, warning as warn};
+
+/// The value of a field whose name ends in `_ms`.
+pub(crate) fn ms(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}

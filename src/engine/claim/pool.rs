@@ -1,0 +1,85 @@
+//! What is asked of a semaphore.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Ask;
+use crate::{
+    Error,
+    base::{limit::Limit, owner::Entry},
+    node::{Operation, Reply, slots},
+};
+
+pub(crate) use slots::{Family, Inspected, Mode, Place as Seated, Pool};
+
+/// So many slots can never be held together.
+pub(crate) fn too_many(of: u32, limit: u32) -> Error {
+    Error::Invalid(format!(
+        "{of} of {limit} slots cannot be taken: ask for 1 to {limit}"
+    ))
+}
+
+/// Takes a slot of a semaphore, or takes or keeps this place in line.
+pub(crate) fn take(
+    pool: &Pool,
+    place: Seated,
+    limit: Limit,
+    (mode, want): (Mode, Option<u32>),
+    ask: Ask,
+) -> Arc<Operation> {
+    Operation::new(slots::Command::Take {
+        pool: pool.clone(),
+        place,
+        limit,
+        mode,
+        want,
+        ttl: ask.ttl,
+        floor: ask.floor,
+        max_ttl: pool.family.longest(ask.max_ttl),
+    })
+}
+
+/// Gives back what is ours of a semaphore, and keeps the place in line.
+pub(crate) fn give_back(pool: &Pool, place: Seated, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(slots::Command::Yield {
+        pool: pool.clone(),
+        place,
+        max_ttl: pool.family.longest(max_ttl),
+    })
+}
+
+/// Frees what is ours of a semaphore but for this slot, and leaves its line.
+pub(crate) fn leave(
+    pool: &Pool,
+    entry: &Entry,
+    keep: Option<u32>,
+    max_ttl: Duration,
+) -> Arc<Operation> {
+    Operation::new(slots::Command::Release {
+        pool: pool.clone(),
+        entry: entry.clone(),
+        keep,
+        max_ttl: pool.family.longest(max_ttl),
+    })
+}
+
+/// Changes the limit of a semaphore, where this one is the newer.
+pub(crate) fn resize(pool: &Pool, limit: Limit, max_ttl: Duration) -> Arc<Operation> {
+    Operation::new(slots::Command::Resize {
+        pool: pool.clone(),
+        limit,
+        max_ttl: pool.family.longest(max_ttl),
+    })
+}
+
+/// Reads who holds what of a semaphore.
+pub(crate) fn look(pool: &Pool) -> Arc<Operation> {
+    Operation::new(slots::Command::Inspect { pool: pool.clone() })
+}
+
+/// A node's answer to [`look`].
+pub(crate) fn looked(reply: Reply) -> Option<Inspected> {
+    match reply {
+        Reply::Slots(slots::Reply::Inspected(inspected)) => Some(inspected),
+        _ => None,
+    }
+}

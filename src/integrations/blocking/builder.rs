@@ -1,0 +1,134 @@
+//! The setters of a quorum whose calls block.
+
+use std::{fmt, time::Duration};
+
+use super::{Quorum, root::Root};
+use crate::{Error, IntoNode};
+
+/// Builds a [`Quorum`]. Every setting means what it means in [`quorate::Builder`](crate::Builder), which can be turned into
+/// this one.
+///
+/// ```no_run
+/// # fn main() -> Result<(), quorate::Error> {
+/// use quorate::blocking::Quorum;
+/// use std::time::Duration;
+/// let quorum = Quorum::builder()
+///     .nodes(["redis://10.0.0.1:6379", "redis://10.0.1.1:6379", "redis://10.0.2.1:6379"])
+///     .node_timeout(Duration::from_millis(200))
+///     .label("payouts-7")
+///     .connect()?;
+/// # drop(quorum); Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct Builder(crate::Builder);
+
+impl Quorum {
+    /// Dials all nodes at once, with default settings; returns when a majority answered.
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`].
+    pub fn connect<T: IntoNode>(nodes: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        Self::builder().nodes(nodes).connect()
+    }
+
+    /// A builder, to set what differs from the defaults.
+    pub fn builder() -> Builder {
+        crate::Quorum::builder().into()
+    }
+
+    /// Connects with the settings in the environment: [`Builder::from_env`], then [`Builder::connect`].
+    ///
+    /// # Errors
+    /// As for both.
+    pub fn from_env() -> Result<Self, Error> {
+        Builder::from_env()?.connect()
+    }
+}
+
+/// Setters that are those of an async builder.
+macro_rules! setters {
+    ($of:literal: $($name:ident($arg:ident: $kind:ty);)*) => {$(
+        #[doc = concat!("As [`", stringify!($name), "`](", $of, "::", stringify!($name), ") of the async one.")]
+        pub fn $name(self, $arg: $kind) -> Self {
+            Self(self.0.$name($arg))
+        }
+    )*};
+}
+
+#[cfg(feature = "consul")]
+pub(super) use setters;
+
+impl Builder {
+    setters! { "crate::Builder":
+        node(node: impl IntoNode);
+        node_timeout(d: Duration);
+        connect_timeout(d: Duration);
+        dial_timeout(d: Duration);
+        shutdown_timeout(d: Duration);
+        max_ttl(d: Duration);
+        restart_margin(d: Duration);
+        key_prefix(prefix: impl Into<String>);
+        fleet(name: impl Into<String>);
+        label(label: impl Into<String>);
+    }
+
+    /// As [`quorate::Builder::nodes`](crate::Builder::nodes).
+    pub fn nodes<T: IntoNode>(self, nodes: impl IntoIterator<Item = T>) -> Self {
+        Self(self.0.nodes(nodes))
+    }
+
+    /// As [`quorate::Builder::allow_eviction`](crate::Builder::allow_eviction).
+    pub fn allow_eviction(self) -> Self {
+        Self(self.0.allow_eviction())
+    }
+
+    /// As [`quorate::Builder::ca_certificates`](crate::Builder::ca_certificates).
+    #[cfg(feature = "tls-rustls")]
+    pub fn ca_certificates(self, pem: impl AsRef<[u8]>) -> Self {
+        Self(self.0.ca_certificates(pem))
+    }
+
+    /// A builder with the settings in the environment, as
+    /// [`quorate::Builder::from_env`](crate::Builder::from_env).
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn from_env() -> Result<Self, Error> {
+        crate::Builder::from_env().map(Self)
+    }
+
+    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
+    ///
+    /// # Errors
+    /// - As [`quorate::Builder::connect`](crate::Builder::connect).
+    /// - `Invalid` in async code.
+    /// - `System` when no thread can be started.
+    pub fn connect(self) -> Result<Quorum, Error> {
+        let root = Root::start()?;
+        let quorum = root.wait(self.0.connect())??;
+        Ok(Quorum::new(root, quorum))
+    }
+
+    /// Starts to dial and returns at once, as [`quorate::Builder::connect_lazy`](crate::Builder::connect_lazy).
+    ///
+    /// # Errors
+    /// - `Invalid` for bad settings, and in async code.
+    /// - `System` when no thread can be started.
+    pub fn connect_lazy(self) -> Result<Quorum, Error> {
+        let root = Root::start()?;
+        let quorum = root.within(|| self.0.connect_lazy())?;
+        Ok(Quorum::new(root, quorum))
+    }
+}
+
+impl From<crate::Builder> for Builder {
+    fn from(builder: crate::Builder) -> Self {
+        Self(builder)
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

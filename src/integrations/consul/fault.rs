@@ -1,0 +1,186 @@
+//! Why Consul did not do what was asked, and what a caller is told of it.
+
+use std::{error::Error as _, sync::Arc, time::Duration};
+
+use reqwest::StatusCode;
+
+use crate::{Error, NodeReport, Report, Silence, Vote, base::printable::printable};
+
+/// What Consul answers without a leader.
+const NO_LEADER: &str = "No cluster leader";
+/// When to try again what Consul could not do: as long as it takes to elect a leader.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Why there is no answer that could be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    silence: Silence,
+    /// It is certain that nothing was done.
+    pub(super) is_certain: bool,
+}
+
+impl Fault {
+    /// No answer came.
+    pub(super) fn of(error: &reqwest::Error) -> Self {
+        if error.is_connect() {
+            return Self {
+                silence: Silence::Unreachable(root_of(error)),
+                is_certain: true,
+            };
+        }
+        let silence = match error.is_timeout() {
+            true => Silence::TimedOut,
+            false => Silence::Failed(root_of(error)),
+        };
+        Self {
+            silence,
+            is_certain: error.is_builder(),
+        }
+    }
+
+    /// An answer came, and says that it failed.
+    pub(super) fn of_answer(status: StatusCode, body: &[u8]) -> Self {
+        let text = printable(String::from_utf8_lossy(body).trim());
+        // Where Consul says no more than the status.
+        let text = match text.is_empty() {
+            true => status.to_string(),
+            false => text,
+        };
+        let unfit = |advice: &str| (Silence::Unfit(format!("{text}: {advice}")), true);
+        let (silence, is_certain) = match status.as_u16() {
+            401 | 403 => unfit(
+                "give a token (.token, or CONSUL_HTTP_TOKEN) whose policy has `key_prefix` write for the names and \
+                 `session_prefix` write",
+            ),
+            429 => (
+                Silence::Failed(format!(
+                    "{text}: too many requests or connections of this address (http_max_conns_per_client)"
+                )),
+                true,
+            ),
+            400 => unfit("Consul does not accept the request"),
+            _ if text.contains("No path to datacenter") => {
+                unfit("look at the name of the datacenter (.datacenter, --datacenter)")
+            }
+            _ if text.contains(NO_LEADER) || text.contains("No known Consul servers") => {
+                return Self::leaderless(&text);
+            }
+            _ => (Silence::Failed(text), false),
+        };
+        Self {
+            silence,
+            is_certain,
+        }
+    }
+
+    /// A step of a transaction was refused, for no reason that the transaction could bring about.
+    pub(super) fn of_step(text: &str) -> Self {
+        let status = match text.contains("Permission denied") {
+            true => StatusCode::FORBIDDEN,
+            false => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self {
+            // All of it or nothing.
+            is_certain: true,
+            ..Self::of_answer(status, text.as_bytes())
+        }
+    }
+
+    /// The runtime ends.
+    pub(super) fn ended() -> Self {
+        Self {
+            silence: Silence::ConnectionLost,
+            is_certain: true,
+        }
+    }
+
+    /// No answer came in time, and there is no leader.
+    pub(super) fn no_leader() -> Self {
+        Self::leaderless(NO_LEADER)
+    }
+
+    fn leaderless(text: &str) -> Self {
+        Self {
+            silence: Silence::Failed(format!(
+                "{text}: its servers elect a leader, or too few of them are up (`consul operator raft list-peers`)"
+            )),
+            // A leader that has just lost its office may have done it.
+            is_certain: false,
+        }
+    }
+
+    /// Something came that is not what Consul answers.
+    pub(super) fn unreadable(why: &impl std::fmt::Display) -> Self {
+        Self {
+            silence: Silence::Unfit(format!(
+                "its answer cannot be read ({}): is this Consul's HTTP address?",
+                printable(why)
+            )),
+            is_certain: false,
+        }
+    }
+
+    /// As a log tells it.
+    pub(super) fn text(&self) -> String {
+        self.silence.to_string()
+    }
+
+    /// As an error of what was asked.
+    pub(super) fn error(self, subject: &str, node: &Arc<str>) -> Error {
+        let nodes = vec![NodeReport {
+            node: Arc::clone(node),
+            vote: Vote::None(self.silence),
+            holder: None,
+            name: None,
+        }];
+        Error::NoQuorum(Report::new(subject, 1, nodes, Some(AGAIN)).of_consul())
+    }
+}
+
+/// The last of the causes: the others say in other words that it failed.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let _ = error.source();
+    printable(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(status: u16, body: &str) -> (String, bool) {
+        let fault = Fault::of_answer(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        (fault.text(), fault.is_certain)
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        let (denied, is_certain) = fault(403, "Permission denied");
+        assert!(denied.contains("Permission denied") && denied.contains("CONSUL_HTTP_TOKEN"));
+        assert!(is_certain);
+        let (leader, is_certain) = fault(500, "No cluster leader");
+        assert!(leader.contains("elect a leader") && !is_certain);
+        assert!(
+            fault(500, "No path to datacenter")
+                .0
+                .contains(".datacenter")
+        );
+        assert!(fault(429, "").0.contains("429") && fault(429, "").0.contains("http_max_conns"));
+        assert_eq!(
+            fault(500, "rpc error\n"),
+            ("answered with an error: rpc error".into(), false)
+        );
+    }
+
+    #[test]
+    fn an_error_names_consul_and_no_address_but_in_its_report() {
+        let fault = Fault::of_answer(StatusCode::FORBIDDEN, b"Permission denied");
+        let error = fault.error("jobs", &"127.0.0.1:8500".into());
+        assert!(error.to_string().contains("Consul"), "{error}");
+        assert!(!error.to_string().contains("8500"), "{error}");
+        assert_eq!(&*error.report().unwrap().nodes()[0].node, "127.0.0.1:8500");
+    }
+}

@@ -1,0 +1,130 @@
+//! Locks and semaphores on a Consul cluster, for fleets that already run one.
+//!
+//! They have the verbs, the settings and the [`Lease`](crate::Lease) of [`Quorum`](crate::Quorum)'s, and share no server
+//! with them: a lock of Consul and one of Redis do not know of each other, and their tokens must not be compared.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), quorate::Error> {
+//! use quorate::consul::Consul;
+//!
+//! let consul = Consul::connect("http://127.0.0.1:8500").await?; // or Consul::from_env()
+//! let lease = consul.mutex("jobs/nightly").lock().await?;
+//! println!("write with token {}", lease.token());
+//! lease.release().await?;
+//!
+//! consul.shutdown().await; // the last line of main: destroys the sessions
+//! # Ok(()) }
+//! ```
+//!
+//! [The guide](crate::docs::consul) says when to choose which, what is promised, and what stands in Consul.
+
+mod address;
+mod agent;
+mod agreed;
+mod asks;
+mod builder;
+mod environment;
+mod fault;
+mod held;
+mod http;
+mod keeping;
+mod life;
+mod mutex;
+mod place;
+mod record;
+mod root;
+mod semaphore;
+mod sessions;
+mod standing;
+mod take;
+mod tls;
+mod wire;
+mod wish;
+
+use std::{fmt, future::Future, sync::Arc};
+
+pub use self::{builder::Builder, mutex::Mutex, semaphore::Semaphore, tls::Tls};
+
+use self::{agreed::Agreed, asks::Asks, record::Form, root::Root};
+use crate::{Error, locks::options::Hold};
+
+/// A Consul cluster, by way of one agent. Cheap to clone; clones share sessions and connections.
+///
+/// The background work runs on the tokio runtime that connected. When that runtime is gone, every call answers
+/// [`Error::Closed`] at once.
+#[derive(Clone)]
+pub struct Consul(Arc<Root>);
+
+impl Consul {
+    /// Connects to the agent at this address, with default settings.
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub async fn connect(url: impl Into<String>) -> Result<Self, Error> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// A builder, to set what differs from the defaults.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The lock with this name: that of `consul lock NAME`. A name is a path of Consul's keys, checked when the lock is
+    /// taken. A semaphore may not have the same name.
+    pub fn mutex(&self, name: impl Into<String>) -> Mutex {
+        Mutex(self.asks(name.into(), Form::Lock, 1))
+    }
+
+    /// The semaphore with this name and so many permits (1 to 8,000): that of `consul lock -n LIMIT NAME`. (With `-n 1`
+    /// `consul lock` takes a lock: see [`mutex`](Self::mutex).)
+    pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
+        Semaphore(self.asks(name.into(), Form::Semaphore, limit))
+    }
+
+    /// Looks whether the agent answers, has a leader and accepts the token, the datacenter and the namespace, as
+    /// [`Builder::connect`] does.
+    ///
+    /// # Errors
+    /// `NoQuorum` with what Consul said, or why it cannot be reached.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn ready(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let agent = Arc::clone(&self.0.agent);
+        async move {
+            let looked = agent.http.look().await;
+            looked.map_err(|fault| fault.error("connect", &agent.http.node))
+        }
+    }
+
+    /// Ends it, for all clones. New calls, and those that wait, get `Closed`. Held leases go on being renewed, and it
+    /// waits until they are dropped, what they held is given back and all sessions are destroyed, for at most the
+    /// [shutdown timeout](Builder::shutdown_timeout). What is still held then is left to its TTL: the names are returned.
+    ///
+    /// # Cancel safety
+    /// May be dropped; it has begun then.
+    pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
+        let agent = Arc::clone(&self.0.agent);
+        agent.close();
+        async move { agent.ended().await }
+    }
+
+    fn asks(&self, name: String, form: Form, limit: u32) -> Asks {
+        Asks {
+            root: Arc::clone(&self.0),
+            name: name.into(),
+            form,
+            limit: Arc::new(Agreed::new(limit)),
+            hold: Hold::new(asks::LONGEST),
+        }
+    }
+}
+
+impl fmt::Debug for Consul {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Consul").field(&self.0.agent).finish()
+    }
+}

@@ -1,0 +1,175 @@
+//! Where somebody who waits stands: what it has, what it saw, and when to look again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    fault::Fault,
+    held,
+    place::{Place, Seen},
+    record::{Form, View},
+    sessions::Session,
+    wire::Refusal,
+};
+use crate::{Error, base::name::Name};
+
+/// Between two attempts while Consul refuses because of a lock-delay, or does not answer.
+pub(super) const FIRST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Those in front who could take what is free have so long for it.
+const IN_FRONT: Duration = Duration::from_secs(1);
+
+/// Where somebody who waits stands.
+#[derive(Default)]
+pub(super) struct Standing {
+    pub(super) sessions: Vec<Session>,
+    /// Its first session has an entry.
+    pub(super) is_in_line: bool,
+    pub(super) news: Option<watch::Receiver<Seen>>,
+    /// What it saw last.
+    pub(super) view: Option<Arc<View>>,
+    /// What it saw was tried, and refused: it needs a newer one.
+    pub(super) is_stale: bool,
+    /// When those in front have had their time.
+    overtakes_at: Option<Instant>,
+    /// When to look again though nothing was told.
+    pub(super) again_at: Option<Instant>,
+    rest: Option<Duration>,
+    /// Since when there was no answer, and the last reason.
+    pub(super) silent: Option<(Instant, Fault)>,
+    /// It stood in line once.
+    pub(super) has_waited: bool,
+}
+
+/// Why a round did not lead on.
+pub(super) enum Stop {
+    Fault(Fault),
+    Error(Error),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Standing {
+    /// What the watcher has told, if it is new to us.
+    pub(super) fn told(
+        &mut self,
+        name: &Name,
+        form: Form,
+        place: &Place,
+    ) -> Option<Result<Arc<View>, Stop>> {
+        if self.is_stale {
+            return None;
+        }
+        let news = self.news.as_mut()?;
+        match &*news.borrow_and_update() {
+            Some(Ok(keys)) => {
+                let view = keys.view(form, &place.folder);
+                Some(match view {
+                    Ok(view) => Ok(Arc::new(view)),
+                    Err(foreign) => Err(Stop::Error(held::foreign(name, &foreign))),
+                })
+            }
+            Some(Err(fault)) => {
+                self.is_stale = true;
+                Some(Err(Stop::Fault(fault.clone())))
+            }
+            None => None,
+        }
+    }
+
+    /// Consul has answered.
+    pub(super) fn sees(&mut self, view: &Arc<View>) {
+        self.view = Some(Arc::clone(view));
+        self.silent = None;
+    }
+
+    /// Whether there is room, but others were there before: these have had their time a second after it was first so.
+    pub(super) fn is_behind(&mut self, is_behind: bool, now: Instant) {
+        self.overtakes_at = match is_behind {
+            true => Some(self.overtakes_at.unwrap_or(now + IN_FRONT)),
+            false => None,
+        };
+    }
+
+    /// Whether those in front have had their time.
+    pub(super) fn overtakes(&self, now: Instant) -> bool {
+        self.overtakes_at.is_some_and(|at| at <= now)
+    }
+
+    /// When to look again, whether anything is told or not.
+    pub(super) fn looks_at(&self) -> Option<Instant> {
+        self.overtakes_at.into_iter().chain(self.again_at).min()
+    }
+
+    /// What it saw is not so any more, or it may not yet.
+    pub(super) fn is_refused(&mut self, why: Refusal) {
+        let rest = match why {
+            Refusal::LockDelay => self.rest(),
+            _ => {
+                self.rest = None;
+                LONGEST_REST
+            }
+        };
+        // Who waits in line is told of changes. The end of a lock-delay is none.
+        if self.is_in_line {
+            (self.is_stale, self.again_at) = (true, Some(Instant::now() + rest));
+        }
+    }
+
+    pub(super) fn rest(&mut self) -> Duration {
+        let rest = self
+            .rest
+            .map_or(FIRST_REST, |rest| (rest * 2).min(LONGEST_REST));
+        self.rest = Some(rest);
+        rest
+    }
+
+    /// Consul has ended them, and with them the place in line.
+    pub(super) fn lose_sessions(&mut self) {
+        self.sessions.clear();
+        (self.is_in_line, self.news) = (false, None);
+        self.is_stale = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_in_front_have_a_second_from_when_there_was_room() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        assert!(
+            !standing.overtakes(start + 2 * IN_FRONT),
+            "nobody is in front"
+        );
+        standing.is_behind(true, start);
+        let nanosecond = Duration::from_nanos(1);
+        assert!(!standing.overtakes(start + IN_FRONT - nanosecond));
+        assert!(standing.overtakes(start + IN_FRONT));
+        assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
+        // That it still is so prolongs nothing; that it was taken meanwhile begins anew.
+        standing.is_behind(true, start + IN_FRONT / 2);
+        assert!(standing.overtakes(start + IN_FRONT));
+        standing.is_behind(false, start + IN_FRONT / 2);
+        assert!(!standing.overtakes(start + 2 * IN_FRONT));
+        standing.is_behind(true, start + IN_FRONT);
+        assert!(!standing.overtakes(start + 2 * IN_FRONT - nanosecond));
+    }
+
+    #[test]
+    fn it_looks_again_at_whatever_comes_first() {
+        let (mut standing, start) = (Standing::default(), Instant::now());
+        assert_eq!(standing.looks_at(), None);
+        standing.again_at = Some(start + 2 * IN_FRONT);
+        assert_eq!(standing.looks_at(), Some(start + 2 * IN_FRONT));
+        standing.is_behind(true, start);
+        assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
+    }
+}

@@ -1,0 +1,93 @@
+//! TLS to an agent: whom it trusts, and who it is.
+
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+
+use crate::{
+    Error,
+    base::tls::{Authorities, Trust},
+};
+
+/// How to speak TLS to Consul. By default the certificate authorities of the system are trusted, or those in
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::consul::{Consul, Tls};
+/// let consul = Consul::builder()
+///     .url("https://consul.example:8501")
+///     .tls(Tls::new().ca_certificates(std::fs::read("/etc/consul.d/ca.pem")?))
+///     .connect()
+///     .await?;
+/// # drop(consul); Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "it does nothing until it is given to a builder"]
+pub struct Tls {
+    authorities: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    trusts_anybody: bool,
+}
+
+impl Tls {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the certificate authorities in this PEM, in place of the system's.
+    pub fn ca_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to agents that ask for one (`verify_incoming`). Both are PEM.
+    pub fn client_certificate(
+        mut self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.identity = Some((certificates.into(), key.into()));
+        self
+    }
+
+    /// Accepts any certificate, so anybody in between may read the token: for tests only.
+    pub fn danger_accept_any_certificate(mut self) -> Self {
+        self.trusts_anybody = true;
+        self
+    }
+
+    pub(super) fn config(&self) -> Result<ClientConfig, Error> {
+        let wrong = |why: String| Error::Invalid(format!("the TLS of Consul: {why}"));
+        let trust = match &self.authorities {
+            _ if self.trusts_anybody => Trust::Anybody,
+            None => Trust::System,
+            Some(pem) => Trust::Only(
+                Authorities::of(pem).map_err(|why| wrong(format!("ca_certificates: {why}")))?,
+            ),
+        };
+        let builder = trust.config().map_err(wrong)?;
+        let Some((certificates, key)) = &self.identity else {
+            return Ok(builder.with_no_client_auth());
+        };
+        // Nothing of the text is shown: a key may stand in it.
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+        let chain = chain.ok().filter(|chain| !chain.is_empty());
+        let chain = chain.ok_or_else(|| wrong("the client certificate is not valid PEM".into()))?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|_| wrong("the client certificate's key is not valid PEM".into()))?;
+        builder.with_client_auth_cert(chain, key).map_err(|why| {
+            wrong(format!(
+                "the client certificate does not fit its key: {why}"
+            ))
+        })
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,215 @@
+//! Units that one process has taken ahead of their use.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use crate::{base::clock::Tick, protocol::rates::words::Units};
+
+/// How many bits of the word are units; the others are ms of the clock.
+const UNITS: u32 = 24;
+/// The most units of a block.
+pub(super) const MOST: u32 = (1 << UNITS) - 1;
+
+/// What is left of a block. Taking from it is one exchange of a word.
+#[derive(Default)]
+pub(super) struct Block {
+    /// Until when they may be used, in ms, and how many there are.
+    word: AtomicU64,
+    /// Where they came from: what is not used goes back there.
+    from: Mutex<Option<Units>>,
+    /// One at a time asks for the next; or waits for slots, of which no block is taken.
+    pub(super) asks: tokio::sync::Mutex<()>,
+    /// How many wait for that, or for units in the engine's line.
+    pub(super) waiting: AtomicUsize,
+}
+
+impl Block {
+    /// Takes so many, if they are there. How many are left.
+    pub(super) fn take(&self, now: Tick, units: u32) -> Option<u32> {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            let (until, there) = (word >> UNITS, word & u64::from(MOST));
+            let left = there.checked_sub(units.into())?;
+            // A whole ms early: both are rounded down.
+            if ms(now) >= until || there == 0 {
+                return None;
+            }
+            let next = (until << UNITS) | left;
+            match self
+                .word
+                .compare_exchange_weak(word, next, Relaxed, Relaxed)
+            {
+                Ok(_) => return u32::try_from(left).ok(),
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// The next block, of which so many are used already. What was left of the one before goes back.
+    pub(super) fn put(&self, units: Units, used: u32) {
+        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = units.count().saturating_sub(used).min(MOST);
+        let next = (ms(units.until) << UNITS) | u64::from(left);
+        let unused = self.word.swap(next, Relaxed) & u64::from(MOST);
+        if let Some(mut before) = from.replace(units) {
+            before.use_all_but(u32::try_from(unused).unwrap_or(MOST));
+        }
+    }
+
+    /// What is left goes back: it is too old, or too little for whoever asks.
+    pub(super) fn give_back(&self) {
+        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = self.word.swap(0, Relaxed) & u64::from(MOST);
+        if let Some(mut before) = from.take() {
+            before.use_all_but(u32::try_from(unused).unwrap_or(MOST));
+        }
+    }
+
+    /// Whether units are there.
+    pub(super) fn is_good(&self, now: Tick) -> bool {
+        self.take(now, 0).is_some()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let unused = *self.word.get_mut() & u64::from(MOST);
+        let from = self.from.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut units) = from.take() {
+            units.use_all_but(u32::try_from(unused).unwrap_or(MOST));
+        }
+    }
+}
+
+fn ms(at: Tick) -> u64 {
+    at.nanos() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, atomic::AtomicBool},
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::{
+        base::name::Name,
+        base::quota::Stamp,
+        protocol::rates::words::{Limited, Part, Purse},
+    };
+
+    /// Counts what comes back.
+    #[derive(Default)]
+    struct Back(AtomicU64);
+
+    impl Purse for Back {
+        fn take_back(&self, _: &Arc<Limited>, parts: Vec<Part>) {
+            let units = parts.iter().map(|part| u64::from(part.units));
+            self.0.fetch_add(units.sum(), Relaxed);
+        }
+    }
+
+    impl Back {
+        fn units(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+    }
+
+    fn at(us: u64) -> Tick {
+        Tick::default().plus(Duration::from_micros(us))
+    }
+
+    /// From two nodes.
+    fn units(purse: &Arc<Back>, count: u32, until: Tick) -> Units {
+        let stamps: Box<[Stamp]> = Box::default();
+        let part = |node: usize, units: u32| Part {
+            node,
+            units,
+            stamps: stamps.clone(),
+        };
+        let limited = Limited {
+            name: Name::new("block").unwrap(),
+            windows: Vec::new(),
+        };
+        let parts = vec![part(0, count / 3), part(1, count - count / 3)];
+        let purse: Arc<dyn Purse> = Arc::clone(purse) as _;
+        Units::new(limited.into(), parts, Arc::downgrade(&purse), until, 0)
+    }
+
+    #[test]
+    fn they_are_good_until_their_last_whole_millisecond() {
+        let (purse, block) = (Arc::<Back>::default(), Block::default());
+        assert_eq!(block.take(at(0), 1), None);
+        block.put(units(&purse, 9, at(50_700)), 1);
+        assert_eq!(block.take(at(49_999), 1), Some(7));
+        assert!(block.is_good(at(49_999)));
+        for late in [50_000, 50_699, 50_700, 90_000] {
+            assert_eq!(block.take(at(late), 1), None, "{late}");
+            assert!(!block.is_good(at(late)), "{late}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_goes_back_and_nothing_else() {
+        let (purse, block) = (Arc::<Back>::default(), Block::default());
+        block.put(units(&purse, 10, at(50_000)), 3);
+        assert_eq!(block.take(at(0), 2), Some(5));
+        assert_eq!(block.take(at(0), 6), None, "all or none");
+        // The next one comes: five of the first are left.
+        block.put(units(&purse, 20, at(60_000)), 1);
+        assert_eq!(purse.units(), 5);
+        assert_eq!(block.take(at(0), 19), Some(0));
+        assert!(!block.is_good(at(0)));
+        block.give_back();
+        assert_eq!(purse.units(), 5);
+        block.put(units(&purse, 7, at(70_000)), 0);
+        block.give_back();
+        assert_eq!(purse.units(), 12);
+        block.give_back();
+        assert_eq!((purse.units(), block.take(at(0), 1)), (12, None));
+        block.put(units(&purse, 4, at(70_000)), 1);
+        drop(block);
+        assert_eq!(purse.units(), 15);
+    }
+
+    /// Also while the next one takes its place.
+    #[test]
+    fn of_many_threads_each_unit_is_for_one() {
+        const K: u32 = 1_000;
+        for blocks in [1, 100] {
+            let (purse, block) = (Arc::<Back>::default(), Block::default());
+            let (taken, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+            let all_of_it = || {
+                while !is_over.load(Relaxed) {
+                    match block.take(at(0), 1) {
+                        Some(_) => {
+                            taken.fetch_add(1, Relaxed);
+                        }
+                        None => thread::yield_now(),
+                    }
+                }
+            };
+            thread::scope(|scope| {
+                let threads = [(); 8].map(|()| scope.spawn(all_of_it));
+                for _ in 0..blocks {
+                    block.put(units(&purse, K, at(50_000)), 0);
+                    thread::yield_now();
+                }
+                while block.is_good(at(0)) {
+                    thread::yield_now();
+                }
+                is_over.store(true, Relaxed);
+                drop(threads);
+            });
+            block.give_back();
+            let (taken, back) = (taken.into_inner(), purse.units());
+            println!("{taken} taken, {back} given back");
+            assert_eq!(taken + back, blocks * u64::from(K));
+            assert!(blocks > 1 || back == 0);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! How the units of a quota are given out: large limits by single nodes, small ones as slots of a majority.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    Error, Quota, Semaphore,
+    base::{
+        clock::Tick,
+        name::Name,
+        quota::{Masters, SLOTS_UP_TO, Window},
+    },
+    engine::{
+        Engine,
+        claim::{Family, Pool},
+    },
+    node::wire::keys,
+    protocol::rates::words::{Grace, Limited},
+};
+
+const SHORTEST_GRACE: Duration = Duration::from_millis(20);
+const LONGEST_GRACE: Duration = Duration::from_millis(500);
+
+/// The longest time for which the result of a look at the slots is believed. It is also at most a quarter of the interval.
+const TRUST: Duration = Duration::from_secs(1);
+
+/// What a limiter's settings come to.
+pub(super) struct Plan {
+    /// The intervals in which every node has units of its own.
+    pub(super) limited: Option<Arc<Limited>>,
+    /// Those with few units: each unit is a slot.
+    pub(super) small: Vec<Small>,
+    pub(super) grace: Grace,
+    /// The last denial of `limited` where there are slots too.
+    pub(super) denied: Mutex<Option<Denial>>,
+    /// As many can be had at once.
+    pub(super) most: u32,
+}
+
+pub(super) struct Small {
+    pub(super) window: Window,
+    pub(super) slots: Semaphore,
+    /// How long a unit counts after the last instant at which it may be used.
+    pub(super) kept: Duration,
+    /// The state of the slots, as far as this process knows it.
+    pub(super) seen: Mutex<Seen>,
+    /// One at a time looks.
+    pub(super) looks: tokio::sync::Mutex<()>,
+}
+
+/// The result of the last look at the slots, less the units that this process has used since.
+pub(super) struct Seen {
+    /// When each slot is free, the first first.
+    pub(super) free_at: Vec<Tick>,
+    /// When that look began.
+    pub(super) looked_at: Option<Tick>,
+    /// When this process used some last.
+    pub(super) used_at: Option<Tick>,
+    /// When the last look began that failed, and why.
+    pub(super) failed: Option<(Tick, Error)>,
+}
+
+/// A demand for units that was denied.
+pub(super) struct Denial {
+    units: u32,
+    left: u32,
+    /// When there may be as many.
+    free_at: Tick,
+    /// It is believed until then.
+    until: Tick,
+}
+
+impl Small {
+    /// For how long a look at the slots is believed.
+    pub(super) fn trust(&self) -> Duration {
+        TRUST.min(self.window.period / 4)
+    }
+}
+
+impl Plan {
+    /// # Errors
+    /// `Invalid`.
+    pub(super) fn new(
+        engine: &Engine,
+        name: &Arc<str>,
+        quota: &Quota,
+        masters: Masters,
+        (grace, block): (Option<Duration>, Option<u32>),
+    ) -> Result<Self, Error> {
+        let name = Name::new(Arc::clone(name))?;
+        quota.check()?;
+        let most = Duration::from_millis(quota.windows().first().map_or(0, Window::ahead));
+        let least = match grace {
+            Some(grace) if grace.is_zero() || grace > most => {
+                return Err(Error::Invalid(format!(
+                    "a grace of {grace:?} is not allowed: it is above 0, and at most {most:?}, a tenth of the interval"
+                )));
+            }
+            Some(grace) => grace,
+            None if block.is_some() => most,
+            None => (quota.shortest() / 20)
+                .clamp(SHORTEST_GRACE, LONGEST_GRACE)
+                .min(most),
+        };
+        let grace = Grace {
+            least,
+            most: grace.unwrap_or(most),
+        };
+        let is_small = |window: &&Window| window.has_slots(masters);
+        let (small, large): (Vec<&Window>, Vec<&Window>) =
+            quota.windows().iter().partition(is_small);
+        if let Some(block) = block {
+            check_block(block, quota, small.first().copied())?;
+        }
+        let limited = (!large.is_empty()).then(|| {
+            Arc::new(Limited {
+                name: name.clone(),
+                windows: large.into_iter().copied().collect(),
+            })
+        });
+        let small = small.into_iter().map(|window| {
+            let kept = Duration::from_millis(window.kept());
+            let total = u32::try_from(masters.total).unwrap_or(u32::MAX);
+            let pool = Pool {
+                name: Name::of_part(keys::limited(total, *window, name.as_str())),
+                family: Family::Units {
+                    kept: Duration::from_millis(window.kept() + window.ahead()),
+                    history: window.history(),
+                },
+            };
+            Small {
+                window: *window,
+                slots: Semaphore::of_units(
+                    engine.clone(),
+                    pool,
+                    window.limit,
+                    (kept + grace.least, masters.max_ttl),
+                ),
+                kept,
+                seen: Mutex::new(Seen::new(window.limit)),
+                looks: tokio::sync::Mutex::default(),
+            }
+        });
+        let small: Vec<Small> = small.collect();
+        let shares = limited.iter().flat_map(|limited| &limited.windows);
+        let shares = shares.map(|window| window.shared(masters));
+        let most = shares.chain(small.iter().map(|small| small.window.limit));
+        Ok(Self {
+            most: most.min().unwrap_or(0),
+            limited,
+            small,
+            grace,
+            denied: Mutex::default(),
+        })
+    }
+
+    /// Remembers that the shares denied this demand. In a quota with slots the same demand is then denied without taking slots.
+    pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, left): (Duration, u32)) {
+        let Some(trust) = self.small.iter().map(Small::trust).min() else {
+            return;
+        };
+        let denial = Denial {
+            units,
+            left,
+            free_at: now.plus(wait),
+            until: now.plus(wait.min(trust)),
+        };
+        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
+    }
+
+    /// A denial that is known without asking: until when there are fewer than `units`, and how many there are.
+    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, u32)> {
+        let of_slots = self
+            .small
+            .iter()
+            .filter_map(|small| small.known(now, units));
+        let of_slots = of_slots.filter(|(_, free)| *free < units);
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |denial: &&Denial| units >= denial.units && now < denial.until;
+        let of_shares = denied.as_ref().filter(holds);
+        let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.left));
+        of_slots.chain(of_shares).reduce(longer)
+    }
+
+    /// The longest interval that is kept as slots.
+    pub(super) fn longest_of_slots(&self) -> Duration {
+        let periods = self.small.iter().map(|small| small.window.period);
+        periods.max().unwrap_or_default()
+    }
+}
+
+/// Both hold.
+pub(super) fn longer(one: (Duration, u32), other: (Duration, u32)) -> (Duration, u32) {
+    (one.0.max(other.0), one.1.min(other.1))
+}
+
+fn check_block(block: u32, quota: &Quota, small: Option<&Window>) -> Result<(), Error> {
+    if let Some(window) = small {
+        return Err(Error::Invalid(format!(
+            "units of {window} cannot be taken in blocks: there are too few of them (at most {SLOTS_UP_TO}, or fewer than masters)"
+        )));
+    }
+    match (1..=quota.most().min(super::block::MOST)).contains(&block) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "a block of {block} units is not allowed: 1 to {} of {quota}",
+            quota.most().min(super::block::MOST)
+        ))),
+    }
+}

@@ -1,0 +1,356 @@
+//! From a demand to a decision.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use futures::future::join;
+use tracing::Instrument;
+
+use super::{
+    Decision, Outage, RateLimiter,
+    plan::{Plan, longer},
+    small::{Held, PAUSE, Slots},
+};
+use crate::{
+    Error, NodeReport, NodeState, NodeStatus, Report, Vote,
+    base::{clock::Tick, logs},
+    engine::{Event, Waits},
+    protocol::rates::words::{Grace, Limited, Outcome, Units},
+};
+
+/// How often units are asked for that come too late.
+pub(super) const TRIES: usize = 5;
+/// A denial names no shorter wait.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// So much of a rest is asked for at once.
+pub(super) const ONE_REST: Duration = Duration::from_secs(1);
+
+impl RateLimiter {
+    pub(super) async fn decide(self, n: u32) -> Result<Decision, Error> {
+        match self.at_once(n) {
+            Some(left) => Ok(self.allowed(left)),
+            None => self.ask(n).instrument(self.span(n)).await,
+        }
+    }
+
+    /// Takes what can be had without asking anybody. How many are left.
+    pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
+        let block = &self.shared.block;
+        let may = self.block.is_some()
+            && n > 0
+            && block.waiting.load(Relaxed) == 0
+            && !self.engine.is_closed();
+        match may {
+            true => block.take(self.engine.now(), n),
+            false => None,
+        }
+    }
+
+    pub(super) fn span(&self, n: u32) -> tracing::Span {
+        logs::span!("spend", name = self.name.as_ref(), units = n)
+    }
+
+    async fn ask(&self, n: u32) -> Result<Decision, Error> {
+        let plan = self.plan()?;
+        self.check_demand(&plan, n)?;
+        if self.engine.is_closed() {
+            return Err(Error::Closed);
+        }
+        let decision = match (n, self.block) {
+            (0, _) => self.peek(&plan).await,
+            (_, None) => self.units(&plan, n).await,
+            (_, Some(k)) => self.of_block(&plan, n, k).await,
+        };
+        match (decision, self.outage) {
+            (Err(error), Outage::Deny) if is_outage(&error) => {
+                let wait = error.retry_after().unwrap_or(PAUSE).max(PAUSE);
+                Ok(self.denied(wait, 0))
+            }
+            (Err(error), Outage::Allow) if is_outage(&error) => Ok(self.allowed(0)),
+            (decision, _) => decision.map_err(|error| error.of_limiter(&self.name)),
+        }
+    }
+
+    /// By the engine's clock, on any runtime. In short rests: the engine keeps one to its end, also where nobody waits for
+    /// it any more.
+    pub(crate) fn rest_until(
+        &self,
+        end: Tick,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
+        let engine = self.engine.clone();
+        async move {
+            loop {
+                let time = end.since(engine.now()).min(ONE_REST);
+                if time.is_zero() {
+                    return Ok(());
+                }
+                engine.call(|reply| Event::Rest { time, reply }).await?;
+            }
+        }
+    }
+
+    /// When this time is over.
+    pub(crate) fn end_of(&self, time: Duration) -> Tick {
+        self.engine.now().plus(time)
+    }
+
+    // ---- unit by unit -----------------------------------------------------------------------
+
+    async fn units(&self, plan: &Plan, n: u32) -> Result<Decision, Error> {
+        if self.shared.block.waiting.load(Relaxed) > 0
+            && let Some((wait, free)) = plan.free_slots(&self.engine, n, true).await?
+        {
+            // Waiters of this limiter come first.
+            return Ok(self.denied(wait.max(PAUSE), free.min(n - 1)));
+        }
+        for _ in 0..self.tries(plan) {
+            let age = self.age_of_slots(plan);
+            let (held, units) = match self.take(plan, n, age, true).await? {
+                Ok(taken) => taken,
+                Err((wait, left)) => return Ok(self.denied(wait, left)),
+            };
+            if let Some(left) = self.use_up(held, units) {
+                // Nothing is waited for between the last look at the clock and the return.
+                let slots = plan.slots_used(self.engine.now(), n, age);
+                return Ok(self.allowed(slots.min(left)));
+            }
+        }
+        Err(self.too_slow())
+    }
+
+    /// Takes slots and units of every interval at once: the first has to be good still when the last comes. Otherwise returns
+    /// the wait until there are enough, and how many there are now. If one interval denies, the others' units go back. With
+    /// `believes` a denial that is known is returned without asking.
+    pub(super) async fn take(
+        &self,
+        plan: &Plan,
+        n: u32,
+        age: Duration,
+        believes: bool,
+    ) -> Result<Result<(Held, Option<Units>), (Duration, u32)>, Error> {
+        let known = plan.known_denial(self.engine.now(), n);
+        if let Some(denial) = known.filter(|_| believes) {
+            return Ok(Err(denial));
+        }
+        let grace = match plan.small.is_empty() {
+            true => plan.grace,
+            false => Grace {
+                least: age,
+                ..plan.grace
+            },
+        };
+        let units = async {
+            match &plan.limited {
+                None => Ok(None),
+                Some(limited) => {
+                    let units = self.spend(limited, (n, n), grace, Waits::Never);
+                    units.await.map(Some)
+                }
+            }
+        };
+        let (slots, units) = join(plan.try_slots(&self.engine, n, age), units).await;
+        let slots = slots?;
+        let of_shares = match &units {
+            Ok(Some(Outcome::Denied { wait, left })) => Some((*wait, *left)),
+            _ => None,
+        };
+        if let Some(denial) = of_shares {
+            plan.remember_denial(self.engine.now(), n, denial);
+        }
+        Ok(match (slots, units) {
+            // The shares do not matter then.
+            (Slots::Taken(wait, free), _) => {
+                let both = [Some((wait, free)), of_shares].into_iter().flatten();
+                Err(both.reduce(longer).unwrap_or((wait, free)))
+            }
+            (Slots::Held(held), units) => match units? {
+                None => Ok((held, None)),
+                Some(Outcome::Given(units)) => Ok((held, Some(units))),
+                Some(Outcome::Denied { wait, left }) => Err((wait, left)),
+            },
+        })
+    }
+
+    /// Uses what was given, if nothing of it is too old; else it goes back. How many units are left.
+    pub(super) fn use_up(&self, held: Held, units: Option<Units>) -> Option<u32> {
+        let now = self.engine.now();
+        if !held.are_fresh() || units.as_ref().is_some_and(|units| now >= units.until) {
+            return None;
+        }
+        held.use_up();
+        let Some(mut units) = units else {
+            return Some(u32::MAX);
+        };
+        units.use_all_but(0);
+        Some(units.left)
+    }
+
+    // ---- in blocks --------------------------------------------------------------------------
+
+    async fn of_block(&self, plan: &Plan, n: u32, k: u32) -> Result<Decision, Error> {
+        let block = &self.shared.block;
+        let Some(limited) = &plan.limited else {
+            return Err(self.too_slow());
+        };
+        if block.waiting.load(Relaxed) > 0 {
+            // Behind those who wait.
+            return self.units(plan, n).await;
+        }
+        let _asks = block.asks.lock().await;
+        for _ in 0..TRIES {
+            let now = self.engine.now();
+            if let Some(left) = block.take(now, n) {
+                return Ok(self.allowed(left));
+            }
+            block.give_back();
+            match self
+                .spend(limited, (n, k.max(n)), plan.grace, Waits::Never)
+                .await?
+            {
+                Outcome::Given(units) if self.engine.now() < units.until => {
+                    let left = units.count() - n;
+                    block.put(units, n);
+                    return Ok(self.allowed(left));
+                }
+                Outcome::Given(_) => {}
+                Outcome::Denied { wait, left } => return Ok(self.denied(wait, left)),
+            }
+        }
+        Err(self.too_slow())
+    }
+
+    // ---- what the engine is asked -----------------------------------------------------------
+
+    pub(super) async fn spend(
+        &self,
+        limited: &Arc<Limited>,
+        wanted: (u32, u32),
+        grace: Grace,
+        waits: Waits,
+    ) -> Result<Outcome, Error> {
+        self.engine.spend(limited, wanted, grace, waits).await
+    }
+
+    async fn peek(&self, plan: &Plan) -> Result<Decision, Error> {
+        let slots = plan.free_slots(&self.engine, 1, false).await?;
+        let units = match &plan.limited {
+            None => None,
+            Some(limited) => {
+                let (limited, grace) = (Arc::clone(limited), plan.grace);
+                let peek = self.engine.call(|reply| Event::Peek {
+                    limited,
+                    grace,
+                    reply,
+                });
+                match peek.await? {
+                    Outcome::Denied { wait, left } => Some((wait, left)),
+                    Outcome::Given(_) => None,
+                }
+            }
+        };
+        let both = [slots, units].into_iter().flatten();
+        let (wait, left) = both.fold((Duration::ZERO, u32::MAX), |(w, l), (wait, left)| {
+            (w.max(wait), l.min(left))
+        });
+        Ok(match left {
+            0 => self.denied(wait, 0),
+            left => self.allowed(left),
+        })
+    }
+
+    // ---- inside -----------------------------------------------------------------------------
+
+    pub(super) fn check_demand(&self, plan: &Plan, n: u32) -> Result<(), Error> {
+        match n <= plan.most {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!(
+                "{n} units can never be had at once: at most {} of {} on {} masters",
+                plan.most, self.quota, self.masters.total
+            ))),
+        }
+    }
+
+    fn most(&self) -> u32 {
+        let plan = self.shared.plan.get();
+        let plan = plan.and_then(|plan| plan.as_ref().ok());
+        plan.map_or_else(|| self.quota.most(), |plan| plan.most)
+    }
+
+    fn allowed(&self, remaining: u32) -> Decision {
+        Decision {
+            is_allowed: true,
+            wait: Duration::ZERO,
+            remaining,
+            limit: self.most(),
+            quota: Arc::clone(&self.quota),
+        }
+    }
+
+    fn denied(&self, wait: Duration, remaining: u32) -> Decision {
+        Decision {
+            is_allowed: false,
+            // Whoever sleeps for so long and asks again does not spin.
+            wait: wait.max(SHORTEST_WAIT),
+            remaining,
+            limit: self.most(),
+            quota: Arc::clone(&self.quota),
+        }
+    }
+
+    /// How old slots may be when they are used. They come once the majority has answered.
+    pub(super) fn age_of_slots(&self, plan: &Plan) -> Duration {
+        match plan.small.is_empty() {
+            true => plan.grace.least,
+            false => plan.grace.age(self.majority(plan)),
+        }
+    }
+
+    /// The number of tries. One is enough if the majority is too far away for the longest grace.
+    pub(super) fn tries(&self, plan: &Plan) -> usize {
+        match !plan.small.is_empty() && self.majority(plan) >= plan.grace.most {
+            true => 1,
+            false => TRIES,
+        }
+    }
+
+    /// True if a majority votes and has been watched for long enough to give units of every interval that is kept as slots.
+    pub(super) fn can_be_served(&self, plan: &Plan) -> bool {
+        let nodes = self.engine.status().nodes();
+        let able = nodes.iter().filter(|node| gives_slots(node, plan));
+        able.count() > self.masters.total / 2
+    }
+
+    /// The mean round trip to the majority: to the Q-th nearest node that can give slots.
+    fn majority(&self, plan: &Plan) -> Duration {
+        let nodes = self.engine.status().nodes();
+        let able = nodes.iter().filter(|node| gives_slots(node, plan));
+        let mut trips: Vec<Duration> = able.filter_map(|node| node.round_trip).collect();
+        trips.sort_unstable();
+        let majority = trips.get(self.masters.total / 2).or(trips.last());
+        majority.copied().unwrap_or_default()
+    }
+
+    pub(super) fn too_slow(&self) -> Error {
+        let nodes = self.engine.status().nodes().into_iter();
+        let nodes = nodes.map(|status| NodeReport {
+            vote: status.state.silence().map_or(Vote::Confirmed, Vote::None),
+            node: status.node,
+            holder: None,
+            name: None,
+        });
+        let report = Report::new(&*self.name, 1, nodes.collect(), Some(PAUSE));
+        Error::TooSlow(report)
+    }
+}
+
+/// No master could say. (What comes too late is no outage: the next would too.)
+pub(super) fn is_outage(error: &Error) -> bool {
+    matches!(error, Error::NoQuorum(_) | Error::Quarantined(_))
+}
+
+/// True if this node gives units of every interval that is kept as slots.
+fn gives_slots(node: &NodeStatus, plan: &Plan) -> bool {
+    node.state == NodeState::Voting && node.limits_up_to >= plan.longest_of_slots()
+}

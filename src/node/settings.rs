@@ -1,0 +1,45 @@
+//! The settings of one quorum, checked.
+
+use std::{sync::Arc, time::Duration};
+
+use super::admission::Terms;
+use crate::base::{owner::Label, rules::Rules};
+
+/// Settings of one quorum.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// `host:port` of every node, or the path of its socket; their number is N.
+    pub(crate) nodes: Vec<Arc<str>>,
+    /// The word for the list of them: `Builder::fleet`, or one derived from their addresses.
+    pub(crate) list: String,
+    /// By node: its place in the sorted list of their addresses. None where the fleet has a name: its clients may know the
+    /// nodes by other addresses.
+    pub(crate) ranks: Option<Vec<usize>>,
+    /// What every key begins with.
+    pub(crate) prefix: String,
+    pub(crate) node_timeout: Duration,
+    /// What this client asks of the fleet: `max_ttl` and the restart margin.
+    pub(crate) terms: Terms,
+    pub(crate) label: Label,
+    /// Where who waits hears that it is its turn. Nobody else has it.
+    pub(crate) channel: Arc<str>,
+    pub(crate) allow_eviction: bool,
+    pub(crate) rules: Rules,
+}
+
+impl Settings {
+    /// A node's place in the list, if all clients of the fleet have the same.
+    pub(crate) fn rank(&self, node: usize) -> Option<usize> {
+        self.ranks.as_ref()?.get(node).copied()
+    }
+
+    /// N: the number of nodes.
+    pub(crate) fn total(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A node that has been silent for this long is dialled anew.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        (self.node_timeout * 4).max(Duration::from_secs(2))
+    }
+}

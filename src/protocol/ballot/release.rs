@@ -1,0 +1,104 @@
+//! The answers to a RELEASE that somebody waits for.
+
+use super::answers::{Answers, Heard, Said};
+use crate::Silence;
+
+/// What follows from the answers so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Open,
+    /// A majority confirms.
+    Released,
+    /// It had not been ours on a majority any more.
+    Gone,
+    /// Too few answered; what they hold expires.
+    NoQuorum,
+}
+
+/// The answers to one RELEASE, and where the lock was known to stand.
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    answers: Answers<Said>,
+    held_on: Vec<usize>,
+    needed: usize,
+}
+
+impl Ballot {
+    pub(crate) fn new(nodes: usize, needed: usize, held_on: Vec<usize>) -> Self {
+        Self {
+            answers: Answers::new(nodes),
+            held_on,
+            needed,
+        }
+    }
+
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) {
+        self.answers.set(node, answer);
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let freed = self.answers.count(|r| *r == Said::Released(true));
+        if freed >= self.needed {
+            return Verdict::Released;
+        }
+        if self.answers.waiting() > 0 {
+            return Verdict::Open;
+        }
+        // A node that does not answer may have kept it; one that says "not yours" has not.
+        let silent = |n: &&usize| matches!(self.answers.get(**n), Some(Heard::Silent(_)));
+        let may_keep = self.held_on.iter().filter(silent).count();
+        let answered = self.answers.count(|r| matches!(r, Said::Released(_)));
+        if freed + may_keep < self.needed {
+            Verdict::Gone
+        } else if answered >= self.needed {
+            Verdict::Released
+        } else {
+            Verdict::NoQuorum
+        }
+    }
+
+    pub(crate) fn answers(&self) -> &Answers<Said> {
+        &self.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(held_on: &[usize], votes: &[Option<Result<Said, Silence>>]) -> Verdict {
+        let n = votes.len();
+        let q = crate::base::majority::majority(n);
+        let mut ballot = Ballot::new(n, q, held_on.to_vec());
+        for (node, vote) in votes.iter().enumerate() {
+            if let Some(vote) = vote {
+                ballot.vote(node, vote.clone());
+            }
+        }
+        ballot.verdict()
+    }
+
+    #[test]
+    fn confirmed_gone_or_unknown() {
+        let freed = || Some(Ok(Said::Released(true)));
+        let not_ours = || Some(Ok(Said::Released(false)));
+        let dead = || Some(Err(Silence::Stalled));
+        let all = [0, 1, 2, 3, 4];
+        let three = [0, 1, 2];
+        assert_eq!(
+            verdict(&all, &[freed(), freed(), freed(), None, None]),
+            Verdict::Released
+        );
+        assert_eq!(
+            verdict(&all, &[freed(), freed(), None, None, None]),
+            Verdict::Open
+        );
+        let evicted = [not_ours(), not_ours(), not_ours(), not_ours(), not_ours()];
+        assert_eq!(verdict(&all, &evicted), Verdict::Gone);
+        // It stood on three; one of them died since.
+        let one_died = [freed(), freed(), dead(), not_ours(), not_ours()];
+        assert_eq!(verdict(&three, &one_died), Verdict::Released);
+        let three_died = [dead(), dead(), dead(), freed(), freed()];
+        assert_eq!(verdict(&all, &three_died), Verdict::NoQuorum);
+    }
+}

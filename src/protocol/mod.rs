@@ -1,0 +1,7 @@
+//! The decisions of the protocol, pure: answers and the time come in, the next step comes out. There is no I/O here, and
+//! no task.
+
+pub(crate) mod ballot;
+pub(crate) mod queue;
+pub(crate) mod rates;
+pub(crate) mod slots;

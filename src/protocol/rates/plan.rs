@@ -1,0 +1,204 @@
+//! Whom to ask for how many units.
+
+use std::time::Duration;
+
+use super::view::View;
+use crate::base::clock::Tick;
+
+/// A node counts as near if its round trip is at most this much longer than twice that of the nearest node.
+const NEAR: Duration = Duration::from_millis(2);
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// These nodes, for so many each.
+    Ask(Vec<(usize, u32)>),
+    /// Each of them says what is taken. Without that nobody knows how long to wait.
+    Look,
+    /// There are too few, for so long.
+    Wait(Duration),
+    /// Never so many, of these nodes.
+    Never,
+}
+
+/// Asks for `most` units, or for as many as there are if these are at least `least`.
+///
+/// - `nodes`: the nodes that may be asked, each with its view.
+/// - `fresh`: a view is known if the node was looked at since then. With `None` every view is known.
+/// - `round_trips`: the round trip to each node, by the node's index.
+/// - `chance`: returns a random number that is less than its argument.
+pub(crate) fn plan(
+    nodes: &[(usize, &View)],
+    (least, most): (u32, u32),
+    (now, fresh): (Tick, Option<Tick>),
+    round_trips: &[Duration],
+    chance: impl FnOnce(u64) -> u64,
+) -> Plan {
+    let rooms: Vec<(usize, u32)> = nodes
+        .iter()
+        .map(|(node, view)| (*node, view.room(now)))
+        .collect();
+    let wanted = u64::from(most).min(total(&rooms));
+    if wanted >= u64::from(least) {
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        return Plan::Ask(divide(rooms, wanted, round_trips, chance));
+    }
+    let is_known =
+        |view: &View| fresh.is_none_or(|fresh| view.looked_at.is_some_and(|at| at >= fresh));
+    match nodes.iter().all(|(_, view)| is_known(view)) {
+        true => match wait(nodes, least.into(), now) {
+            Some(wait) => Plan::Wait(wait),
+            None => Plan::Never,
+        },
+        false => Plan::Look,
+    }
+}
+
+/// How many units there may be.
+pub(crate) fn left(nodes: &[(usize, &View)], now: Tick) -> u32 {
+    let rooms = nodes.iter().map(|(_, view)| u64::from(view.room(now)));
+    u32::try_from(rooms.sum::<u64>()).unwrap_or(u32::MAX)
+}
+
+/// Until there are so many, if nobody takes any meanwhile. None: never.
+pub(crate) fn wait(nodes: &[(usize, &View)], wanted: u64, now: Tick) -> Option<Duration> {
+    let enough = |at: Tick| {
+        let rooms = nodes.iter().map(|(_, view)| u64::from(view.room_then(at)));
+        rooms.sum::<u64>() >= wanted
+    };
+    let mut ends: Vec<Tick> = nodes.iter().flat_map(|(_, view)| view.ends()).collect();
+    ends.push(now);
+    ends.retain(|end| *end >= now);
+    ends.sort_unstable();
+    let first = ends.partition_point(|end| !enough(*end));
+    Some(ends.get(first)?.since(now))
+}
+
+fn total(rooms: &[(usize, u32)]) -> u64 {
+    rooms.iter().map(|(_, room)| u64::from(*room)).sum()
+}
+
+/// One near node that has enough units, chosen with a probability in proportion to its units. If no node has enough, the
+/// nodes with the most.
+fn divide(
+    mut rooms: Vec<(usize, u32)>,
+    wanted: u32,
+    round_trips: &[Duration],
+    chance: impl FnOnce(u64) -> u64,
+) -> Vec<(usize, u32)> {
+    let rich = |rooms: &mut Vec<(usize, u32)>| rooms.retain(|(_, room)| *room >= wanted.max(1));
+    let mut enough = rooms.clone();
+    rich(&mut enough);
+    let round_trip = |node: usize| round_trips.get(node).copied().unwrap_or_default();
+    if let Some(nearest) = enough.iter().map(|(node, _)| round_trip(*node)).min() {
+        enough.retain(|(node, _)| round_trip(*node) <= nearest * 2 + NEAR);
+    }
+    if !enough.is_empty() {
+        let mut place = chance(total(&enough));
+        for (node, room) in enough {
+            match place.checked_sub(room.into()) {
+                Some(rest) => place = rest,
+                None => return vec![(node, wanted)],
+            }
+        }
+    }
+    rooms.sort_unstable_by_key(|(_, room)| std::cmp::Reverse(*room));
+    let mut missing = wanted;
+    rooms.retain_mut(|(_, room)| {
+        *room = (*room).min(missing);
+        missing -= *room;
+        *room > 0
+    });
+    rooms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::quota::Window;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_nanos(ms * 1_000_000)
+    }
+
+    fn views(rooms: &[u32]) -> Vec<View> {
+        let window = Window {
+            period: SECOND,
+            limit: 30,
+        };
+        let view = |room: &u32| {
+            let mut view = View::new([(window, 10)].into_iter());
+            view.looked(at(0), [vec![(SECOND, 10 - room)]]);
+            view
+        };
+        rooms.iter().map(view).collect()
+    }
+
+    fn planned(rooms: &[u32], asked: (u32, u32), place: u64) -> Plan {
+        let views = views(rooms);
+        let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
+        plan(&nodes, asked, (at(1), Some(at(0))), &[], |most| {
+            place.min(most - 1)
+        })
+    }
+
+    #[test]
+    fn one_node_that_has_enough_is_asked() {
+        assert_eq!(planned(&[0, 3, 5], (2, 2), 0), Plan::Ask(vec![(1, 2)]));
+        assert_eq!(planned(&[0, 3, 5], (2, 2), 2), Plan::Ask(vec![(1, 2)]));
+        assert_eq!(planned(&[0, 3, 5], (2, 2), 3), Plan::Ask(vec![(2, 2)]));
+        assert_eq!(planned(&[0, 3, 5], (4, 4), 0), Plan::Ask(vec![(2, 4)]));
+    }
+
+    #[test]
+    fn a_far_node_is_asked_once_the_near_ones_have_too_few() {
+        let asked = |rooms: &[u32], wanted| {
+            let views = views(rooms);
+            let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
+            let round_trips = [1, 4, 5].map(Duration::from_millis);
+            plan(
+                &nodes,
+                (wanted, wanted),
+                (at(1), Some(at(0))),
+                &round_trips,
+                |most| most - 1,
+            )
+        };
+        assert_eq!(asked(&[3, 3, 9], 3), Plan::Ask(vec![(1, 3)]));
+        assert_eq!(asked(&[3, 2, 9], 3), Plan::Ask(vec![(0, 3)]));
+        assert_eq!(asked(&[2, 2, 9], 3), Plan::Ask(vec![(2, 3)]));
+        assert_eq!(
+            asked(&[2, 2, 4], 7),
+            Plan::Ask(vec![(2, 4), (0, 2), (1, 1)])
+        );
+    }
+
+    #[test]
+    fn what_no_node_has_is_gathered() {
+        assert_eq!(
+            planned(&[2, 3, 5], (9, 9), 0),
+            Plan::Ask(vec![(2, 5), (1, 3), (0, 1)])
+        );
+        assert_eq!(
+            planned(&[2, 3, 5], (1, 99), 0),
+            Plan::Ask(vec![(2, 5), (1, 3), (0, 2)])
+        );
+    }
+
+    #[test]
+    fn too_few_units_are_waited_for() {
+        let wait = planned(&[1, 1, 0], (3, 3), 0);
+        assert_eq!(wait, Plan::Wait(Duration::from_millis(999)));
+        assert_eq!(planned(&[0, 0], (21, 21), 0), Plan::Never);
+    }
+
+    #[test]
+    fn nobody_is_told_to_wait_by_what_is_not_known() {
+        let views = views(&[0, 0]);
+        let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
+        let plan = plan(&nodes, (1, 1), (at(500), Some(at(400))), &[], |_| 0);
+        assert_eq!(plan, Plan::Look);
+    }
+}

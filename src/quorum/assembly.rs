@@ -1,0 +1,204 @@
+//! What a quorum is assembled from: its nodes, the engine that serves it, and the engine's task.
+
+use std::{io, sync::Arc, time::Duration};
+
+#[cfg(feature = "tls-rustls")]
+use crate::base::tls::Authorities;
+use crate::{
+    Error, MemoryNode, Quorum,
+    base::{
+        clock::{Alarm, Clock, SystemAlarm, SystemClock, TokioAlarm, TokioClock},
+        logs,
+        owner::{Chance, Label},
+        quota::{Masters, SLOTS_UP_TO},
+    },
+    engine::{Driver, Engine, Status, Task},
+    node::{
+        Node,
+        admission::record::{list_word, ranks},
+        redis::{Keys, RedisNode, Target},
+        wire::keys,
+    },
+    quorum::{Limits, settings::Draft},
+};
+
+impl Quorum {
+    /// `n` masters in this process (at least 1) that vote at once: for demos, doctests and tests. They follow
+    /// tokio's clock, so a test that pauses it moves ttl, renewal and validity together. Call it within a tokio
+    /// runtime.
+    pub fn in_memory(n: usize) -> Self {
+        in_memory(n)
+    }
+}
+
+/// A node as it was given to the builder.
+pub(crate) enum Given {
+    Target(Target),
+    #[cfg(feature = "unstable-node")]
+    Custom(Arc<dyn Node>),
+}
+
+impl Given {
+    /// If it is a server, trusts these authorities in place of the system's.
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) fn trust(&mut self, authorities: &Authorities) {
+        if let Self::Target(Target::Server(address)) = self {
+            address.trust(authorities);
+        }
+    }
+
+    /// The address from which the word for the list of nodes is derived.
+    fn address(&self) -> String {
+        match self {
+            Self::Target(Target::Server(address)) => address.with_database(),
+            Self::Target(Target::Memory(node)) => node.id().to_string(),
+            #[cfg(feature = "unstable-node")]
+            Self::Custom(node) => node.id().to_owned(),
+        }
+    }
+
+    fn in_memory(&self) -> Option<&MemoryNode> {
+        match self {
+            Self::Target(Target::Memory(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    fn into_node(self, keys: &Arc<Keys>, dial_timeout: Duration) -> Arc<dyn Node> {
+        match self {
+            Self::Target(Target::Server(address)) => {
+                Arc::new(RedisNode::new(address, Arc::clone(keys), dial_timeout))
+            }
+            Self::Target(Target::Memory(node)) => Arc::new(node),
+            #[cfg(feature = "unstable-node")]
+            Self::Custom(node) => node,
+        }
+    }
+
+    /// The address of a server, as it is shown.
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> Arc<str> {
+        match self {
+            Self::Target(Target::Server(address)) => address.id().into(),
+            _ => panic!("not the address of a server"),
+        }
+    }
+}
+
+/// Assembles the nodes and starts to dial them. Masters in this process vote at once if all of them are new.
+///
+/// # Errors
+/// `Invalid` when an address is given twice.
+pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quorum, Error> {
+    let in_memory: Vec<MemoryNode> = given.iter().filter_map(Given::in_memory).cloned().collect();
+    let embedded = in_memory.len() == given.len();
+    let addresses: Vec<String> = given.iter().map(Given::address).collect();
+    let keys = Arc::new(Keys::new(&draft.prefix));
+    let node = |given: Given| given.into_node(&keys, draft.dial_timeout);
+    let nodes: Vec<Arc<dyn Node>> = given.into_iter().map(node).collect();
+    check_unique(&nodes)?;
+    if nodes.len().is_multiple_of(2) {
+        logs::warn!(
+            masters = nodes.len(),
+            "an even number of masters survives no more failures than one fewer would"
+        );
+    }
+    let list = list_word(&addresses);
+    if embedded && in_memory.iter().all(MemoryNode::is_new) {
+        admit(&in_memory, &draft, &list);
+    }
+    let list = (list, ranks(&addresses));
+    Ok(run(draft, label, list, nodes, embedded))
+}
+
+/// Lets them vote. `list`: the word for their addresses, unless the fleet has a name.
+fn admit(nodes: &[MemoryNode], draft: &Draft, list: &str) {
+    let list = draft.fleet.as_deref().unwrap_or(list);
+    for node in nodes {
+        node.admit(nodes.len() as u64, list, draft.terms());
+    }
+}
+
+/// `n` masters in this process that vote already.
+pub(crate) fn in_memory(n: usize) -> Quorum {
+    let draft = Draft::default();
+    let nodes: Vec<MemoryNode> = (0..n.max(1)).map(|_| MemoryNode::new()).collect();
+    let addresses: Vec<String> = nodes.iter().map(|node| node.id().to_string()).collect();
+    let list = list_word(&addresses);
+    admit(&nodes, &draft, &list);
+    let nodes = nodes.into_iter();
+    let nodes = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
+    let list = (list, ranks(&addresses));
+    run(draft, Label::of_this_process(), list, nodes, true)
+}
+
+fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
+    let mut ids = nodes.iter().map(|node| node.id()).enumerate();
+    let twice = ids.find(|(i, id)| nodes.iter().take(*i).any(|node| node.id() == *id));
+    match twice {
+        None => Ok(()),
+        Some((_, id)) => Err(Error::Invalid(format!(
+            "{id} is given twice: one server is one vote"
+        ))),
+    }
+}
+
+/// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other
+/// end of every call, so that calls answer `Closed`.
+fn run(
+    draft: Draft,
+    label: Label,
+    list: (String, Vec<usize>),
+    nodes: Vec<Arc<dyn Node>>,
+    embedded: bool,
+) -> Quorum {
+    let clock: Arc<dyn Clock> = match embedded {
+        true => Arc::new(TokioClock::new()),
+        false => Arc::new(SystemClock),
+    };
+    let (connect_timeout, shutdown_timeout) = (draft.connect_timeout, draft.shutdown_timeout);
+    let ids = nodes.iter().map(|node| node.id().into()).collect();
+    // Without random bits nobody hears anything, and who waits asks from time to time.
+    let bits = Chance::System.bits();
+    let channel = bits.map_or_else(|_| String::new(), |bits| keys::channel(&draft.prefix, bits));
+    let settings = draft.settle(label, ids, list, channel);
+    let limits = Limits {
+        fleet: settings.list.as_str().into(),
+        max_ttl: settings.terms.max_ttl,
+        masters: Masters {
+            total: settings.total(),
+            are_ranked: settings.ranks.is_some(),
+            max_ttl: settings.terms.max_ttl,
+            slots_up_to: SLOTS_UP_TO,
+        },
+        connect_timeout,
+        shutdown_timeout,
+    };
+    let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
+    let (engine, events) = Engine::new(status, Arc::clone(&clock));
+    let channel = Arc::clone(&settings.channel);
+    let core = engine.core(Arc::new(settings), Chance::System);
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        match alarm(embedded) {
+            Ok(alarm) => {
+                let flavor = runtime.runtime_flavor();
+                let driver = Driver::new(core, events, nodes, channel, alarm, clock, flavor);
+                drop(runtime.spawn(Task::new(driver, engine.remains())));
+            }
+            Err(error) => {
+                logs::error!(
+                    reason = error.to_string(),
+                    "no timer could be made: the quorum is closed"
+                );
+            }
+        }
+    }
+    Quorum::new(engine, limits)
+}
+
+fn alarm(embedded: bool) -> io::Result<Box<dyn Alarm>> {
+    Ok(match embedded {
+        true => Box::new(TokioAlarm::new()?),
+        false => Box::new(SystemAlarm::new()?),
+    })
+}

@@ -1,0 +1,285 @@
+//! The setters of a quorum: nothing is checked before it connects, and nothing dialled before it is checked.
+
+use std::{fmt, time::Duration};
+
+#[cfg(feature = "test-util")]
+use crate::base::rules::Rules;
+#[cfg(feature = "tls-rustls")]
+use crate::base::tls::Authorities;
+use crate::{
+    Error, Quorum,
+    node::redis::IntoNode,
+    quorum::{
+        assembly::{self, Given},
+        settings::Draft,
+    },
+};
+
+/// Builds a [`Quorum`]. Every setting has a default but the nodes.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), quorate::Error> {
+/// use std::time::Duration;
+/// let quorum = quorate::Quorum::builder()
+///     .nodes(["redis://10.0.0.1:6379", "redis://10.0.1.1:6379", "redis://10.0.2.1:6379"])
+///     .node_timeout(Duration::from_millis(200))
+///     .label("payouts-7")
+///     .connect()
+///     .await?;
+/// # drop(quorum); Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct Builder {
+    nodes: Vec<Result<Given, Error>>,
+    #[cfg(feature = "tls-rustls")]
+    authorities: Option<Result<Authorities, Error>>,
+    draft: Draft,
+}
+
+impl Quorum {
+    /// Dials all nodes at once, with default settings; ready when a majority answered.
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops all connections.
+    pub async fn connect<T: IntoNode>(nodes: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        Self::builder().nodes(nodes).connect().await
+    }
+
+    /// A builder, to set what differs from the defaults.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            #[cfg(feature = "tls-rustls")]
+            authorities: None,
+            draft: Draft::default(),
+        }
+    }
+
+    /// Adds one master: a URL, a `redis::ConnectionInfo`, a `redis::Client` (whose address, TLS and
+    /// credentials are taken; the connection is always quorate's own), or a [`MemoryNode`](crate::MemoryNode).
+    /// Every client has to list the same masters.
+    pub fn node(mut self, node: impl IntoNode) -> Self {
+        self.nodes.push(node.into_node().map(Given::Target));
+        self
+    }
+
+    /// Adds several masters.
+    pub fn nodes<T: IntoNode>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
+        self.nodes.extend(
+            nodes
+                .into_iter()
+                .map(|node| node.into_node().map(Given::Target)),
+        );
+        self
+    }
+
+    /// Adds a master of another kind. Outside semver.
+    #[cfg(feature = "unstable-node")]
+    pub fn custom_node(mut self, node: impl crate::node::Node + 'static) -> Self {
+        self.nodes
+            .push(Ok(Given::Custom(std::sync::Arc::new(node))));
+        self
+    }
+
+    /// Trusts the certificate authorities in `pem` for the `rediss://` nodes of this quorum, **in place of** the
+    /// system's and of those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, which are not read then. So only these
+    /// connections trust a private CA, and they trust nothing else. (The `redis` crate's
+    /// `TlsCertificates::root_cert` does the same.) Default: the system's.
+    ///
+    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key among them is ignored. If it is
+    /// called again, the last call counts. To trust the system's too, add its certificates to `pem`. It concerns
+    /// TLS only: a `redis://` node stays in the clear, and one with `rediss://…#insecure` trusts anybody. A bad
+    /// `pem` makes [`connect`](Self::connect) fail with `Invalid`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let quorum = quorate::Quorum::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.1.1", "rediss://10.0.2.1"])
+    ///     .ca_certificates(std::fs::read("/etc/redis/ca.crt")?)
+    ///     .connect()
+    ///     .await?;
+    /// # drop(quorum); Ok(()) }
+    /// ```
+    #[cfg(feature = "tls-rustls")]
+    pub fn ca_certificates(mut self, pem: impl AsRef<[u8]>) -> Self {
+        let authorities = Authorities::of(pem.as_ref());
+        self.authorities =
+            Some(authorities.map_err(|why| Error::Invalid(format!("ca_certificates: {why}"))));
+        self
+    }
+
+    /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
+    /// node: it bounds what a dead majority costs.
+    pub fn node_timeout(mut self, d: Duration) -> Self {
+        self.draft.node_timeout = d;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
+    pub fn connect_timeout(mut self, d: Duration) -> Self {
+        self.draft.connect_timeout = d;
+        self
+    }
+
+    /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
+    pub fn dial_timeout(mut self, d: Duration) -> Self {
+        self.draft.dial_timeout = d;
+        self
+    }
+
+    /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their releases. Default
+    /// 5 s.
+    pub fn shutdown_timeout(mut self, d: Duration) -> Self {
+        self.draft.shutdown_timeout = d;
+        self
+    }
+
+    /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
+    ///
+    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
+    /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
+    /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
+    pub fn max_ttl(mut self, d: Duration) -> Self {
+        self.draft.max_ttl = d;
+        self
+    }
+
+    /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
+    /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
+    pub fn restart_margin(mut self, d: Duration) -> Self {
+        self.draft.margin = d;
+        self
+    }
+
+    /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+    /// Default `quorate`. Deployments with different prefixes share nothing.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.draft.prefix = prefix.into();
+        self
+    }
+
+    /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+    /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
+    ///
+    /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
+    /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
+    /// masters by different addresses.
+    pub fn fleet(mut self, name: impl Into<String>) -> Self {
+        self.draft.fleet = Some(name.into());
+        self
+    }
+
+    /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.draft.label = Some(label.into());
+        self
+    }
+
+    /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
+    /// only for servers that never reach `maxmemory`.
+    pub fn allow_eviction(mut self) -> Self {
+        self.draft.allow_eviction = true;
+        self
+    }
+
+    /// Switches rules of the protocol off, to see that a test finds what they prevent. The client's decisions
+    /// follow them on every kind of node; the scripts do not.
+    #[cfg(feature = "test-util")]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.draft.rules = rules;
+        self
+    }
+
+    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
+    ///
+    /// # Errors
+    /// - `Invalid` for bad settings, and when two addresses lead to one server.
+    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and its reason.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops all connections.
+    pub async fn connect(self) -> Result<Quorum, Error> {
+        let quorum = self.connect_lazy()?;
+        quorum.ready().await?;
+        Ok(quorum)
+    }
+
+    /// Starts to dial and returns at once; it fails only for bad settings. A lock that is taken before all nodes
+    /// are connected stands on those that are; [`Quorum::ready`] waits a little for the others too.
+    ///
+    /// Call it within a tokio runtime with I/O and time enabled: the background work runs there. Without a runtime
+    /// every call answers `Closed`.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn connect_lazy(self) -> Result<Quorum, Error> {
+        if self.nodes.is_empty() {
+            return Err(Error::Invalid(
+                "no node was given: a quorum needs at least one master".into(),
+            ));
+        }
+        let label = self.draft.check()?;
+        self.check_nodes()?;
+        #[cfg_attr(not(feature = "tls-rustls"), allow(unused_mut))]
+        let mut nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        #[cfg(feature = "tls-rustls")]
+        if let Some(authorities) = self.authorities.transpose()? {
+            for node in &mut nodes {
+                node.trust(&authorities);
+            }
+        }
+        assembly::start(nodes, self.draft, label)
+    }
+
+    /// Whether each node can be understood.
+    pub(crate) fn check_nodes(&self) -> Result<(), Error> {
+        let bad = |given: &Result<Given, Error>| given.as_ref().err().cloned();
+        let found = self.nodes.iter().map(bad).enumerate();
+        match found.filter_map(|(i, error)| Some((i, error?))).next() {
+            None => Ok(()),
+            Some((i, error)) => Err(in_the_list(error, i + 1, self.nodes.len())),
+        }
+    }
+
+    /// What was set.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> String {
+        let nodes = self.nodes.iter().map(|node| node.as_ref().unwrap().id());
+        let label = self.draft.check().unwrap();
+        let connect_timeout = self.draft.connect_timeout;
+        let settings = self.draft.clone().settle(
+            label,
+            nodes.collect(),
+            ("list".into(), Vec::new()),
+            "quorate:wake:test".into(),
+        );
+        format!("{settings:?} connect_timeout: {connect_timeout:?}")
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Little of a bad URL is shown, as it may hold a password. Its place in the list says which one it is.
+fn in_the_list(error: Error, number: usize, total: usize) -> Error {
+    match error {
+        Error::Invalid(why) if total > 1 => {
+            Error::Invalid(format!("node {number} of {total}: {why}"))
+        }
+        error => error,
+    }
+}
