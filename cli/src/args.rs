@@ -229,7 +229,7 @@ mod tests {
     }
 
     /// Options of other programs that are named in comments and pages.
-    const FOREIGN: [&str; 18] = [
+    const FOREIGN: [&str; 19] = [
         "--all-features",
         "--appendonly",
         "--bind",
@@ -248,6 +248,7 @@ mod tests {
         "--port",
         "--save",
         "--test",
+        "--workspace",
     ];
 
     #[test]
