@@ -94,9 +94,9 @@ pub use crate::{
 pub mod cli {
     pub use crate::{
         base::text::{are_needed, counted, seconds, table},
-        quorum::env::{
-            ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT,
-            NODES, NODES_FILE, RESTART_MARGIN, SET_NODES, Variables, duration,
+        quorum::{
+            env::{NODES, NODES_FILE, SET_NODES, Variables},
+            settings::{Kind, Options, SETTINGS, Setting, duration},
         },
     };
 }

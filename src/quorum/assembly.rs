@@ -11,6 +11,7 @@ use crate::{
         logs,
         owner::{Chance, Label},
         quota::{Masters, SLOTS_UP_TO},
+        rules::Rules,
     },
     engine::{Driver, Engine, Status, Task},
     node::{
@@ -19,7 +20,7 @@ use crate::{
         redis::{Keys, RedisNode, Target},
         wire::keys,
     },
-    quorum::{Limits, settings::Draft},
+    quorum::{Limits, settings::Options},
 };
 
 impl Quorum {
@@ -89,12 +90,17 @@ impl Given {
 ///
 /// # Errors
 /// `Invalid` when an address is given twice.
-pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quorum, Error> {
+pub(crate) fn start(
+    given: Vec<Given>,
+    options: Options,
+    rules: Rules,
+    label: Label,
+) -> Result<Quorum, Error> {
     let in_memory: Vec<MemoryNode> = given.iter().filter_map(Given::in_memory).cloned().collect();
     let embedded = in_memory.len() == given.len();
     let addresses: Vec<String> = given.iter().map(Given::address).collect();
-    let keys = Arc::new(Keys::new(&draft.prefix));
-    let node = |given: Given| given.into_node(&keys, draft.dial_timeout);
+    let keys = Arc::new(Keys::new(options.prefix()));
+    let node = |given: Given| given.into_node(&keys, options.dial_timeout());
     let nodes: Vec<Arc<dyn Node>> = given.into_iter().map(node).collect();
     check_unique(&nodes)?;
     if nodes.len().is_multiple_of(2) {
@@ -105,31 +111,38 @@ pub(crate) fn start(given: Vec<Given>, draft: Draft, label: Label) -> Result<Quo
     }
     let list = list_word(&addresses);
     if embedded && in_memory.iter().all(MemoryNode::is_new) {
-        admit(&in_memory, &draft, &list);
+        admit(&in_memory, &options, &list);
     }
     let list = (list, ranks(&addresses));
-    Ok(run(draft, label, list, nodes, embedded))
+    Ok(run(options, rules, label, list, nodes, embedded))
 }
 
 /// Lets them vote. `list`: the word for their addresses, unless the fleet has a name.
-fn admit(nodes: &[MemoryNode], draft: &Draft, list: &str) {
-    let list = draft.fleet.as_deref().unwrap_or(list);
+fn admit(nodes: &[MemoryNode], options: &Options, list: &str) {
+    let list = options.fleet.as_deref().unwrap_or(list);
     for node in nodes {
-        node.admit(nodes.len() as u64, list, draft.terms());
+        node.admit(nodes.len() as u64, list, options.terms());
     }
 }
 
 /// `n` masters in this process that vote already.
 pub(crate) fn in_memory(n: usize) -> Quorum {
-    let draft = Draft::default();
+    let options = Options::default();
     let nodes: Vec<MemoryNode> = (0..n.max(1)).map(|_| MemoryNode::new()).collect();
     let addresses: Vec<String> = nodes.iter().map(|node| node.id().to_string()).collect();
     let list = list_word(&addresses);
-    admit(&nodes, &draft, &list);
+    admit(&nodes, &options, &list);
     let nodes = nodes.into_iter();
     let nodes = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
     let list = (list, ranks(&addresses));
-    run(draft, Label::of_this_process(), list, nodes, true)
+    run(
+        options,
+        Rules::ALL,
+        Label::of_this_process(),
+        list,
+        nodes,
+        true,
+    )
 }
 
 fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
@@ -146,7 +159,8 @@ fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
 /// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other
 /// end of every call, so that calls answer `Closed`.
 fn run(
-    draft: Draft,
+    options: Options,
+    rules: Rules,
     label: Label,
     list: (String, Vec<usize>),
     nodes: Vec<Arc<dyn Node>>,
@@ -156,12 +170,16 @@ fn run(
         true => Arc::new(TokioClock::new()),
         false => Arc::new(SystemClock),
     };
-    let (connect_timeout, shutdown_timeout) = (draft.connect_timeout, draft.shutdown_timeout);
+    let (connect_timeout, shutdown_timeout) =
+        (options.connect_timeout(), options.shutdown_timeout());
     let ids = nodes.iter().map(|node| node.id().into()).collect();
     // Without random bits nobody hears anything, and who waits asks from time to time.
     let bits = Chance::System.bits();
-    let channel = bits.map_or_else(|_| String::new(), |bits| keys::channel(&draft.prefix, bits));
-    let settings = draft.settle(label, ids, list, channel);
+    let channel = bits.map_or_else(
+        |_| String::new(),
+        |bits| keys::channel(options.prefix(), bits),
+    );
+    let settings = options.settle(rules, label, ids, list, channel);
     let limits = Limits {
         fleet: settings.list.as_str().into(),
         max_ttl: settings.terms.max_ttl,

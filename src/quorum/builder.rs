@@ -2,16 +2,15 @@
 
 use std::{fmt, time::Duration};
 
-#[cfg(feature = "test-util")]
-use crate::base::rules::Rules;
 #[cfg(feature = "tls-rustls")]
 use crate::base::tls::Authorities;
 use crate::{
     Error, Quorum,
+    base::rules::Rules,
     node::redis::IntoNode,
     quorum::{
         assembly::{self, Given},
-        settings::Draft,
+        settings::{Options, each_setting},
     },
 };
 
@@ -33,7 +32,8 @@ pub struct Builder {
     nodes: Vec<Result<Given, Error>>,
     #[cfg(feature = "tls-rustls")]
     authorities: Option<Result<Authorities, Error>>,
-    draft: Draft,
+    options: Options,
+    rules: Rules,
 }
 
 impl Quorum {
@@ -60,7 +60,8 @@ impl Builder {
             nodes: Vec::new(),
             #[cfg(feature = "tls-rustls")]
             authorities: None,
-            draft: Draft::default(),
+            options: Options::default(),
+            rules: Rules::ALL,
         }
     }
 
@@ -117,77 +118,10 @@ impl Builder {
         self
     }
 
-    /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
-    /// node: it bounds what a dead majority costs.
-    pub fn node_timeout(mut self, d: Duration) -> Self {
-        self.draft.node_timeout = d;
-        self
-    }
-
-    /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
-    pub fn connect_timeout(mut self, d: Duration) -> Self {
-        self.draft.connect_timeout = d;
-        self
-    }
-
-    /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
-    pub fn dial_timeout(mut self, d: Duration) -> Self {
-        self.draft.dial_timeout = d;
-        self
-    }
-
-    /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their releases. Default
-    /// 5 s.
-    pub fn shutdown_timeout(mut self, d: Duration) -> Self {
-        self.draft.shutdown_timeout = d;
-        self
-    }
-
-    /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
-    ///
-    /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
-    /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
-    /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
-    pub fn max_ttl(mut self, d: Duration) -> Self {
-        self.draft.max_ttl = d;
-        self
-    }
-
-    /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
-    /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
-    pub fn restart_margin(mut self, d: Duration) -> Self {
-        self.draft.margin = d;
-        self
-    }
-
-    /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
-    /// Default `quorate`. Deployments with different prefixes share nothing.
-    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.draft.prefix = prefix.into();
-        self
-    }
-
-    /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
-    /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
-    ///
-    /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
-    /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
-    /// masters by different addresses.
-    pub fn fleet(mut self, name: impl Into<String>) -> Self {
-        self.draft.fleet = Some(name.into());
-        self
-    }
-
-    /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.draft.label = Some(label.into());
-        self
-    }
-
-    /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
-    /// only for servers that never reach `maxmemory`.
-    pub fn allow_eviction(mut self) -> Self {
-        self.draft.allow_eviction = true;
+    /// All settings at once, in place of those that were given before.
+    #[doc(hidden)]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
         self
     }
 
@@ -195,7 +129,7 @@ impl Builder {
     /// follow them on every kind of node; the scripts do not.
     #[cfg(feature = "test-util")]
     pub fn rules(mut self, rules: Rules) -> Self {
-        self.draft.rules = rules;
+        self.rules = rules;
         self
     }
 
@@ -227,7 +161,7 @@ impl Builder {
                 "no node was given: a quorum needs at least one master".into(),
             ));
         }
-        let label = self.draft.check()?;
+        let label = self.options.checked()?;
         self.check_nodes()?;
         #[cfg_attr(not(feature = "tls-rustls"), allow(unused_mut))]
         let mut nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -237,7 +171,7 @@ impl Builder {
                 node.trust(&authorities);
             }
         }
-        assembly::start(nodes, self.draft, label)
+        assembly::start(nodes, self.options, self.rules, label)
     }
 
     /// Whether each node can be understood.
@@ -254,9 +188,10 @@ impl Builder {
     #[cfg(test)]
     pub(crate) fn shown(&self) -> String {
         let nodes = self.nodes.iter().map(|node| node.as_ref().unwrap().id());
-        let label = self.draft.check().unwrap();
-        let connect_timeout = self.draft.connect_timeout;
-        let settings = self.draft.clone().settle(
+        let label = self.options.checked().unwrap();
+        let connect_timeout = self.options.connect_timeout();
+        let settings = self.options.clone().settle(
+            self.rules,
             label,
             nodes.collect(),
             ("list".into(), Vec::new()),
@@ -265,6 +200,45 @@ impl Builder {
         format!("{settings:?} connect_timeout: {connect_timeout:?}")
     }
 }
+
+macro_rules! setter {
+    ($(#[$doc:meta])* Duration $name:ident) => {
+        $(#[$doc])*
+        pub fn $name(mut self, d: Duration) -> Self {
+            self.options.$name = Some(d);
+            self
+        }
+    };
+    ($(#[$doc:meta])* String $name:ident) => {
+        $(#[$doc])*
+        pub fn $name(mut self, $name: impl Into<String>) -> Self {
+            self.options.$name = Some($name.into());
+            self
+        }
+    };
+    ($(#[$doc:meta])* bool $name:ident) => {
+        $(#[$doc])*
+        pub fn $name(mut self) -> Self {
+            self.options.$name = Some(true);
+            self
+        }
+    };
+}
+
+macro_rules! make_setters {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident {
+        default: $default:expr,
+        check: $check:expr,
+        variable: $variable:literal,
+        help: $help:literal,
+    })*) => {
+        impl Builder {
+            $(setter! { $(#[$doc])* $kind $name })*
+        }
+    };
+}
+
+each_setting!(make_setters);
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,34 +1,17 @@
 //! Settings from the environment: programs may use the variables of the command line. Both read them with the
 //! functions here.
 
-use std::{ffi::OsString, fs::File, io::Read as _, time::Duration};
+use std::{ffi::OsString, fs::File, io::Read as _};
 
 use crate::{
     Builder, Error, Quorum,
-    base::name::check_word,
-    quorum::settings::{check_margin, check_max_ttl, check_timeout},
+    quorum::settings::{Options, SETTINGS, Setting, each_setting},
 };
 
 /// The masters, with their passwords.
 pub const NODES: &str = "QUORATE_NODES";
 /// A file with the masters.
 pub const NODES_FILE: &str = "QUORATE_NODES_FILE";
-/// [`Builder::key_prefix`].
-pub const KEY_PREFIX: &str = "QUORATE_KEY_PREFIX";
-/// [`Builder::fleet`].
-pub const FLEET: &str = "QUORATE_FLEET";
-/// [`Builder::max_ttl`].
-pub const MAX_TTL: &str = "QUORATE_MAX_TTL";
-/// [`Builder::restart_margin`].
-pub const RESTART_MARGIN: &str = "QUORATE_RESTART_MARGIN";
-/// [`Builder::connect_timeout`].
-pub const CONNECT_TIMEOUT: &str = "QUORATE_CONNECT_TIMEOUT";
-/// [`Builder::node_timeout`].
-pub const NODE_TIMEOUT: &str = "QUORATE_NODE_TIMEOUT";
-/// [`Builder::label`].
-pub const LABEL: &str = "QUORATE_LABEL";
-/// [`Builder::allow_eviction`].
-pub const ALLOW_EVICTION: &str = "QUORATE_ALLOW_EVICTION";
 
 /// How to name masters, for an error that says that none are named.
 pub const SET_NODES: &str = "set QUORATE_NODES (separated by commas), as in \
@@ -57,42 +40,64 @@ impl Quorum {
     }
 }
 
-impl Builder {
-    /// A builder with the settings in the environment. The variables are those of the `quorate` command, and
-    /// mean the same.
-    ///
-    /// | variable | setting |
-    /// | --- | --- |
-    /// | `QUORATE_NODES` | [`node`](Self::node), for each URL; separated by commas, not by blanks |
-    /// | `QUORATE_NODES_FILE` | in place of it, a file with the URLs, one on each line; lines that begin with `#` are left out |
-    /// | `QUORATE_KEY_PREFIX` | [`key_prefix`](Self::key_prefix) |
-    /// | `QUORATE_FLEET` | [`fleet`](Self::fleet) |
-    /// | `QUORATE_MAX_TTL` | [`max_ttl`](Self::max_ttl) |
-    /// | `QUORATE_RESTART_MARGIN` | [`restart_margin`](Self::restart_margin) |
-    /// | `QUORATE_CONNECT_TIMEOUT` | [`connect_timeout`](Self::connect_timeout) |
-    /// | `QUORATE_NODE_TIMEOUT` | [`node_timeout`](Self::node_timeout) |
-    /// | `QUORATE_LABEL` | [`label`](Self::label) |
-    /// | `QUORATE_ALLOW_EVICTION` | [`allow_eviction`](Self::allow_eviction), if it is `1` or `true`; `0` or `false`: not |
-    ///
-    /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. An empty variable counts as not set,
-    /// and what is not set has its default. What is set on the builder afterwards replaces what the environment
-    /// said; masters are added to those that it names. The file is read in this call, which blocks the thread.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), quorate::Error> {
-    /// let quorum = quorate::Builder::from_env()?.label("payouts-7").connect().await?;
-    /// # drop(quorum); Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// `Invalid`, naming the variable and never a password:
-    /// - no variable names a master, or both of them do;
-    /// - the file cannot be read, or names no master;
-    /// - a value is not valid for its setting.
-    pub fn from_env() -> Result<Self, Error> {
-        from(&Variables::of_this_process())
-    }
+macro_rules! env_row {
+    ("", $name:ident) => {
+        ""
+    };
+    ($variable:literal, $name:ident) => {
+        concat!(
+            "| `",
+            $variable,
+            "` | [`",
+            stringify!($name),
+            "`](Self::",
+            stringify!($name),
+            ") |"
+        )
+    };
 }
+
+macro_rules! make_from_env {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident {
+        default: $default:expr,
+        check: $check:expr,
+        variable: $variable:tt,
+        help: $help:literal,
+    })*) => {
+        impl Builder {
+            /// A builder with the settings in the environment. The variables are those of the `quorate` command, and
+            /// mean the same.
+            ///
+            /// | variable | setting |
+            /// | --- | --- |
+            /// | `QUORATE_NODES` | [`node`](Self::node), for each URL; separated by commas, not by blanks |
+            /// | `QUORATE_NODES_FILE` | in place of it, a file with the URLs, one on each line; lines that begin with `#` are left out |
+            $(#[doc = env_row!($variable, $name)])*
+            ///
+            /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. `QUORATE_ALLOW_EVICTION` is `1` or
+            /// `true`, `0` or `false`. An empty variable counts as not set, and a setting that is not set has its default.
+            /// Setters that are called on the builder afterwards replace what the environment said; masters are added to
+            /// those that it names. The file is read in this call, which blocks the thread.
+            ///
+            /// ```no_run
+            /// # async fn example() -> Result<(), quorate::Error> {
+            /// let quorum = quorate::Builder::from_env()?.label("payouts-7").connect().await?;
+            /// # drop(quorum); Ok(()) }
+            /// ```
+            ///
+            /// # Errors
+            /// `Invalid`, naming the variable and never a password:
+            /// - no variable names a master, or both of them do;
+            /// - the file cannot be read, or names no master;
+            /// - a value is not valid for its setting.
+            pub fn from_env() -> Result<Self, Error> {
+                from(&Variables::of_this_process())
+            }
+        }
+    };
+}
+
+each_setting!(make_from_env);
 
 fn from(variables: &Variables) -> Result<Builder, Error> {
     let (nodes, source) = variables.nodes()?;
@@ -102,55 +107,15 @@ fn from(variables: &Variables) -> Result<Builder, Error> {
             variables.hint()
         )));
     };
-    let mut builder = Quorum::builder().nodes(nodes);
+    let builder = Quorum::builder().nodes(nodes);
     builder.check_nodes().map_err(|error| of(source, error))?;
-
-    if let Some(prefix) = word(variables, KEY_PREFIX, "key prefix")? {
-        builder = builder.key_prefix(prefix);
+    let mut options = Options::default();
+    variables.fill(&mut options)?;
+    for setting in SETTINGS {
+        let checked = setting.check(&options);
+        checked.map_err(|error| of(setting.variable, error))?;
     }
-    if let Some(name) = word(variables, FLEET, "fleet name")? {
-        builder = builder.fleet(name);
-    }
-    if let Some(label) = word(variables, LABEL, "label")? {
-        builder = builder.label(label);
-    }
-    if let Some(d) = time(variables, MAX_TTL, check_max_ttl)? {
-        builder = builder.max_ttl(d);
-    }
-    if let Some(d) = time(variables, RESTART_MARGIN, check_margin)? {
-        builder = builder.restart_margin(d);
-    }
-    let timeout = |what| move |d| check_timeout(what, d);
-    if let Some(d) = time(variables, CONNECT_TIMEOUT, timeout("connect_timeout"))? {
-        builder = builder.connect_timeout(d);
-    }
-    if let Some(d) = time(variables, NODE_TIMEOUT, timeout("node_timeout"))? {
-        builder = builder.node_timeout(d);
-    }
-    match variables.flag(ALLOW_EVICTION)? {
-        Some(true) => Ok(builder.allow_eviction()),
-        Some(false) | None => Ok(builder),
-    }
-}
-
-fn word(variables: &Variables, variable: &str, what: &str) -> Result<Option<String>, Error> {
-    let word = variables.word(variable)?;
-    let checked = word
-        .as_deref()
-        .map_or(Ok(()), |word| check_word(what, word));
-    checked.map_err(|error| of(variable, error))?;
-    Ok(word)
-}
-
-fn time(
-    variables: &Variables,
-    variable: &str,
-    check: impl Fn(Duration) -> Result<(), Error>,
-) -> Result<Option<Duration>, Error> {
-    let d = variables.duration(variable)?;
-    let checked = d.map_or(Ok(()), check);
-    checked.map_err(|error| of(variable, error))?;
-    Ok(d)
+    Ok(builder.options(options))
 }
 
 /// The same error with the name of the variable.
@@ -181,21 +146,22 @@ impl Variables {
         Ok(said.filter(|text| !text.trim().is_empty()))
     }
 
-    /// A value that is a [`duration`].
-    pub fn duration(&self, variable: &str) -> Result<Option<Duration>, Error> {
-        let said = self.word(variable)?.map(|text| duration(&text));
-        said.transpose()
-            .map_err(|why| Error::Invalid(format!("{variable}: {why}")))
+    /// Sets each setting that is not set yet and has a variable.
+    pub fn fill(&self, options: &mut Options) -> Result<(), Error> {
+        for setting in SETTINGS.iter().filter(|s| !s.variable.is_empty()) {
+            if setting.show(options).is_none() {
+                self.fill_one(setting, options)?;
+            }
+        }
+        Ok(())
     }
 
-    /// A value that is `1` or `true`, `0` or `false`.
-    pub fn flag(&self, variable: &str) -> Result<Option<bool>, Error> {
-        match self.word(variable)?.as_deref() {
-            None => Ok(None),
-            Some("1" | "true") => Ok(Some(true)),
-            Some("0" | "false") => Ok(Some(false)),
-            Some(_) => Err(Error::Invalid(format!("{variable} is neither 1 nor 0"))),
-        }
+    /// Sets one setting, if its variable is set.
+    pub fn fill_one(&self, setting: &Setting, options: &mut Options) -> Result<(), Error> {
+        let variable = setting.variable;
+        let read = |text: String| setting.read(options, &text);
+        let read = self.word(variable)?.map_or(Ok(()), read);
+        read.map_err(|why| Error::Invalid(format!("{variable}: {why}")))
     }
 
     /// The masters' URLs, and the variable that names them; none if none does.
@@ -284,28 +250,6 @@ fn begins_a_url(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'+')
     };
     scheme.is_some_and(is_scheme)
-}
-
-/// `700ms`, `3s`, `10m`, `24h`: a whole number and its unit.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let wrong = || {
-        "it is not a valid duration: write a whole number and its unit, as in 700ms, 3s, 10m, 24h"
-            .to_owned()
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    number
-        .checked_mul(milliseconds)
-        .map(Duration::from_millis)
-        .ok_or_else(wrong)
 }
 
 #[cfg(test)]

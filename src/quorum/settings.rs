@@ -1,4 +1,5 @@
-//! The settings of one quorum as its user gave them, their defaults and their checks.
+//! The table of settings. A row of it makes the setter of both builders, the environment variable, and the option of the
+//! `quorate` command with its help text.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,69 +14,303 @@ use crate::{
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
+const DEFAULT_PREFIX: &str = "quorate";
 
-/// Settings that nobody has checked yet, each with its default. The nodes are not among them.
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub(crate) node_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) dial_timeout: Duration,
-    pub(crate) shutdown_timeout: Duration,
-    pub(crate) max_ttl: Duration,
-    pub(crate) margin: Duration,
-    pub(crate) prefix: String,
-    pub(crate) fleet: Option<String>,
-    pub(crate) label: Option<String>,
-    pub(crate) allow_eviction: bool,
-    pub(crate) rules: Rules,
+/// Gives the table to a macro. Rows without a variable stand last; only programs can set them.
+macro_rules! each_setting {
+    ($make:ident) => {
+        $make! {
+            /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+            /// Default `quorate`. Deployments with different prefixes share nothing.
+            key_prefix: String {
+                default: DEFAULT_PREFIX,
+                check: |_, word| check_word("key prefix", word),
+                variable: "QUORATE_KEY_PREFIX",
+                help: "What every key on the servers begins with",
+            }
+            /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+            /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
+            ///
+            /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
+            /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
+            /// masters by different addresses.
+            fleet: String {
+                default: "8 hex digits that follow from the addresses",
+                check: |_, word| check_word("fleet name", word),
+                variable: "QUORATE_FLEET",
+                help: "The word that all clients of these servers share: for clients that reach them by different addresses",
+            }
+            /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
+            ///
+            /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
+            /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
+            /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
+            max_ttl: Duration {
+                default: Duration::from_secs(30),
+                check: |_, d| check_max_ttl(*d),
+                variable: "QUORATE_MAX_TTL",
+                help: "The longest ttl that any client of these servers uses; the same in every client",
+            }
+            /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
+            /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
+            restart_margin: Duration {
+                default: Duration::from_secs(5),
+                check: |_, d| check_margin(*d),
+                variable: "QUORATE_RESTART_MARGIN",
+                help: "Added to the time that a restarted server is kept out; the same in every client of these servers",
+            }
+            /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
+            connect_timeout: Duration {
+                default: Duration::from_secs(5),
+                check: check_timeout,
+                variable: "QUORATE_CONNECT_TIMEOUT",
+                help: "How long to wait until a majority of the servers, or Consul, can be talked to",
+            }
+            /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
+            /// node: it bounds what a dead majority costs.
+            node_timeout: Duration {
+                default: Duration::from_millis(500),
+                check: check_timeout,
+                variable: "QUORATE_NODE_TIMEOUT",
+                help: "How long to wait for one server's answer; with --consul the default is 5s",
+            }
+            /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+            label: String {
+                default: "host:pid",
+                check: |_, label| Label::new(label).map(drop),
+                variable: "QUORATE_LABEL",
+                help: "The holder's name, as operators see it",
+            }
+            /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
+            /// only for servers that never reach `maxmemory`.
+            allow_eviction: bool {
+                default: false,
+                check: |_, _| Ok(()),
+                variable: "QUORATE_ALLOW_EVICTION",
+                help: "Count servers whose maxmemory-policy may evict keys, and with them locks: only for servers that never reach maxmemory",
+            }
+            /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
+            dial_timeout: Duration {
+                default: Duration::from_secs(3),
+                check: check_timeout,
+                variable: "",
+                help: "",
+            }
+            /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their releases. Default
+            /// 5 s.
+            shutdown_timeout: Duration {
+                default: Duration::from_secs(5),
+                check: |_, _| Ok(()),
+                variable: "",
+                help: "",
+            }
+        }
+    };
 }
 
-impl Default for Draft {
-    fn default() -> Self {
-        Self {
-            node_timeout: Duration::from_millis(500),
-            connect_timeout: Duration::from_secs(5),
-            dial_timeout: Duration::from_secs(3),
-            shutdown_timeout: Duration::from_secs(5),
-            max_ttl: Duration::from_secs(30),
-            margin: Duration::from_secs(5),
-            prefix: "quorate".into(),
-            fleet: None,
-            label: None,
-            allow_eviction: false,
-            rules: Rules::ALL,
+pub(crate) use each_setting;
+
+/// The type of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A [`duration`].
+    Duration,
+    /// A word.
+    Word,
+    /// Set or not.
+    Flag,
+}
+
+/// A value that can be written as text.
+trait Value: Sized {
+    const KIND: Kind;
+
+    fn read(text: &str) -> Result<Self, String>;
+    fn show(&self) -> String;
+}
+
+impl Value for Duration {
+    const KIND: Kind = Kind::Duration;
+
+    fn read(text: &str) -> Result<Self, String> {
+        duration(text)
+    }
+
+    fn show(&self) -> String {
+        match self.subsec_millis() {
+            0 => format!("{}s", self.as_secs()),
+            _ => format!("{}ms", self.as_millis()),
         }
     }
 }
 
-impl Draft {
-    /// Checks every setting by itself; returns the label that holds.
-    pub(crate) fn check(&self) -> Result<Label, Error> {
-        check_word("key prefix", &self.prefix)?;
-        if let Some(word) = &self.fleet {
-            check_word("fleet name", word)?;
+impl Value for String {
+    const KIND: Kind = Kind::Word;
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
+impl Value for bool {
+    const KIND: Kind = Kind::Flag;
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "true" => Ok(true),
+            "0" | "false" => Ok(false),
+            _ => Err("it is neither 1 nor 0".to_owned()),
         }
-        check_max_ttl(self.max_ttl)?;
-        check_margin(self.margin)?;
-        check_timeout("node_timeout", self.node_timeout)?;
-        check_timeout("connect_timeout", self.connect_timeout)?;
-        check_timeout("dial_timeout", self.dial_timeout)?;
+    }
+
+    fn show(&self) -> String {
+        u8::from(*self).to_string()
+    }
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// As the builder's method is called.
+    pub name: &'static str,
+    /// The environment variable; empty if only programs can set it.
+    pub variable: &'static str,
+    /// What it is, for the help text of the command.
+    pub help: &'static str,
+    /// The type of its value.
+    pub kind: Kind,
+    default: fn() -> Option<String>,
+    read: fn(&mut Options, &str) -> Result<(), String>,
+    show: fn(&Options) -> Option<String>,
+    check: fn(&Options) -> Result<(), Error>,
+}
+
+impl Setting {
+    /// The default as text.
+    pub fn default(&self) -> Option<String> {
+        (self.default)()
+    }
+
+    /// Sets it to the value that a text stands for.
+    ///
+    /// # Errors
+    /// The reason why it stands for none.
+    pub fn read(&self, options: &mut Options, text: &str) -> Result<(), String> {
+        (self.read)(options, text)
+    }
+
+    /// Its value as text, if it was set.
+    pub fn show(&self, options: &Options) -> Option<String> {
+        (self.show)(options)
+    }
+
+    /// Checks its value, if it was set.
+    pub(crate) fn check(&self, options: &Options) -> Result<(), Error> {
+        (self.check)(options)
+    }
+}
+
+macro_rules! default_text {
+    (Duration, $default:expr) => {
+        || Some(Value::show(&$default))
+    };
+    (String, $default:expr) => {
+        || Some(($default).to_owned())
+    };
+    (bool, $default:expr) => {
+        || None
+    };
+}
+
+macro_rules! getter {
+    (Duration, $name:ident, $default:expr) => {
+        /// The value, or the default.
+        pub fn $name(&self) -> Duration {
+            self.$name.unwrap_or($default)
+        }
+    };
+    (bool, $name:ident, $default:expr) => {
+        /// The value, or the default.
+        pub fn $name(&self) -> bool {
+            self.$name.unwrap_or($default)
+        }
+    };
+    (String, $name:ident, $default:expr) => {};
+}
+
+macro_rules! make_table {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident {
+        default: $default:expr,
+        check: $check:expr,
+        variable: $variable:literal,
+        help: $help:literal,
+    })*) => {
+        /// The settings that were given. Nobody has checked them.
+        #[derive(Clone, Debug, Default)]
+        pub struct Options {
+            $(
+                #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ").")]
+                pub $name: Option<$kind>,
+            )*
+        }
+
+        impl Options {
+            $(getter!($kind, $name, $default);)*
+        }
+
+        /// All settings but the nodes and what only a program can give.
+        pub static SETTINGS: &[Setting] = &[$(Setting {
+            name: stringify!($name),
+            variable: $variable,
+            help: $help,
+            kind: <$kind as Value>::KIND,
+            default: default_text!($kind, $default),
+            read: |options, text| {
+                options.$name = Some(Value::read(text)?);
+                Ok(())
+            },
+            show: |options| options.$name.as_ref().map(Value::show),
+            check: |options| {
+                let check: fn(&str, &$kind) -> Result<(), Error> = $check;
+                options.$name.as_ref().map_or(Ok(()), |value| check(stringify!($name), value))
+            },
+        }),*];
+    };
+}
+
+each_setting!(make_table);
+
+impl Options {
+    /// Checks every setting by itself; returns the label to use.
+    pub(crate) fn checked(&self) -> Result<Label, Error> {
+        SETTINGS
+            .iter()
+            .try_for_each(|setting| setting.check(self))?;
         match &self.label {
             Some(label) => Label::new(label),
             None => Ok(Label::of_this_process()),
         }
     }
 
-    /// The longest ttl and the restart margin, which the whole fleet agrees on.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms::new(self.max_ttl, self.margin)
+    /// The prefix of all keys.
+    pub fn prefix(&self) -> &str {
+        self.key_prefix.as_deref().unwrap_or(DEFAULT_PREFIX)
     }
 
-    /// The settings with these nodes. `list` is the word for the list of them, unless the fleet has a name; `ranks`: the
-    /// place of each in it.
-    /// `channel`: where who waits hears that it is its turn.
+    /// The longest ttl and the restart margin, which the whole fleet agrees on.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms::new(self.max_ttl(), self.restart_margin())
+    }
+
+    /// The settings of a quorum with these nodes. `list` is the word for the list of them, unless the fleet has a name;
+    /// `ranks`: the place of each node in it. `channel`: where waiters of this process are told that it is their turn.
     pub(crate) fn settle(
         self,
+        rules: Rules,
         label: Label,
         nodes: Vec<Arc<str>>,
         (list, ranks): (String, Vec<usize>),
@@ -85,18 +320,18 @@ impl Draft {
             nodes,
             terms: self.terms(),
             ranks: self.fleet.is_none().then_some(ranks),
+            prefix: self.prefix().to_owned(),
+            node_timeout: self.node_timeout(),
+            allow_eviction: self.allow_eviction(),
             list: self.fleet.unwrap_or(list),
-            prefix: self.prefix,
-            node_timeout: self.node_timeout,
             label,
             channel: channel.into(),
-            allow_eviction: self.allow_eviction,
-            rules: self.rules,
+            rules,
         }
     }
 }
 
-pub(crate) fn check_max_ttl(d: Duration) -> Result<(), Error> {
+fn check_max_ttl(d: Duration) -> Result<(), Error> {
     match (SHORTEST_MAX_TTL..=LONGEST).contains(&d) {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
@@ -105,7 +340,7 @@ pub(crate) fn check_max_ttl(d: Duration) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn check_margin(d: Duration) -> Result<(), Error> {
+fn check_margin(d: Duration) -> Result<(), Error> {
     match d <= LONGEST {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
@@ -114,16 +349,76 @@ pub(crate) fn check_margin(d: Duration) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn check_timeout(what: &str, d: Duration) -> Result<(), Error> {
+fn check_timeout(name: &str, d: &Duration) -> Result<(), Error> {
     if d.is_zero() {
-        return Err(Error::Invalid(format!(
-            "{what} is zero: no node can answer in no time"
-        )));
+        return Err(Error::Invalid(format!("{name} must be greater than zero")));
     }
-    if d > LONGEST_TIMEOUT {
+    if *d > LONGEST_TIMEOUT {
         return Err(Error::Invalid(format!(
-            "{what} {d:?} is longer than an hour"
+            "{name} {d:?} is longer than an hour"
         )));
     }
     Ok(())
+}
+
+/// `700ms`, `3s`, `10m`, `24h`: a whole number and its unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let wrong = || {
+        "it is not a valid duration: write a whole number and its unit, as in 700ms, 3s, 10m, 24h"
+            .to_owned()
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(milliseconds)
+        .map(Duration::from_millis)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table is the only place that spells a setting; the order of its rows matters in one way.
+    #[test]
+    fn rows_without_a_variable_stand_last() {
+        let with = SETTINGS.iter().take_while(|s| !s.variable.is_empty());
+        let names: Vec<String> = with
+            .map(|s| format!("QUORATE_{}", s.name.to_uppercase()))
+            .collect();
+        let variables: Vec<&str> = SETTINGS.iter().map(|s| s.variable).collect();
+        let (given, rest) = variables.split_at(names.len());
+        assert_eq!(given, names);
+        assert!(rest.iter().all(|variable| variable.is_empty()), "{rest:?}");
+    }
+
+    #[test]
+    fn a_value_is_read_back_from_its_text() {
+        let texts = [
+            ("max_ttl", "1500ms"),
+            ("node_timeout", "3s"),
+            ("fleet", "a"),
+            ("allow_eviction", "1"),
+        ];
+        for (name, text) in texts {
+            let setting = SETTINGS.iter().find(|s| s.name == name).unwrap();
+            let mut options = Options::default();
+            assert_eq!(setting.show(&options), None);
+            setting.read(&mut options, text).unwrap();
+            assert_eq!(setting.show(&options).as_deref(), Some(text));
+        }
+        let mut options = Options::default();
+        let max_ttl = SETTINGS.iter().find(|s| s.name == "max_ttl").unwrap();
+        max_ttl.read(&mut options, "10m").unwrap();
+        assert_eq!(max_ttl.show(&options).as_deref(), Some("600s"));
+        assert_eq!(max_ttl.default().as_deref(), Some("30s"));
+    }
 }

@@ -1,176 +1,157 @@
-//! Which servers, and what all their clients agree on: from the command line, the environment, or a file.
+//! Which servers, and what all their clients agree on: from the command line, the environment, or a file. The settings are
+//! those of the library's table.
 
 use std::time::Duration;
 
+use clap::{Arg, ArgAction, ArgMatches, error::ErrorKind};
 use quorate::{
     Builder, Error, Quorum,
-    cli::{
-        ALLOW_EVICTION, CONNECT_TIMEOUT, FLEET, KEY_PREFIX, LABEL, MAX_TTL, NODE_TIMEOUT, NODES,
-        RESTART_MARGIN, SET_NODES, Variables, duration,
-    },
+    cli::{Kind, NODES, Options, SET_NODES, SETTINGS, Setting, Variables},
 };
 
 use crate::failure::Failure;
 
+const HEADING: &str = "Servers";
+const NODE: &str = "node";
+const NODE_HELP: &str = "A server: redis://[user:password@]host[:port], rediss://.. (TLS) or unix:///path. Repeat it for every \
+    server; every client has to name the same ones. Default: those in QUORATE_NODES";
+/// Settings that also make sense for Consul. All others are about masters.
+const ALSO_OF_CONSUL: [&str; 3] = ["connect_timeout", "label", "node_timeout"];
+
 /// Which servers, and what all their clients agree on.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Servers")]
+#[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    /// A server: redis://[user:password@]host[:port], rediss://.. (TLS) or unix:///path. Repeat it
-    /// for every server; every client has to name the same ones. Default: those in QUORATE_NODES
-    #[arg(long = "node", value_name = "URL", global = true)]
     nodes: Vec<String>,
+    options: Options,
+}
 
-    /// What every key on the servers begins with [default: quorate]
-    #[arg(long, value_name = "PREFIX", global = true)]
-    key_prefix: Option<String>,
+/// The settings that the command line offers.
+fn offered() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS
+        .iter()
+        .filter(|setting| !setting.variable.is_empty())
+}
 
-    /// The word that all clients of these servers share: for clients that reach them by different
-    /// addresses [default: 8 hex digits that follow from the addresses]
-    #[arg(long, value_name = "WORD", global = true)]
-    fleet: Option<String>,
+/// `max_ttl` is `--max-ttl`.
+fn option(setting: &Setting) -> String {
+    setting.name.replace('_', "-")
+}
 
-    /// The longest ttl that any client of these servers uses; the same in every client [default: 30s]
-    #[arg(long, value_name = "DURATION", global = true,
-          value_parser = duration)]
-    max_ttl: Option<Duration>,
+fn argument(setting: &'static Setting) -> Arg {
+    let help = match setting.default() {
+        Some(default) => format!("{} [default: {default}]", setting.help),
+        None => setting.help.to_owned(),
+    };
+    let argument = Arg::new(setting.name)
+        .long(option(setting))
+        .help(help)
+        .global(true)
+        .help_heading(HEADING);
+    let value = match setting.kind {
+        Kind::Flag => return argument.action(ArgAction::SetTrue),
+        Kind::Duration => "DURATION",
+        Kind::Word => "TEXT",
+    };
+    let check = |text: &str| {
+        let read = setting.read(&mut Options::default(), text);
+        read.map(|()| text.to_owned())
+    };
+    argument.value_name(value).value_parser(check)
+}
 
-    /// Added to the time that a restarted server is kept out; the same in every client of these
-    /// servers [default: 5s]
-    #[arg(long, value_name = "DURATION", global = true,
-          value_parser = duration)]
-    restart_margin: Option<Duration>,
+impl clap::Args for Fleet {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let node = Arg::new(NODE)
+            .long(NODE)
+            .value_name("URL")
+            .help(NODE_HELP)
+            .action(ArgAction::Append)
+            .global(true)
+            .help_heading(HEADING);
+        command.arg(node).args(offered().map(argument))
+    }
 
-    /// How long to wait until a majority of the servers, or Consul, can be talked to [default: 5s]
-    #[arg(long, value_name = "DURATION", global = true,
-          value_parser = duration)]
-    connect_timeout: Option<Duration>,
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// How long to wait for one server's answer [default: 500ms; Consul's 5s]
-    #[arg(long, value_name = "DURATION", global = true,
-          value_parser = duration)]
-    node_timeout: Option<Duration>,
+impl clap::FromArgMatches for Fleet {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut fleet = Self::default();
+        fleet.update_from_arg_matches(matches)?;
+        Ok(fleet)
+    }
 
-    /// Who holds, as operators see it [default: host:pid]
-    #[arg(long, value_name = "TEXT", global = true)]
-    label: Option<String>,
-
-    /// Count servers whose maxmemory-policy may evict keys, and with them locks: only for servers
-    /// that never reach maxmemory
-    #[arg(long, global = true)]
-    allow_eviction: bool,
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let nodes = matches.get_many::<String>(NODE);
+        self.nodes = nodes.into_iter().flatten().cloned().collect();
+        for setting in offered() {
+            let text = match setting.kind {
+                Kind::Flag => matches.get_flag(setting.name).then_some("1"),
+                _ => matches.get_one::<String>(setting.name).map(String::as_str),
+            };
+            let read = text.map_or(Ok(()), |text| setting.read(&mut self.options, text));
+            read.map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
+        }
+        Ok(())
+    }
 }
 
 impl Fleet {
     /// Takes from the environment what was not given on the command line, except for the servers.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
-        self.fill_from(&Variables::of_this_process()).map_err(usage)
+        Variables::of_this_process()
+            .fill(&mut self.options)
+            .map_err(usage)
     }
 
-    /// With Consul no other servers are named, on the command line. What the environment says of them does not count:
-    /// it may be the machine's.
+    /// With Consul no masters are named on the command line. What the environment says of masters does not count: it may
+    /// be the machine's.
     pub(super) fn fill_beside_consul(&mut self) -> Result<(), Failure> {
-        let of_masters = [
-            ("--node", !self.nodes.is_empty()),
-            ("--key-prefix", self.key_prefix.is_some()),
-            ("--fleet", self.fleet.is_some()),
-            ("--max-ttl", self.max_ttl.is_some()),
-            ("--restart-margin", self.restart_margin.is_some()),
-            ("--allow-eviction", self.allow_eviction),
-        ];
-        if let Some((option, _)) = of_masters.iter().find(|(_, given)| *given) {
+        let of_masters = |setting: &&Setting| !ALSO_OF_CONSUL.contains(&setting.name);
+        let mut given = offered().filter(of_masters);
+        let given = given.find(|setting| setting.show(&self.options).is_some());
+        let given = match self.nodes.is_empty() {
+            true => given.map(option),
+            false => Some(NODE.to_owned()),
+        };
+        if let Some(option) = given {
             return Err(Failure::usage(format!(
-                "--consul cannot be used with {option}, which is about Redis or Valkey masters: leave one of them out"
+                "--consul cannot be used with --{option}, which is about Redis or Valkey masters: leave one of them out"
             )));
         }
-        if self.label.is_none() {
-            self.label = Variables::of_this_process().word(LABEL).map_err(usage)?;
+        let label = offered().find(|setting| setting.name == "label");
+        match label.filter(|_| self.options.label.is_none()) {
+            Some(label) => Variables::of_this_process()
+                .fill_one(label, &mut self.options)
+                .map_err(usage),
+            None => Ok(()),
         }
-        Ok(())
-    }
-
-    fn fill_from(&mut self, variables: &Variables) -> Result<(), Error> {
-        for (field, variable) in [
-            (&mut self.key_prefix, KEY_PREFIX),
-            (&mut self.fleet, FLEET),
-            (&mut self.label, LABEL),
-        ] {
-            if field.is_none() {
-                *field = variables.word(variable)?;
-            }
-        }
-        for (field, variable) in [
-            (&mut self.max_ttl, MAX_TTL),
-            (&mut self.restart_margin, RESTART_MARGIN),
-            (&mut self.connect_timeout, CONNECT_TIMEOUT),
-            (&mut self.node_timeout, NODE_TIMEOUT),
-        ] {
-            if field.is_none() {
-                *field = variables.duration(variable)?;
-            }
-        }
-        if !self.allow_eviction {
-            self.allow_eviction = variables.flag(ALLOW_EVICTION)?.unwrap_or(false);
-        }
-        Ok(())
     }
 
     /// The environment in which `quorate` finds the same settings, except for the label.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
-        let time = |d: &Option<Duration>| d.map(|d| format!("{}ms", d.as_millis()));
         // A comma may stand in a password.
         let nodes: Vec<String> = self
             .nodes
             .iter()
             .map(|url| url.replace(',', "%2C"))
             .collect();
-        let settings = [
-            (
-                NODES,
-                Some(nodes.join(",")).filter(|nodes| !nodes.is_empty()),
-            ),
-            (KEY_PREFIX, self.key_prefix.clone()),
-            (FLEET, self.fleet.clone()),
-            (MAX_TTL, time(&self.max_ttl)),
-            (RESTART_MARGIN, time(&self.restart_margin)),
-            (CONNECT_TIMEOUT, time(&self.connect_timeout)),
-            (NODE_TIMEOUT, time(&self.node_timeout)),
-            (ALLOW_EVICTION, self.allow_eviction.then(|| "1".to_owned())),
-        ];
-        let said = settings.into_iter();
-        said.filter_map(|(variable, value)| Some((variable, value?)))
-            .collect()
+        let nodes = (!nodes.is_empty()).then(|| (NODES, nodes.join(",")));
+        let settings = offered()
+            .filter(|setting| setting.name != "label")
+            .filter_map(|setting| Some((setting.variable, setting.show(&self.options)?)));
+        nodes.into_iter().chain(settings).collect()
     }
 
     /// A builder with everything that was said, on the command line or in the environment.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
-        let nodes = self.nodes()?;
-        let mut builder = Quorum::builder().nodes(nodes);
-        if let Some(prefix) = &self.key_prefix {
-            builder = builder.key_prefix(prefix);
-        }
-        if let Some(word) = &self.fleet {
-            builder = builder.fleet(word);
-        }
-        if let Some(d) = self.max_ttl {
-            builder = builder.max_ttl(d);
-        }
-        if let Some(d) = self.restart_margin {
-            builder = builder.restart_margin(d);
-        }
-        if let Some(d) = self.node_timeout {
-            builder = builder.node_timeout(d);
-        }
-        if self.allow_eviction {
-            builder = builder.allow_eviction();
-        }
-        if let Some(label) = &self.label {
-            builder = builder.label(label);
-        }
+        let builder = Quorum::builder().nodes(self.nodes()?);
         // At the end nodes are only told to let go, on connections that are open: a node that does not answer in
         // this time would not in the default's 5 s either.
         Ok(builder
-            .connect_timeout(self.connect_timeout())
+            .options(self.options.clone())
             .shutdown_timeout(self.node_timeout().saturating_mul(2)))
     }
 
@@ -192,34 +173,34 @@ impl Fleet {
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout.unwrap_or(Duration::from_secs(5))
+        self.options.connect_timeout()
     }
 
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.answer_within(Duration::from_millis(500))
+        self.options.node_timeout()
     }
 
     /// How long one answer may take, if nobody said otherwise.
     pub(crate) fn answer_within(&self, default: Duration) -> Duration {
-        self.node_timeout.unwrap_or(default)
+        self.options.node_timeout.unwrap_or(default)
     }
 
     pub(crate) fn prefix(&self) -> &str {
-        self.key_prefix.as_deref().unwrap_or("quorate")
+        self.options.prefix()
     }
 
     pub(crate) fn given_label(&self) -> Option<&str> {
-        self.label.as_deref()
+        self.options.label.as_deref()
     }
 
     /// As the library's own default would have it.
     pub(crate) fn label(&self) -> String {
-        let given = self.label.clone();
+        let given = self.options.label.clone();
         given.unwrap_or_else(|| format!("torture:{}", std::process::id()))
     }
 
     pub(crate) fn max_ttl(&self) -> Duration {
-        self.max_ttl.unwrap_or(Duration::from_secs(30))
+        self.options.max_ttl()
     }
 }
 

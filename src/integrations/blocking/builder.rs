@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::{Quorum, root::Root};
-use crate::{Error, IntoNode};
+use crate::{Error, IntoNode, quorum::settings::each_setting};
 
 /// Builds a [`Quorum`]. Every setting means what it means in [`quorate::Builder`](crate::Builder), which can be turned into
 /// this one.
@@ -47,10 +47,10 @@ impl Quorum {
 
 /// Setters that are those of an async builder.
 macro_rules! setters {
-    ($of:literal: $($name:ident($arg:ident: $kind:ty);)*) => {$(
+    ($of:literal: $($name:ident($($arg:ident: $kind:ty)?);)*) => {$(
         #[doc = concat!("As [`", stringify!($name), "`](", $of, "::", stringify!($name), ") of the async one.")]
-        pub fn $name(self, $arg: $kind) -> Self {
-            Self(self.0.$name($arg))
+        pub fn $name(self $(, $arg: $kind)?) -> Self {
+            Self(self.0.$name($($arg)?))
         }
     )*};
 }
@@ -61,25 +61,11 @@ pub(super) use setters;
 impl Builder {
     setters! { "crate::Builder":
         node(node: impl IntoNode);
-        node_timeout(d: Duration);
-        connect_timeout(d: Duration);
-        dial_timeout(d: Duration);
-        shutdown_timeout(d: Duration);
-        max_ttl(d: Duration);
-        restart_margin(d: Duration);
-        key_prefix(prefix: impl Into<String>);
-        fleet(name: impl Into<String>);
-        label(label: impl Into<String>);
     }
 
     /// As [`quorate::Builder::nodes`](crate::Builder::nodes).
     pub fn nodes<T: IntoNode>(self, nodes: impl IntoIterator<Item = T>) -> Self {
         Self(self.0.nodes(nodes))
-    }
-
-    /// As [`quorate::Builder::allow_eviction`](crate::Builder::allow_eviction).
-    pub fn allow_eviction(self) -> Self {
-        Self(self.0.allow_eviction())
     }
 
     /// As [`quorate::Builder::ca_certificates`](crate::Builder::ca_certificates).
@@ -120,6 +106,33 @@ impl Builder {
         Ok(Quorum::new(root, quorum))
     }
 }
+
+macro_rules! setter {
+    (Duration $name:ident) => {
+        setters! { "crate::Builder": $name(d: Duration); }
+    };
+    (String $name:ident) => {
+        setters! { "crate::Builder": $name($name: impl Into<String>); }
+    };
+    (bool $name:ident) => {
+        setters! { "crate::Builder": $name(); }
+    };
+}
+
+macro_rules! make_setters {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident {
+        default: $default:expr,
+        check: $check:expr,
+        variable: $variable:literal,
+        help: $help:literal,
+    })*) => {
+        impl Builder {
+            $(setter! { $kind $name })*
+        }
+    };
+}
+
+each_setting!(make_setters);
 
 impl From<crate::Builder> for Builder {
     fn from(builder: crate::Builder) -> Self {

@@ -1,6 +1,7 @@
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::*;
+use crate::quorum::settings::duration;
 
 /// An environment in which these variables are set.
 fn with(set: &[(&'static str, &str)]) -> Variables {
@@ -25,35 +26,43 @@ const NODE: (&str, &str) = (NODES, "redis://127.0.0.1:1");
 fn every_variable_reaches_its_setting() {
     // What a wrong value is called says which setting it came to: each variable is one setting.
     for (variable, wrong, says) in [
-        (KEY_PREFIX, "a b", "the key prefix \"a b\" is not"),
-        (FLEET, "a b", "the fleet name \"a b\" is not"),
-        (LABEL, "a b", "the label \"a b\" is not"),
-        (MAX_TTL, "48h", "max_ttl 172800s is not between"),
-        (MAX_TTL, "99ms", "max_ttl 99ms is not between"),
-        (RESTART_MARGIN, "25h", "restart_margin 90000s is longer"),
-        (CONNECT_TIMEOUT, "0s", "connect_timeout is zero"),
-        (NODE_TIMEOUT, "2h", "node_timeout 7200s is longer"),
-        (NODE_TIMEOUT, "3", "it is not a valid duration"),
+        ("QUORATE_KEY_PREFIX", "a b", "the key prefix \"a b\" is not"),
+        ("QUORATE_FLEET", "a b", "the fleet name \"a b\" is not"),
+        ("QUORATE_LABEL", "a b", "the label \"a b\" is not"),
+        ("QUORATE_MAX_TTL", "48h", "max_ttl 172800s is not between"),
+        ("QUORATE_MAX_TTL", "99ms", "max_ttl 99ms is not between"),
+        (
+            "QUORATE_RESTART_MARGIN",
+            "25h",
+            "restart_margin 90000s is longer",
+        ),
+        (
+            "QUORATE_CONNECT_TIMEOUT",
+            "0s",
+            "connect_timeout must be greater than zero",
+        ),
+        ("QUORATE_NODE_TIMEOUT", "2h", "node_timeout 7200s is longer"),
+        ("QUORATE_NODE_TIMEOUT", "3", "it is not a valid duration"),
     ] {
         let why = invalid(&[NODE, (variable, wrong)]);
         assert!(why.starts_with(&format!("{variable}: {says}")), "{why}");
     }
-    let why = invalid(&[NODE, (ALLOW_EVICTION, "yes")]);
-    assert_eq!(why, "QUORATE_ALLOW_EVICTION is neither 1 nor 0");
+    let why = invalid(&[NODE, ("QUORATE_ALLOW_EVICTION", "yes")]);
+    assert_eq!(why, "QUORATE_ALLOW_EVICTION: it is neither 1 nor 0");
 
     let all = from(&with(&[
         (
             NODES,
             " redis://127.0.0.1:1 ,redis://127.0.0.1:2,, redis://127.0.0.1:3",
         ),
-        (KEY_PREFIX, "mine"),
-        (FLEET, "ours"),
-        (LABEL, "web-3"),
-        (MAX_TTL, "10m"),
-        (RESTART_MARGIN, "7s"),
-        (CONNECT_TIMEOUT, "700ms"),
-        (NODE_TIMEOUT, "100ms"),
-        (ALLOW_EVICTION, "1"),
+        ("QUORATE_KEY_PREFIX", "mine"),
+        ("QUORATE_FLEET", "ours"),
+        ("QUORATE_LABEL", "web-3"),
+        ("QUORATE_MAX_TTL", "10m"),
+        ("QUORATE_RESTART_MARGIN", "7s"),
+        ("QUORATE_CONNECT_TIMEOUT", "700ms"),
+        ("QUORATE_NODE_TIMEOUT", "100ms"),
+        ("QUORATE_ALLOW_EVICTION", "1"),
     ]));
     let text = all.unwrap().shown();
     for said in [
@@ -74,12 +83,12 @@ fn every_variable_reaches_its_setting() {
 fn what_is_set_afterwards_counts_and_what_is_empty_does_not() {
     let environment = [
         NODE,
-        (MAX_TTL, "10m"),
-        (LABEL, "env"),
-        (FLEET, ""),
-        (NODE_TIMEOUT, "  "),
+        ("QUORATE_MAX_TTL", "10m"),
+        ("QUORATE_LABEL", "env"),
+        ("QUORATE_FLEET", ""),
+        ("QUORATE_NODE_TIMEOUT", "  "),
         (NODES_FILE, ""),
-        (ALLOW_EVICTION, "0"),
+        ("QUORATE_ALLOW_EVICTION", "0"),
     ];
     let builder = from(&with(&environment)).unwrap();
     let builder = builder.max_ttl(Duration::from_secs(60)).label("ours");
@@ -196,14 +205,14 @@ fn no_password_is_shown_and_the_variable_is_named() {
         (NODES, "redis://127.0.0.1, sekret"),
         (NODES, "redis://u:sek/ret@h"),
         (NODES_FILE, "redis://u:sekret@h"),
-        (KEY_PREFIX, "redis://u:sekret@h"),
-        (FLEET, "u:sekret@h"),
-        (LABEL, "u:sekret@h"),
-        (MAX_TTL, "redis://u:sekret@h"),
-        (RESTART_MARGIN, "sekret"),
-        (CONNECT_TIMEOUT, "sekret"),
-        (NODE_TIMEOUT, "sekret"),
-        (ALLOW_EVICTION, "sekret"),
+        ("QUORATE_KEY_PREFIX", "redis://u:sekret@h"),
+        ("QUORATE_FLEET", "u:sekret@h"),
+        ("QUORATE_LABEL", "u:sekret@h"),
+        ("QUORATE_MAX_TTL", "redis://u:sekret@h"),
+        ("QUORATE_RESTART_MARGIN", "sekret"),
+        ("QUORATE_CONNECT_TIMEOUT", "sekret"),
+        ("QUORATE_NODE_TIMEOUT", "sekret"),
+        ("QUORATE_ALLOW_EVICTION", "sekret"),
     ] {
         let set = [(variable, value), NODE];
         let alone = matches!(variable, NODES | NODES_FILE);
@@ -218,9 +227,9 @@ fn what_is_no_utf8_is_said_so() {
     use std::os::unix::ffi::OsStrExt as _;
     let said = std::ffi::OsStr::from_bytes(b"sekret\xff");
     let variables = Variables(Box::new(move |_| Some(said.into())));
-    let why = variables.word(FLEET).unwrap_err().to_string();
+    let why = variables.word("QUORATE_FLEET").unwrap_err().to_string();
     assert_eq!(why, "QUORATE_FLEET is not valid UTF-8");
-    assert!(variables.duration(MAX_TTL).is_err() && variables.nodes().is_err());
+    assert!(variables.fill(&mut Options::default()).is_err() && variables.nodes().is_err());
 }
 
 #[test]

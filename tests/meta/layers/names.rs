@@ -22,7 +22,7 @@ impl Names {
         for file in rust_files(src) {
             let path = file.strip_prefix(src).unwrap().with_extension("");
             let mut parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
-            if matches!(parts.last(), Some(&"mod" | &"lib")) {
+            if matches!(parts.last(), Some(&"mod" | &"lib" | &"main")) {
                 parts.pop();
             }
             files.push((parts.join("::"), fs::read_to_string(&file).unwrap()));
