@@ -116,7 +116,7 @@ fn waiting(voting: usize, total: usize, left: Duration) -> String {
 }
 
 fn advice(nodes: &[NodeStatus]) -> Option<&'static str> {
-    survey::may_be_new(nodes).then_some(survey::IF_NEW)
+    survey::may_be_new(nodes).then_some(failure::IF_NEW)
 }
 
 // ---- what is said ---------------------------------------------------------------------------

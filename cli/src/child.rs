@@ -20,7 +20,7 @@ use tokio::time;
 
 use crate::{
     args::{Args, Fleet, Run},
-    exec::EXEC,
+    exec::{EXEC, died_of},
     failure::{Failure, SOFTWARE},
     job::{self, ourselves},
     signals::{Signals, is_ignored, wants_terminal},
@@ -369,9 +369,4 @@ pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool,
         }
         command.envs(settings);
     }
-}
-
-/// The exit status of what a signal ended, as a shell would say it: 128 + n.
-pub(crate) fn died_of(signal: Signal) -> u8 {
-    u8::try_from(signal as i32).unwrap_or(0).saturating_add(128)
 }

@@ -35,14 +35,14 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
     }
     let evicted = quorum.evict(&evict.name).await?;
     if args.json {
-        let readers = readers(&seen).map(|reader| survey::holder_json(Some(&reader)));
+        let readers = readers(&seen).map(|reader| output::holder_json(Some(&reader)));
         let readers: Vec<Value> = readers.collect();
         let object = json!({
             "name": evict.name,
             "evicted": evicted,
-            "holder": survey::holder_json(holder),
+            "holder": output::holder_json(holder),
             "waiting": seen.waiting(),
-            "writer": survey::holder_json(seen.writer()),
+            "writer": output::holder_json(seen.writer()),
             "reading": seen.reading(),
             "readers": readers,
         });

@@ -11,7 +11,6 @@ use nix::{
 };
 
 use crate::{
-    child::died_of,
     failure::{CANNOT_RUN, Failure, NOT_FOUND, SOFTWARE},
     output,
     signals::is_ignored,
@@ -73,4 +72,9 @@ pub(crate) fn become_command(command: &mut Command) -> Failure {
             format!("{shown:?} cannot be run: {error}"),
         ),
     }
+}
+
+/// The exit status of what a signal ended, as a shell would say it: 128 + n.
+pub(crate) fn died_of(signal: Signal) -> u8 {
+    u8::try_from(signal as i32).unwrap_or(0).saturating_add(128)
 }

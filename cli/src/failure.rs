@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use quorate::{
-    Error, Holder, Inspection, LimitConflict, LossReason, Report, Silence, Vote, cli::are_needed,
-};
+use quorate::{Error, Holder, Inspection, LimitConflict, Report, Silence, Vote, cli::are_needed};
 use serde_json::{Map, Value, json};
 
-use crate::{lock::Under, output, survey};
+use crate::output;
 
 const QUARANTINED: &str = "quarantined";
 const NO_QUORUM: &str = "no_quorum";
@@ -23,6 +21,10 @@ pub(crate) const LOST: u8 = 79;
 pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const CANNOT_RUN: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The hint for servers that [`may_be_new`].
+pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them \
+     within about 7 s";
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
@@ -73,24 +75,11 @@ impl Failure {
         Self::new(code, INTERRUPT, when)
     }
 
-    /// What a command ran under is lost.
-    pub(crate) fn lost(under: &Under, reason: LossReason, then: &str) -> Self {
-        let text = match reason {
-            LossReason::MaxHold => {
-                format!("{under} was held for as long as --max-hold allows; {then}")
-            }
-            _ => {
-                let why = under.why(reason);
-                format!("{under} was lost while the command ran: {why}; {then}")
-            }
-        };
-        let failure = Self {
-            is_unavailable: reason == LossReason::NodesLost,
-            ..Self::new(LOST, "lost", text).with("name", under.name.as_str().into())
-        };
-        match under.slot {
-            Some(slot) => failure.with("slot", slot.into()),
-            None => failure,
+    /// The lock or slot of a running command is lost. `is_outage`: because too few nodes could be reached.
+    pub(crate) fn lost(text: String, name: &str, is_outage: bool) -> Self {
+        Self {
+            is_unavailable: is_outage,
+            ..Self::new(LOST, "lost", text).with("name", name.into())
         }
     }
 
@@ -98,7 +87,7 @@ impl Failure {
     pub(crate) fn held(name: &str, holder: Option<&Holder>, why: &str) -> Self {
         Self::new(HELD, HELD_KIND, format!("{name:?} {why}"))
             .with("name", name.into())
-            .with("holder", survey::holder_json(holder))
+            .with("holder", output::holder_json(holder))
     }
 
     /// No slot of a semaphore could be had.
@@ -271,7 +260,7 @@ impl From<Error> for Failure {
             ),
             Error::Quarantined(report) => {
                 let left = error.retry_after().unwrap_or(Duration::ZERO);
-                let then = survey::ends_by_itself(left, false);
+                let then = ends_by_itself(left, false);
                 let text = format!("too few nodes may vote yet; {then}");
                 with(UNAVAILABLE, QUARANTINED, report, text)
             }
@@ -309,4 +298,16 @@ fn reasons(report: &Report) -> Vec<Node> {
         ),
     });
     said.collect()
+}
+
+/// What to do about a quarantine of `left`: nothing, unless the servers are new.
+pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
+    let text = format!(
+        "it ends by itself: enough will vote in {}",
+        output::seconds(left)
+    );
+    match may_be_new {
+        true => format!("{text}; {IF_NEW}"),
+        false => text,
+    }
 }

@@ -102,7 +102,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
             "node": &*node.node,
             "state": if node.silence.is_some() { "silent" } else { "voting" },
             "reason": node.silence.as_ref().map(ToString::to_string),
-            "holder": survey::holder_json(node.holder.as_ref()),
+            "holder": output::holder_json(node.holder.as_ref()),
             "token": node.token.map(|token| token.as_u64()),
             "waiting": node.silence.is_none().then_some(node.waiting),
             "semaphore": node.semaphore.as_ref().map(node_slots_json),
@@ -114,7 +114,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
     json!({
         "name": seen.name,
         "held": held,
-        "holder": survey::holder_json(seen.holder()),
+        "holder": output::holder_json(seen.holder()),
         "newest_token": seen.newest_token().map(|token| token.as_u64()),
         "waiting": seen.waiting(),
         "line": line,
@@ -151,7 +151,7 @@ fn rwlock_json(seen: &Inspection) -> Value {
     let writers = seen.waiting_writers();
     let writers: Vec<Value> = writers.iter().map(waiting_writer_json).collect();
     json!({
-        "writer": survey::holder_json(seen.writer()),
+        "writer": output::holder_json(seen.writer()),
         "reading": seen.reading(),
         "readers": readers,
         "waiting": seen.waiting_to_write(),
@@ -163,7 +163,7 @@ fn rwlock_json(seen: &Inspection) -> Value {
 fn reader_json(reader: &Reader) -> Value {
     json!({
         "held": reader.is_held,
-        "holder": survey::holder_json(Some(&reader.holder)),
+        "holder": output::holder_json(Some(&reader.holder)),
         "nodes": names(&reader.nodes),
     })
 }
@@ -180,7 +180,7 @@ fn waiting_writer_json(writer: &WaitingWriter) -> Value {
 
 fn node_rwlock_json(known: &NodeRwlock) -> Value {
     json!({
-        "writer": survey::holder_json(known.writer.as_ref()),
+        "writer": output::holder_json(known.writer.as_ref()),
         "reading": known.reading,
         "waiting": known.waiting,
         "token": known.token.map(|token| token.as_u64()),
@@ -195,7 +195,7 @@ fn slot_json(slot: &Slot) -> Value {
     json!({
         "slot": slot.number,
         "held": slot.is_held,
-        "holder": survey::holder_json(Some(&slot.holder)),
+        "holder": output::holder_json(Some(&slot.holder)),
         "token": slot.token.map(|token| token.as_u64()),
         "nodes": names(&slot.nodes),
     })

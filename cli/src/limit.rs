@@ -13,7 +13,7 @@ use crate::{
     args::{Args, Limit, Rate},
     child::name_servers,
     exec::become_command,
-    failure::Failure,
+    failure::{self, Failure},
     output,
     signals::Signals,
     survey,
@@ -164,7 +164,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn says_that_it_waits(&self, args: &Args, wait: Duration, why: impl FnOnce() -> String) {
-        if wait > output::WORTH_A_LINE && output::is_watched(args) {
+        if wait > output::WORTH_A_LINE && output::is_watched(args.json, args.verbose) {
             output::complain(&format!("waiting for {:?}: {}", self.limit.name, why()));
         }
     }
@@ -270,7 +270,7 @@ impl<'a> Wanted<'a> {
         );
         if survey::may_be_new(&self.quorum.nodes()) {
             text += "; ";
-            text += survey::IF_NEW;
+            text += failure::IF_NEW;
         }
         text
     }

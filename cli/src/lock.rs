@@ -130,7 +130,7 @@ async fn say_what_is_waited_for(
     asked: &Asked,
     (backend, wanted): (&Backend, &Wanted),
 ) {
-    if run.quiet || !output::is_watched(args) {
+    if run.quiet || !output::is_watched(args.json, args.verbose) {
         return future::pending().await;
     }
     time::sleep(output::WORTH_A_LINE).await;

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };
-    output::start_log(&args);
+    output::start_log(args.verbose);
     // One thread: the locked command dies with the thread that starts it, so that has to be the one
     // that lives as long as the process.
     let runtime = match tokio::runtime::Builder::new_current_thread()

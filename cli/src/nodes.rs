@@ -10,7 +10,7 @@ use tokio::{select, time};
 
 use crate::{
     args::{Args, Nodes, Wait},
-    failure::{Failure, UNAVAILABLE},
+    failure::{self, Failure, UNAVAILABLE},
     output,
     signals::Signals,
     survey,
@@ -186,7 +186,7 @@ pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
         };
     }
     let then = match votes_in {
-        Some(left) => survey::ends_by_itself(left, survey::may_be_new(nodes)),
+        Some(left) => failure::ends_by_itself(left, survey::may_be_new(nodes)),
         None => "look at what each one says above".to_owned(),
     };
     format!("{voting} of {total} vote and {needed}: no lock can be taken; {then}")

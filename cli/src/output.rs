@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use quorate::Holder;
 pub(crate) use quorate::cli::{seconds, table};
+use serde_json::{Value, json};
 use tokio::{io::Interest, net::unix::pipe};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
@@ -21,7 +23,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{args::Args, terminal::from_behind};
+use crate::terminal::from_behind;
 
 /// A longer wait than this is worth a line for those who watch.
 pub(crate) const WORTH_A_LINE: Duration = Duration::from_millis(500);
@@ -152,8 +154,8 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// Whether somebody watches who wants to know what is waited for: cron would mail it.
-pub(crate) fn is_watched(args: &Args) -> bool {
-    !args.json && (args.verbose > 0 || io::stderr().is_terminal())
+pub(crate) fn is_watched(json: bool, verbose: u8) -> bool {
+    !json && (verbose > 0 || io::stderr().is_terminal())
 }
 
 /// Whole milliseconds, for JSON.
@@ -167,8 +169,8 @@ pub(crate) fn colours() -> bool {
 }
 
 /// The library's own log on stderr, only with -v: cron mails every line, and a command itself says how it ended.
-pub(crate) fn start_log(args: &Args) {
-    let level = match args.verbose {
+pub(crate) fn start_log(verbose: u8) {
+    let level = match verbose {
         0 => LevelFilter::OFF,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,
@@ -207,4 +209,15 @@ where
         context.format_fields(line.by_ref(), event)?;
         writeln!(line)
     }
+}
+
+pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
+    holder.map_or(Value::Null, |holder| {
+        json!({
+            "label": holder.label,
+            "owner": holder.owner(),
+            "entry": holder.entry,
+            "remaining_ms": holder.remaining.map(milliseconds),
+        })
+    })
 }

@@ -3,15 +3,10 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use quorate::{Holder, NodeState, NodeStatus, Quorum};
-use serde_json::{Value, json};
+use quorate::{NodeState, NodeStatus, Quorum};
 use tokio::{select, time};
 
 use crate::{args::Args, failure::Failure, output, signals::Signals};
-
-/// The hint for servers that [`may_be_new`].
-pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them \
-     within about 7 s";
 
 /// Lets a command ask the nodes, and shuts down, so that even a short time that it witnessed of a quarantine
 /// counts.
@@ -75,18 +70,6 @@ pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     (word, why)
 }
 
-/// What to do about a quarantine of `left`: nothing, unless the servers are new.
-pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
-    let text = format!(
-        "it ends by itself: enough will vote in {}",
-        output::seconds(left)
-    );
-    match may_be_new {
-        true => format!("{text}; {IF_NEW}"),
-        false => text,
-    }
-}
-
 /// Whether all servers may be new. A node that votes has held locks, so the others have restarted; and a record may
 /// say that the fleet was used.
 pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
@@ -116,15 +99,4 @@ pub(crate) fn quarantine(node: &NodeStatus) -> Option<Duration> {
         NodeState::Quarantined(left) => Some(left),
         _ => None,
     }
-}
-
-pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
-    holder.map_or(Value::Null, |holder| {
-        json!({
-            "label": holder.label,
-            "owner": holder.owner(),
-            "entry": holder.entry,
-            "remaining_ms": holder.remaining.map(output::milliseconds),
-        })
-    })
 }

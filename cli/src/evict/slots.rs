@@ -9,7 +9,7 @@ use tokio::time;
 use crate::{
     args::{self, Args},
     failure::{Failure, UNAVAILABLE},
-    output, survey,
+    output,
 };
 
 /// How often a slot is freed that its holder has put back: it renewed at that very moment.
@@ -44,7 +44,7 @@ pub(super) async fn run(
         told.push(json!({
             "slot": slot,
             "evicted": freed,
-            "holder": survey::holder_json(holder.as_ref().map(|slot| &slot.holder)),
+            "holder": output::holder_json(holder.as_ref().map(|slot| &slot.holder)),
         }));
         if !args.json {
             output::say(&match freed {

@@ -16,7 +16,7 @@ use {
 
 use crate::{
     args::{Args, Asked, Run},
-    failure::Failure,
+    failure::{self, Failure},
     survey,
     wanted::Wanted,
 };
@@ -182,6 +182,6 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 fn quarantined(left: Duration, quorum: &Quorum) -> String {
-    let then = survey::ends_by_itself(left, survey::may_be_new(&quorum.nodes()));
+    let then = failure::ends_by_itself(left, survey::may_be_new(&quorum.nodes()));
     format!("too few nodes may vote yet; {then}")
 }

@@ -154,7 +154,7 @@ async fn lost(
             "{who} could not be ended: {UNTOUCHABLE} and may still run, process group {group}"
         ),
     };
-    Failure::lost(under, reason, &then)
+    under.lost(reason, &then)
 }
 
 async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: &mut Signals) {
@@ -187,8 +187,7 @@ async fn release(
 ) -> Result<u8, Failure> {
     match lease.release().await {
         Ok(()) => Ok(code),
-        Err(Error::Lost(lost)) => Err(Failure::lost(
-            under,
+        Err(Error::Lost(lost)) => Err(under.lost(
             lost.reason,
             &format!("the command has ended, with status {code}"),
         )),

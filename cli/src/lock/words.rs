@@ -249,8 +249,27 @@ impl Under {
         }
     }
 
+    /// It was lost while the command ran. `then`: what became of the command.
+    pub(super) fn lost(&self, reason: LossReason, then: &str) -> Failure {
+        let text = match reason {
+            LossReason::MaxHold => {
+                format!("{self} was held for as long as --max-hold allows; {then}")
+            }
+            _ => {
+                let why = self.why(reason);
+                format!("{self} was lost while the command ran: {why}; {then}")
+            }
+        };
+        let name = self.name.as_str();
+        let failure = Failure::lost(text, name, reason == LossReason::NodesLost);
+        match self.slot {
+            Some(slot) => failure.with("slot", slot.into()),
+            None => failure,
+        }
+    }
+
     /// Why it was lost.
-    pub(crate) fn why(&self, reason: LossReason) -> String {
+    fn why(&self, reason: LossReason) -> String {
         let why = match reason {
             LossReason::Evicted => "Consul says that it is not ours any more",
             LossReason::NodesLost => "its session could not be renewed in Consul in time",

@@ -50,7 +50,7 @@ impl Wishes {
         ttl: Duration,
         wait: Duration,
     ) -> Self {
-        let (locks, name) = (locks(load), super::name(own));
+        let (locks, name) = (locks(load), name(own));
         let quorum = quorum.clone();
         let wanted = move |asked| Wanted::of(&quorum, &asked, ttl, Some(wait), Renewal::auto());
         Self {
@@ -73,10 +73,10 @@ impl Wishes {
     /// The next one. Of several names: its own and up to two others.
     pub(super) fn next(&self) -> Wish {
         let below = |most: usize| rand::random_range(0..most);
-        let mut names = vec![super::name(self.own)];
+        let mut names = vec![name(self.own)];
         if self.locks.several {
             let others = others(self.own, self.count, below(MOST), below);
-            names.extend(others.into_iter().map(super::name));
+            names.extend(others.into_iter().map(name));
         }
         let reads = |readers| match rand::random_range(0..100) < readers {
             true => Side::Reader,
@@ -117,6 +117,11 @@ impl Wish {
     pub(super) async fn try_take(&self) -> Result<Option<Lease>, Error> {
         self.wanted.try_take().await
     }
+}
+
+/// The name with this number.
+pub(super) fn name(index: u64) -> String {
+    format!("torture-{index}")
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use quorate::Builder;
 
 use self::{
     judge::{Summary, judge},
-    locks::Wishes,
+    locks::{Wishes, name},
 };
 use crate::{
     args::{Args, Judge, Load, Look, Torture, TortureStep},
@@ -196,11 +196,6 @@ fn cannot_record(history: &Path, error: &io::Error) -> Failure {
         "internal",
         format!("cannot write to {}: {error}", history.display()),
     )
-}
-
-/// What is fought for.
-fn name(index: u64) -> String {
-    format!("torture-{index}")
 }
 
 fn ttl(args: &Args, load: &Load) -> Duration {
