@@ -1,41 +1,47 @@
 //! Routes: events and answers in, to the room that decides; effects out. No I/O, no tokio timers; time and
 //! chance come in, so that a simulation replays it.
 
-mod end;
-mod nodes;
 #[cfg(any(test, feature = "test-util"))]
 mod probe;
 
-use std::sync::{Arc, Weak};
-
-use super::{
-    bootstrap::Bootstrap,
-    early::{Asked, Early},
-    event::Event,
-    holdings::Holdings,
-    net::Net,
-    pools::Pools,
-    questions::Questions,
-    rates::Rates,
-    ready::Ready,
-    rests::Rests,
-    round::Request,
-    shutdown::Shutdown,
-    status::Status,
-    timers::Key,
-    wishes::{Follows, Wishes},
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
 };
+
 use crate::{
+    Error,
     base::{
         clock::{Clock, Tick},
-        owner::Chance,
+        logs,
+        owner::{Chance, Entry},
+        shrink::Room as _,
     },
-    engine::claim::vote_of,
+    engine::{
+        bootstrap::Bootstrap,
+        claim::vote_of,
+        early::{Asked, Early},
+        event::Event,
+        holdings::Holdings,
+        net::Net,
+        pools::Pools,
+        questions::Questions,
+        rates::Rates,
+        ready::Ready,
+        rests::Rests,
+        round::Request,
+        shutdown::Shutdown,
+        status::Status,
+        timers::Key,
+        wishes::{Follows, Wishes},
+    },
     lease::keeper::Keeper,
     node::{
-        Incoming,
-        session::{Heard, RoundId, Tag},
+        DialError, Disconnected, Incoming,
+        session::{Effect, Heard, RoundId, Session, Step, Tag},
         settings::Settings,
+        status::{NodeState, NodeStatus},
     },
     protocol::rates::words::Purse,
 };
@@ -397,6 +403,209 @@ impl Core {
             let nodes = self.net.statuses();
             self.net.journal.nodes(self.net.now, &nodes);
             self.status.publish(self.net.now, nodes);
+        }
+    }
+}
+
+// ---- Input from the driver, and effects that it takes
+
+impl Core {
+    /// `hears`: it hears what the node says unasked.
+    pub(crate) fn connected(
+        &mut self,
+        node: usize,
+        client_id: u64,
+        note: Option<&str>,
+        hears: bool,
+    ) {
+        self.session(node, |session, step| {
+            session.connected(step, client_id, note, hears);
+        });
+    }
+
+    pub(crate) fn dial_failed(&mut self, node: usize, error: &DialError) {
+        self.session(node, |session, step| session.dial_failed(step, error));
+    }
+
+    pub(crate) fn disconnected(&mut self, node: usize, why: &Disconnected) {
+        self.session(node, |session, step| session.disconnected(step, why));
+    }
+
+    /// What has come from this node by now, in its order. Whether there was anything.
+    pub(crate) fn came(
+        &mut self,
+        node: usize,
+        incoming: impl IntoIterator<Item = Incoming>,
+    ) -> bool {
+        let mut read = std::mem::take(&mut self.read);
+        read.extend(incoming);
+        let any = !read.is_empty();
+        if any {
+            // After the last of them was read: this process may have stood still between two. A vote is judged by a
+            // clock that is not too early, and a memory is watched since its record was read, never since before.
+            self.net.look_at_the_clock();
+            self.net.session(node, |session, step| {
+                for incoming in read.drain(..) {
+                    match incoming {
+                        Incoming::Answer(answer) => session.answered(step, answer),
+                        Incoming::Push(push) => session.pushed(step, push),
+                        Incoming::Nothing => {}
+                    }
+                }
+            });
+            self.settle();
+        }
+        read.give_back();
+        self.read = read;
+        any
+    }
+
+    /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and somebody
+    /// waits for the answers to others. So a caller alone is not kept waiting.
+    pub(crate) fn may_gather(&self, few: usize) -> bool {
+        let waiting = self.net.sessions().iter().map(Session::unleft).max();
+        let waiting = waiting.unwrap_or(0);
+        let under_way = self.wishes.under_way() + self.holdings.under_way();
+        (1..few).contains(&waiting) && under_way > waiting
+    }
+
+    /// The connection took back this many operations; what it was not given yet is not among them.
+    pub(crate) fn withdrawn(&mut self, node: usize, taken: usize) {
+        self.net.look_at_the_clock();
+        self.net.withdrawn(node, taken);
+        self.settle();
+    }
+
+    /// The driver has written what it was given, as far as the nodes take it.
+    pub(crate) fn left(&mut self) {
+        self.net.left();
+    }
+
+    fn session(&mut self, node: usize, act: impl FnOnce(&mut Session, &mut Step<'_>)) {
+        self.net.look_at_the_clock();
+        self.net.session(node, act);
+        self.settle();
+    }
+
+    /// What the driver has to do next.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.net.next_effect()
+    }
+}
+
+// ---- The end: closed by callers, or with the runtime
+
+impl Core {
+    /// No new wishes; leave when all is clean. For an engine whose handles are all gone.
+    pub(crate) fn close(&mut self) {
+        self.net.look_at_the_clock();
+        self.close_doors();
+        self.settle();
+    }
+
+    fn close_doors(&mut self) {
+        self.shutdown.close();
+        self.early.clear();
+        self.wishes.close(&mut self.net);
+        self.rates.clear();
+        self.rests.clear();
+        self.ready.clear();
+        self.net.part();
+    }
+
+    /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more. What
+    /// is released from now on still goes out.
+    pub(crate) fn end(&mut self) {
+        self.holdings.end();
+        self.close();
+        self.questions.clear();
+        self.pools.clear();
+        self.bootstrap.clear();
+        self.shutdown.forget();
+        self.announce_end();
+        self.ended = true;
+    }
+
+    /// Nobody renews any more, and no node is reached.
+    fn announce_end(&mut self) {
+        let closed = |id: &Arc<str>| NodeStatus {
+            node: Arc::clone(id),
+            state: NodeState::Unreachable(Duration::ZERO, Error::Closed.to_string()),
+            note: None,
+            used: false,
+            round_trip: None,
+            limits_up_to: Duration::ZERO,
+        };
+        let nodes = self.net.settings.nodes.iter().map(closed).collect();
+        self.status.close(self.net.clock.now(), nodes);
+        self.holdings.end();
+    }
+
+    /// Closed, nothing held, nothing left to take back or to tell.
+    pub(crate) fn is_done(&self) -> bool {
+        self.shutdown.is_closed() && (self.is_clean() || self.shutdown.gave_up())
+    }
+
+    /// Whether there are leases that were not dropped yet.
+    pub(crate) fn holds(&self) -> bool {
+        self.holdings.is_any_held()
+    }
+
+    fn is_clean(&self) -> bool {
+        self.holdings.is_clean() && self.net.is_idle()
+    }
+
+    /// Returns true if a shutdown has nothing left to wait for. Every lease is dropped, and a majority is free of it. Nodes that
+    /// answer are waited for beyond that. A node that is away or stalled is not: it would cost every program that ends
+    /// during an outage the whole timeout, and what stands there is a minority, which ends with its ttl.
+    fn may_end(&self) -> bool {
+        let waits = |session: &Session| session.is_confirming() || session.is_parting();
+        self.holdings.is_clean()
+            && !self.net.sessions().iter().any(waits)
+            && self.on_most() <= self.net.total() - self.net.needed
+    }
+
+    /// On how many nodes one entry may still stand that was released, at most.
+    fn on_most(&self) -> usize {
+        let mut on: BTreeMap<&Entry, usize> = BTreeMap::new();
+        for entry in self.net.sessions().iter().flat_map(Session::unconfirmed) {
+            *on.entry(entry).or_default() += 1;
+        }
+        on.into_values().max().unwrap_or(0)
+    }
+
+    /// Tells the callers of shutdown what is still held, and the log what is left of the rest.
+    fn end_shutdown(&mut self) {
+        let sessions = self.net.sessions().iter();
+        let left = sessions
+            .map(Session::unconfirmed)
+            .zip(&self.net.settings.nodes);
+        let left: Vec<(usize, &Arc<str>)> = left
+            .map(|(entries, node)| (entries.len(), node))
+            .filter(|(releases, _)| *releases > 0)
+            .collect();
+        let is_free = self.on_most() <= self.net.total() - self.net.needed;
+        for (releases, node) in left {
+            match is_free {
+                true => {
+                    logs::info!(%node, releases, "a node has not confirmed releases: they are left to the ttl there");
+                }
+                false => {
+                    logs::warn!(%node, releases, "no majority has confirmed releases: they are left to the ttl");
+                }
+            }
+        }
+        let held = self.holdings.names();
+        self.holdings.lose_all();
+        self.shutdown.end(&held);
+    }
+}
+
+impl Drop for Core {
+    /// Waiting callers find their channels closed.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.announce_end();
         }
     }
 }

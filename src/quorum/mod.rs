@@ -134,8 +134,8 @@ impl Quorum {
         }
     }
 
-    /// Waits until a majority of nodes answers, as [`Builder::connect`] does: for use after
-    /// [`Builder::connect_lazy`], in tests and in probes. A quarantined node answers but does not vote:
+    /// Waits until a majority of nodes answers, as [`Builder::connect`](crate::Builder::connect) does: for use after
+    /// [`Builder::connect_lazy`](crate::Builder::connect_lazy), in tests and in probes. A quarantined node answers but does not vote:
     /// [`voting`](Self::voting) waits for the votes.
     ///
     /// ```
@@ -147,7 +147,7 @@ impl Quorum {
     /// ```
     ///
     /// # Errors
-    /// - As for [`Builder::connect`].
+    /// - As for [`Builder::connect`](crate::Builder::connect).
     /// - `Closed`.
     ///
     /// # Cancel safety

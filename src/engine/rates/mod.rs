@@ -1,10 +1,8 @@
 //! Units of rate limits: one node gives them, and is asked alone where it may have enough (protocol §7).
 
-mod answers;
 mod limit;
 mod nodes;
 mod search;
-mod steps;
 
 use std::{
     collections::HashMap,
@@ -14,21 +12,24 @@ use std::{
 
 use self::{
     limit::Limit,
-    search::{For, Search},
-};
-use super::{
-    event::{Spending, Waits},
-    net::{Net, SHORTEST_PAUSE},
-    round::{self, Request},
-    timers::LimitId,
+    search::{Asked, For, Said, Search, count, split},
 };
 use crate::{
     Error, Silence, Vote,
-    base::{ids::ById, rules::Rule, sweep::Sweep},
-    engine::claim::units,
+    base::{clock::Tick, ids::ById, rules::Rule, sweep::Sweep},
+    engine::{
+        claim::units::{self, Metered},
+        event::{Spending, Waits},
+        net::{Net, SHORTEST_PAUSE},
+        round::{self, Request},
+        timers::{Key, LimitId},
+    },
     lease::response::Responder,
-    node::session::RoundId,
-    protocol::rates::words::{Grace, Limited, Outcome, Part, Purse},
+    node::{Reply, session::RoundId},
+    protocol::rates::{
+        plan::Plan,
+        words::{Grace, Limited, Outcome, Part, Purse, Units},
+    },
 };
 
 /// Who has asked so often in vain is told to wait.
@@ -271,5 +272,511 @@ fn outage(net: &Net, limit: &Limit, silent: &[Option<Silence>]) -> Error {
         Some(_) => Error::Quarantined(report),
         None if is_far => Error::TooSlow(report),
         None => Error::NoQuorum(report),
+    }
+}
+
+// ---- The next step of one search: which nodes to ask, and its outcome
+
+/// Those who wait look anew after this, whatever was said.
+const LONGEST_REST: Duration = Duration::from_secs(5);
+/// Who came too late again and again is told to try again after this at most.
+const SOON: Duration = Duration::from_secs(1);
+/// After so many collisions in a row nobody believes any more that it was one.
+const MOST_COLLISIONS: u32 = 8;
+
+impl Rates {
+    /// Does what is planned for it.
+    fn go_on(&mut self, net: &mut Net, mut search: Search) {
+        let Some(limit) = self.limits.get_mut(&search.limit) else {
+            return;
+        };
+        search.look_at_nodes(limit.silences(net, search.grace));
+        for (node, silence) in search.silent.iter().enumerate() {
+            if let (Some(Silence::OutOfReach(trip)), Some(id)) =
+                (silence, net.settings.nodes.get(node))
+            {
+                let times = (*trip, search.grace.most);
+                let name = &limit.limited.name;
+                net.journal.out_of_reach((node, id), name, times);
+            }
+        }
+        let wanted = (search.least, search.most);
+        let plan = match search.whom {
+            _ if search.is_in_vain() => Plan::Never,
+            For::Peek(_) if !limit.is_known(net, &search) => Plan::Look,
+            For::Peek(_) => Plan::Wait(Duration::ZERO),
+            _ => limit.plan(net, wanted, &search),
+        };
+        if plan == Plan::Never && search.asks_the_late_again() {
+            return self.go_on(net, search);
+        }
+        if matches!(plan, Plan::Wait(_) | Plan::Never) && search.may_park(net) {
+            return self.park(net, search);
+        }
+        if search.is_in_vain() {
+            return self.no_node(net, search);
+        }
+        if let (For::Peek(_), Plan::Look) = (&search.whom, &plan) {
+            return self.look(net, search);
+        }
+        if let For::Peek(reply) = search.whom {
+            let wait = limit.wait(net, &search.silent, 1);
+            let left = limit.left(net, search.grace);
+            let _ = reply.send(Ok(Outcome::Denied { wait, left }));
+            return;
+        }
+        match plan {
+            Plan::Ask(_) if search.tries >= TRIES => {
+                let bucket = limit.limited.windows.first().map_or(1, |w| w.bucket());
+                let wait = Duration::from_millis(bucket).min(SOON);
+                self.deny(net, search, wait);
+            }
+            Plan::Ask(nodes) => self.ask(net, search, nodes),
+            Plan::Look => self.look(net, search),
+            Plan::Wait(wait) => self.deny(net, search, wait),
+            // There were enough if all nodes answered.
+            Plan::Never => self.no_node(net, search),
+        }
+    }
+
+    /// Nodes that are being met may have units.
+    fn park(&mut self, net: &mut Net, mut search: Search) {
+        let until = search
+            .parked
+            .unwrap_or(net.now.plus(net.settings.node_timeout));
+        search.parked = Some(until);
+        let round = net.new_round();
+        net.timers.at(Key::of(Request::Spend.of(round)), until);
+        self.parked.insert(round, search);
+    }
+
+    /// One of them is met, or the wait for them is over.
+    fn unpark(&mut self, net: &mut Net, round: RoundId) {
+        let Some(search) = self.parked.remove(&round) else {
+            return;
+        };
+        net.timers.cancel(Key::of(Request::Spend.of(round)));
+        self.go_on(net, search);
+    }
+
+    fn ask(&mut self, net: &mut Net, mut search: Search, nodes: Vec<(usize, u32)>) {
+        search.tries += 1;
+        let round_trips = nodes.iter().map(|(node, _)| net.mean_round_trip(*node));
+        search.age = search.grace.age(round_trips.max().unwrap_or_default());
+        if let Some(limit) = self.limits.get_mut(&search.limit) {
+            limit.used_at = net.now;
+        }
+        let round = net.new_round();
+        let tag = Request::Spend.of(round);
+        for (node, units) in nodes {
+            let Some(limit) = self.limits.get_mut(&search.limit) else {
+                return;
+            };
+            let Some(meter) = limit.meter(node) else {
+                continue;
+            };
+            let operation = units::spend(meter, units, search.age);
+            let unasked = round::ask(net, tag, &operation, [node]).pop();
+            let said = match unasked {
+                Some(silent) => {
+                    search.failed.push(silent);
+                    Some(Said::Nothing)
+                }
+                None => {
+                    if let Some(view) = limit.view_mut(node) {
+                        view.asks(units);
+                    }
+                    None
+                }
+            };
+            search.asked.push(Asked {
+                node,
+                units,
+                sent_at: net.now,
+                took: Duration::ZERO,
+                said,
+            });
+        }
+        if search.is_answered() {
+            return self.answered(net, search);
+        }
+        round::arm(net, tag);
+        self.searches.insert(round, search);
+    }
+
+    /// All that were asked for units have answered.
+    fn answered(&mut self, net: &mut Net, mut search: Search) {
+        let late = search.late_nodes();
+        let (parts, since) = search.take_given();
+        if count(&parts) >= search.least
+            && let Some(since) = since
+        {
+            let since = match net.holds(Rule::AgeFromSending) {
+                true => since,
+                false => net.now,
+            };
+            if net.now < since.plus(search.age) {
+                return self.give(net, search, parts, since);
+            }
+            // The next attempt asks other nodes, so this one does not count as a failed try.
+            search.tries = search.tries.saturating_sub(1);
+            search.late += 1;
+            search.failed.extend(late);
+        } else {
+            search.collided |= !parts.is_empty();
+        }
+        self.refund(net, search.limit, parts);
+        self.go_on(net, search);
+    }
+
+    /// Asks all nodes what is taken; or waits for what somebody else asks them just now.
+    fn look(&mut self, net: &mut Net, mut search: Search) {
+        let Some(limit) = self.limits.get_mut(&search.limit) else {
+            return;
+        };
+        limit.used_at = net.now;
+        search.looked_at = Some(net.now);
+        search.looks += 1;
+        if let Some(looks) = limit.looking.and_then(|round| self.looks.get_mut(&round)) {
+            looks.waiting.push(search);
+            return;
+        }
+        let round = net.new_round();
+        let tag = Request::Meter.of(round);
+        let mut looks = Looks {
+            limit: search.limit,
+            outstanding: Vec::new(),
+            silent: Vec::new(),
+            waiting: Vec::new(),
+        };
+        for (node, silence) in search.silent.iter().enumerate() {
+            let is_far = matches!(silence, Some(Silence::OutOfReach(_)));
+            let Some(meter) = limit.meter(node).filter(|_| silence.is_none() || is_far) else {
+                continue;
+            };
+            let unasked = round::ask(net, tag, &units::look(meter), [node]).pop();
+            // Nobody waits for a node that is too far away. Its answer measures its round trip once more.
+            if !is_far {
+                match unasked {
+                    Some(silent) => looks.silent.push(silent),
+                    None => looks.outstanding.push(node),
+                }
+            }
+        }
+        limit.looking = Some(round);
+        looks.waiting.push(search);
+        self.looks.insert(round, looks);
+        round::arm(net, tag);
+        self.look_is_over(net, round);
+    }
+
+    fn deny(&mut self, net: &mut Net, search: Search, wait: Duration) {
+        let Some(limit) = self.limits.get_mut(&search.limit) else {
+            return;
+        };
+        match search.whom {
+            For::One(spending) => {
+                let left = limit.left(net, search.grace);
+                let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
+            }
+            For::Line => {
+                limit.is_served = false;
+                let wait = match search.collided && limit.collisions < MOST_COLLISIONS {
+                    true => {
+                        limit.collisions += 1;
+                        wait.min(pause(net))
+                    }
+                    false => wait,
+                };
+                self.rest(net, search.limit, wait);
+            }
+            For::Peek(_) => {}
+        }
+    }
+
+    /// Those who wait rest for so long.
+    fn rest(&mut self, net: &mut Net, id: LimitId, wait: Duration) {
+        if let Some(limit) = self.limits.get_mut(&id)
+            && !limit.line.is_empty()
+        {
+            // Others may give units back, and nodes come back: nobody says so.
+            let wait = limit.opens_in(net).map_or(wait, |opens| wait.min(opens));
+            let wait = wait.clamp(SHORTEST_REST, LONGEST_REST);
+            let due = net.now.plus(wait);
+            limit.due = Some(due);
+            net.timers.cancel(Key::Limit(id));
+            net.timers.at(Key::Limit(id), due);
+        }
+    }
+
+    /// No node can say.
+    fn no_node(&mut self, net: &mut Net, search: Search) {
+        let Some(limit) = self.limits.get_mut(&search.limit) else {
+            return;
+        };
+        let error = outage(net, limit, &search.silent);
+        let is_outage = !matches!(error, Error::TooSlow(_));
+        let stays = |spending: &Spending| spending.waits == Waits::Always && is_outage;
+        match search.whom {
+            For::One(Spending { reply, .. }) | For::Peek(reply) => {
+                let _ = reply.send(Err(error));
+            }
+            For::Line if !search.is_in_vain() => {
+                // More than the nodes that answer have, whatever is taken; others want less.
+                limit.is_served = false;
+                let shares = limit.shares(&search.silent);
+                while let Some(first) = limit.line.front() {
+                    let is_possible = u64::from(first.least) <= shares;
+                    if is_possible || stays(first) {
+                        break;
+                    }
+                    if let Some(first) = limit.line.pop_front() {
+                        let _ = first.reply.send(Err(error.clone()));
+                    }
+                }
+                let again = error.retry_after().unwrap_or(SHORTEST_PAUSE);
+                self.rest(net, search.limit, again.min(SHORTEST_PAUSE));
+            }
+            For::Line => {
+                limit.is_served = false;
+                let (stay, go): (Vec<Spending>, Vec<Spending>) =
+                    limit.line.drain(..).partition(stays);
+                limit.line.extend(stay);
+                for spending in go {
+                    let _ = spending.reply.send(Err(error.clone()));
+                }
+                let again = error.retry_after().unwrap_or(SHORTEST_PAUSE);
+                self.rest(net, search.limit, again);
+            }
+        }
+    }
+
+    /// Gives these units to whom they were asked for.
+    fn give(&mut self, net: &mut Net, search: Search, mut parts: Vec<Part>, since: Tick) {
+        let Some(limit) = self.limits.get_mut(&search.limit) else {
+            return;
+        };
+        let left = limit.left(net, search.grace);
+        let purse = &self.purse;
+        let units = |limited: &Arc<Limited>, parts, age| {
+            let purse = Weak::clone(purse);
+            Units::new(Arc::clone(limited), parts, purse, since.plus(age), left)
+        };
+        match search.whom {
+            For::One(spending) => {
+                let units = units(&limit.limited, parts, search.age);
+                // Where nobody hears it any more they go back.
+                let _ = spending.reply.send(Ok(Outcome::Given(units)));
+            }
+            For::Line => {
+                limit.is_served = false;
+                limit.collisions = 0;
+                limit.due = None;
+                while let Some(first) = limit.line.front() {
+                    if first.reply.is_closed() {
+                        limit.line.pop_front();
+                        continue;
+                    }
+                    let there = count(&parts);
+                    if first.least > there || there == 0 {
+                        break;
+                    }
+                    let Some(first) = limit.line.pop_front() else {
+                        break;
+                    };
+                    let some = split(&mut parts, first.most.min(there));
+                    // They were counted for no longer.
+                    let age = first.grace.most.min(search.age);
+                    let units = units(&limit.limited, some, age);
+                    let _ = first.reply.send(Ok(Outcome::Given(units)));
+                }
+                self.refund(net, search.limit, parts);
+                self.serve(net, search.limit);
+            }
+            For::Peek(_) => {}
+        }
+    }
+}
+
+/// After a collision: up to 16 round trips, so that one of two comes first.
+fn pause(net: &mut Net) -> Duration {
+    let most = u64::try_from((net.round_trip() * 16).as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(net.chance.up_to(most))
+}
+
+// ---- Answers of nodes
+
+impl Rates {
+    pub(in crate::engine) fn heard(
+        &mut self,
+        net: &mut Net,
+        (request, round): (Request, RoundId),
+        node: usize,
+        answer: Result<Reply, Silence>,
+    ) {
+        let answer = answer.and_then(|reply| units::metered(reply).ok_or(Silence::TimedOut));
+        match request {
+            Request::Meter => self.looked(net, round, node, answer),
+            _ if self.late.contains_key(&(round, node)) => {
+                self.given_late(net, round, node, answer);
+            }
+            _ => self.spent(net, round, node, answer),
+        }
+    }
+
+    /// Answers are due.
+    pub(in crate::engine) fn round_due(&mut self, net: &mut Net, request: Request, round: RoundId) {
+        if self.parked.contains_key(&round) {
+            return self.unpark(net, round);
+        }
+        let outstanding: Vec<usize> = match request {
+            Request::Meter => self
+                .looks
+                .get(&round)
+                .map(|looks| looks.outstanding.clone()),
+            _ => self
+                .searches
+                .get(&round)
+                .map(|search| search.outstanding().collect()),
+        }
+        .unwrap_or_default();
+        let outstanding = outstanding.into_iter().map(|node| (node, None));
+        for (node, silence) in round::due(net, request.of(round), outstanding) {
+            match request {
+                Request::Meter => self.looked(net, round, node, Err(silence)),
+                _ => {
+                    let search = self.searches.get_mut(&round);
+                    if let Some(asked) = search.and_then(|search| {
+                        let limit = search.limit;
+                        search.asked_of(node).map(|asked| (limit, asked.units))
+                    }) {
+                        self.late.insert((round, node), asked);
+                    }
+                    self.spent(net, round, node, Err(silence));
+                }
+            }
+        }
+    }
+
+    fn spent(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Metered, Silence>,
+    ) {
+        let Some(search) = self.searches.get_mut(&round) else {
+            return;
+        };
+        let (id, age) = (search.limit, search.age);
+        let Some(asked) = search.asked_of(node) else {
+            return;
+        };
+        let units = asked.units;
+        asked.took = net.now.since(asked.sent_at);
+        if let Some(view) = self
+            .limits
+            .get_mut(&id)
+            .and_then(|limit| limit.view_mut(node))
+        {
+            view.answered(units);
+            match &answer {
+                Ok(Metered::Spent { room, .. }) => {
+                    view.takes(net.now, units, age);
+                    view.has(net.now, *room);
+                }
+                Ok(Metered::Full { room, .. }) => view.is_full(net.now, *room),
+                // Nothing was done.
+                Err(Silence::ScriptsFlushed | Silence::NotAdmitted | Silence::Failed(_)) => {}
+                _ => view.takes(net.now, units, age),
+            }
+        }
+        match answer {
+            Ok(Metered::Spent { stamps, .. }) => asked.said = Some(Said::Spent(stamps)),
+            Ok(Metered::Full { .. }) => asked.said = Some(Said::Full),
+            Ok(_) => asked.said = Some(Said::Nothing),
+            Err(silence) => {
+                asked.said = Some(Said::Nothing);
+                search.is_silent(node, silence);
+            }
+        }
+        if search.is_answered()
+            && let Some(search) = self.searches.remove(&round)
+        {
+            net.timers.cancel(Key::of(Request::Spend.of(round)));
+            self.answered(net, search);
+        }
+    }
+
+    /// Nobody waits for it any more: what was given goes back.
+    fn given_late(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Metered, Silence>,
+    ) {
+        if let (Some((id, units)), Ok(Metered::Spent { stamps, .. })) =
+            (self.late.remove(&(round, node)), answer)
+        {
+            let part = Part {
+                node,
+                units,
+                stamps,
+            };
+            self.refund(net, id, vec![part]);
+        }
+    }
+
+    fn looked(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Metered, Silence>,
+    ) {
+        let Some(looks) = self.looks.get_mut(&round) else {
+            return;
+        };
+        let outstanding = looks.outstanding.len();
+        looks.outstanding.retain(|other| *other != node);
+        if looks.outstanding.len() == outstanding {
+            return;
+        }
+        match answer {
+            Ok(Metered::Seen(taken)) => {
+                let limit = self.limits.get_mut(&looks.limit);
+                if let Some(view) = limit.and_then(|limit| limit.view_mut(node)) {
+                    let taken = taken.iter().map(|interval| {
+                        let units = interval.iter().map(|taken| (taken.left, taken.units));
+                        units.collect()
+                    });
+                    view.looked(net.now, taken);
+                }
+            }
+            Ok(_) => looks.silent.push((node, Silence::TimedOut)),
+            Err(silence) => looks.silent.push((node, silence)),
+        }
+        self.look_is_over(net, round);
+    }
+
+    fn look_is_over(&mut self, net: &mut Net, round: RoundId) {
+        let is_over = |looks: &Looks| looks.outstanding.is_empty();
+        if !self.looks.get(&round).is_some_and(is_over) {
+            return;
+        }
+        net.timers.cancel(Key::of(Request::Meter.of(round)));
+        let Some(looks) = self.looks.remove(&round) else {
+            return;
+        };
+        if let Some(limit) = self.limits.get_mut(&looks.limit) {
+            limit.looking = None;
+        }
+        for mut search in looks.waiting {
+            for (node, silence) in &looks.silent {
+                search.is_silent(*node, silence.clone());
+            }
+            self.go_on(net, search);
+        }
     }
 }

@@ -1,38 +1,39 @@
 //! From a wish to a grant: attempts, the rests between them, and the line.
 
 mod calls;
-mod ends;
-mod heard;
 mod last;
 mod line;
 pub(super) mod slots;
 mod standing;
-mod turn;
 mod waiter;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use self::{
     calls::Calls,
     line::Line,
     slots::Slots,
-    waiter::{After, Counts, Waiter},
-};
-use super::{
-    attempt::{Attempt, Progress},
-    event::{Wish, WishId},
-    grant::Grant,
-    net::Net,
-    patience::Failure,
-    rollback::stop_waiting,
-    timers::Key,
-    turns::Turns,
+    waiter::{After, Counts, Turn, Waiter},
 };
 use crate::{
-    Error, Silence,
-    base::{clock::Tick, ids::ById, shrink::Room as _},
-    engine::claim::{Queue, Wants},
-    node::session::RoundId,
+    Error, Renewal, Silence,
+    base::{clock::Tick, ids::ById, name::Name, owner::Entry, rules::Rule, shrink::Room as _},
+    engine::{
+        attempt::{Attempt, Progress},
+        claim::{Lock, Queue, Side, Wants},
+        event::{Wait, Wish, WishId},
+        grant::Grant,
+        net::Net,
+        patience::{Failure, LONGEST_REST},
+        rollback::stop_waiting,
+        timers::Key,
+        turns::Turns,
+    },
+    lease::response::Response,
+    node::{Push, Says, session::RoundId},
     protocol::ballot::answers::Said,
 };
 
@@ -348,5 +349,316 @@ impl Wishes {
         self.asking.give_back();
         self.rounds.give_back();
         Some(asking)
+    }
+}
+
+// ---- The turn of a read-write lock's writers (protocol §4)
+//
+// Writers that were refused queue for a mutex, so that one of them at a time asks for the lock. The turn is about order and
+// speed only: a writer that has lost its turn, or cannot have it, asks all the same.
+
+/// A writer that could not get its turn asks without it for this long.
+const ALONE: Duration = Duration::from_secs(1);
+/// The wait for the turn ends at least this long before the writer's own wait. That leaves time for one attempt, whose
+/// report says who has the lock then.
+const LAST_ATTEMPT: Duration = Duration::from_millis(20);
+
+impl Waiter {
+    /// True if this is a writer that should queue for its turn after a refusal.
+    fn may_queue(&self, net: &Net) -> bool {
+        let last = net.now.plus(last_attempt(net) * 2);
+        self.wish.wants.side() == Some(Side::Writer)
+            && net.holds(Rule::WritersQueue)
+            && !self.turn.is_there()
+            && self.turn.alone_until <= net.now
+            && self.wish.end().is_none_or(|end| last < end)
+    }
+
+    /// The wish that stands in line for it.
+    fn for_turn(mut self: Box<Self>, net: &Net, turn: Name) -> Box<Self> {
+        let (reply, lease) = Response::channel();
+        self.turn.lease = Some(lease);
+        let wait = match self.wish.wait {
+            Wait::For(Some(limit)) => Wait::For(Some(limit.saturating_sub(last_attempt(net)))),
+            wait => wait,
+        };
+        let wish = Wish {
+            id: self.wish.id,
+            wants: Wants::Lock(Lock::Mutex(turn)),
+            // As long as the next attempt may take to come. A turn that is lost, or handed over and not heard of, costs no more.
+            ttl: (LONGEST_REST + net.settings.node_timeout).min(net.fleet().max_ttl()),
+            lock_delay: Duration::ZERO,
+            // With a bound that is never reached: nobody is warned that it has been held for long.
+            renewal: Renewal::auto().max_renewals(u32::MAX),
+            wait,
+            asked_at: self.wish.asked_at,
+            seen: Arc::default(),
+            reply,
+        };
+        Box::new(Self {
+            counts: std::mem::replace(&mut self.counts, Counts::Not),
+            writer: Some(self),
+            ..Self::new(wish)
+        })
+    }
+
+    /// The waiter that answers a caller: the writer, if this one only queues for its turn.
+    fn of_caller(mut self: Box<Self>) -> Box<Self> {
+        self.writer.take().unwrap_or(self)
+    }
+}
+
+impl Wishes {
+    /// This writer could not have its turn, or has no time for it any more.
+    fn asks_alone(&mut self, net: &mut Net, mut writer: Box<Waiter>) {
+        writer.turn = Turn {
+            lease: None,
+            alone_until: net.now.plus(ALONE),
+        };
+        if writer.is_gone() {
+            return self.forget(net, &mut writer);
+        }
+        match writer.queue() {
+            // A crowd that leaves the line at once does not ask at once.
+            Some(queue) if writer.counts == Counts::Not => {
+                writer.counts = Counts::Asks;
+                self.attempt_in_turn(net, &queue, writer);
+            }
+            _ => self.attempt(net, writer),
+        }
+    }
+}
+
+fn last_attempt(net: &Net) -> Duration {
+    (net.round_trip() * 4).max(LAST_ATTEMPT)
+}
+
+// ---- Answers of nodes, routed to an attempt, a waiter or a slot search
+
+impl Wishes {
+    /// A node answered an attempt.
+    pub(in crate::engine) fn heard(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let Some(Asking { waiter, attempt }) = self.asking.get_mut(&round) else {
+            return Follows::Stray(answer);
+        };
+        attempt.heard(net, node, answer);
+        waiter
+            .wish
+            .seen
+            .fetch_max(attempt.largest_counter(), Relaxed);
+        self.look(net, round)
+    }
+
+    /// A node answered a raise, of an attempt or of one who waits in line.
+    pub(in crate::engine) fn raised(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        if self.asking.contains_key(&round) {
+            return self.heard(net, round, node, answer);
+        }
+        if self.slots.knows(round) {
+            let follows = self.slots.raised(net, round, node, &answer);
+            return self.follow(net, follows);
+        }
+        if !self.line.knows(round) {
+            return Follows::Stray(answer);
+        }
+        let follows = self.line.raised(net, round, node, answer);
+        self.follow(net, follows)
+    }
+
+    /// A node answered one who waits in line.
+    pub(in crate::engine) fn joined(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        let follows = self.line.joined(net, round, node, answer);
+        self.follow(net, follows)
+    }
+
+    /// A node answered one who wants a slot.
+    pub(in crate::engine) fn took(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        if !self.slots.knows(round) {
+            return Follows::Stray(answer);
+        }
+        let follows = self.slots.heard(net, round, node, answer);
+        self.follow(net, follows)
+    }
+
+    /// A node has been given back a slot.
+    pub(in crate::engine) fn gave_back(
+        &mut self,
+        net: &mut Net,
+        round: RoundId,
+        node: usize,
+        answer: Result<Said, Silence>,
+    ) -> Follows {
+        if !self.slots.knows(round) {
+            return Follows::Stray(answer);
+        }
+        let follows = self.slots.yielded(net, round, node, &answer);
+        self.follow(net, follows)
+    }
+
+    /// A node says something unasked.
+    pub(in crate::engine) fn pushed(&mut self, net: &mut Net, node: usize, push: Push) -> Follows {
+        if push.says == Says::Freed {
+            self.freed(net, &push.entry);
+            return Follows::Nothing;
+        }
+        let follows = match self.slots.pushed(net, node, &push) {
+            Some(follows) => follows,
+            None => self.line.pushed(net, node, push),
+        };
+        self.follow(net, follows)
+    }
+
+    /// Tells a caller whose wait in line is over, or asks for what was not to be had there.
+    fn follow(&mut self, net: &mut Net, follows: line::Follows) -> Follows {
+        self.make_room_in_line();
+        match follows {
+            line::Follows::Nothing => Follows::Nothing,
+            line::Follows::Won(grant) => Follows::Grant(grant),
+            line::Follows::Turn(writer, grant) => {
+                self.attempt(net, writer);
+                Follows::Grant(grant)
+            }
+            line::Follows::Over(mut waiter, error) => {
+                match waiter.writer.take() {
+                    Some(writer) => self.asks_alone(net, writer),
+                    None => waiter.answer(error),
+                }
+                Follows::Nothing
+            }
+            line::Follows::Ask(mut waiter) => {
+                if let Some(queue) = waiter.counts_no_more(Counts::Joins) {
+                    self.turns.asks_instead(&queue);
+                    waiter.counts = Counts::Asks;
+                }
+                match waiter.writer.take() {
+                    Some(mut writer) => {
+                        writer.counts = waiter.counts;
+                        self.asks_alone(net, writer);
+                    }
+                    None => self.ask(net, waiter),
+                }
+                Follows::Nothing
+            }
+        }
+    }
+
+    /// It wishes no more, and has not got it.
+    fn forget(&mut self, net: &mut Net, waiter: &mut Waiter) {
+        self.calls.give_up(net, waiter);
+        self.make_room(waiter);
+    }
+
+    /// A wish that asked or rested is over, or stands in line now: its place is another's.
+    fn make_room(&mut self, waiter: &mut Waiter) {
+        if let Some(queue) = waiter.counts_no_more(Counts::Asks) {
+            self.turns.done(&queue);
+        }
+    }
+
+    /// Those who asked for a place in line are answered, or gone.
+    fn make_room_in_line(&mut self) {
+        for queue in self.line.decided() {
+            self.turns.joined(&queue);
+        }
+    }
+
+    /// A read-write lock was freed: all who wait for it ask again.
+    fn freed(&mut self, net: &mut Net, entry: &Entry) {
+        for id in self.calls.called(entry) {
+            if let Some(waiter) = self.resting.get(&id) {
+                let at = waiter.answers_the_call(net);
+                net.timers.at(Key::Wish(id), at);
+            } else if let Some(asking) = self.rounds.get(&id).and_then(|it| self.asking.get_mut(it))
+                && let Some(known) = &mut asking.waiter.known
+            {
+                known.is_called = true;
+            }
+        }
+    }
+}
+
+// ---- The end of acquisitions that were not granted
+
+impl Wishes {
+    /// The caller's future was dropped.
+    pub(in crate::engine) fn cancel(&mut self, net: &mut Net, id: WishId) {
+        self.end(net, id);
+    }
+
+    /// All wishes end: the quorum closes.
+    pub(in crate::engine) fn close(&mut self, net: &mut Net) {
+        let mut waiters = self.turns.close();
+        for waiter in &mut waiters {
+            net.timers.cancel(Key::Wish(waiter.wish.id));
+            self.calls.give_up(net, waiter);
+        }
+        let mut ids: Vec<WishId> = self
+            .rounds
+            .keys()
+            .chain(self.resting.keys())
+            .copied()
+            .collect();
+        ids.extend(self.line.ids());
+        ids.extend(self.slots.ids());
+        ids.sort_unstable();
+        waiters.extend(ids.into_iter().filter_map(|id| self.end(net, id)));
+        for waiter in waiters {
+            let _ = waiter.wish.reply.send(Err(Error::Closed));
+        }
+    }
+
+    /// Ends a wish, and takes back what it asked for.
+    fn end(&mut self, net: &mut Net, id: WishId) -> Option<Box<Waiter>> {
+        if let Some(mut waiter) = self.turns.leave(id) {
+            net.timers.cancel(Key::Wish(id));
+            self.calls.give_up(net, &mut waiter);
+            return Some(waiter);
+        }
+        if let Some(mut waiter) = self.resting.remove(&id) {
+            net.timers.cancel(Key::Wish(id));
+            self.forget(net, &mut waiter);
+            return Some(waiter);
+        }
+        let Some(round) = self.rounds.get(&id).copied() else {
+            let waiter = match self.slots.has(id) {
+                true => self.slots.leave(net, id),
+                false => self.line.leave(net, id),
+            };
+            self.make_room_in_line();
+            let mut waiter = waiter?.of_caller();
+            self.forget(net, &mut waiter);
+            return Some(waiter);
+        };
+        let Asking {
+            mut waiter,
+            mut attempt,
+        } = self.take(net, round)?;
+        attempt.roll_back(net);
+        self.forget(net, &mut waiter);
+        Some(waiter)
     }
 }

@@ -2,9 +2,8 @@
 //! what is [`crate::protocol::slots`].
 
 mod asking;
-mod ends;
 
-use self::{asking::Asking, ends::Ends};
+use self::asking::{Asking, Ends};
 use super::{line::Follows, waiter::Waiter};
 use std::{collections::HashMap, time::Duration};
 

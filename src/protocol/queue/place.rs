@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-mod parts;
-mod words;
-
-use self::words::Unequal;
-pub(crate) use self::words::{Answer, Step};
-use super::{
-    beats::{Beat, Entered, Has, ROUNDING},
-    terms::Terms,
-    votes::{Verdict, Votes},
-};
-use crate::base::{
-    clock::Tick,
-    rules::{Rule, Rules},
+use crate::{
+    base::{
+        clock::Tick,
+        rules::{Rule, Rules},
+    },
+    protocol::queue::{
+        beats::{Beat, Entered, Has, ROUNDING},
+        terms::Terms,
+        votes::{Verdict, Votes, Won},
+    },
 };
 
 /// After a node failed to answer it is asked again this much later, if it may be asked then.
@@ -384,6 +381,189 @@ fn next_beat(now: Tick, every: Duration) -> Tick {
     let at = now.plus(every);
     let step = Tick::default().plus(every / 8).nanos().max(1);
     Tick::from_nanos(at.nanos() - at.nanos() % step)
+}
+
+// ---- Input and output of a place
+
+/// A node's answer to a request of one who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// It is ours, by the request with this number.
+    Taken { seq: u64, token: u64 },
+    /// It is another's.
+    Behind {
+        /// How many stand before us.
+        rank: u64,
+        /// For how much longer; none: without an end.
+        remaining: Option<Duration>,
+        /// The ticket that it came with; 0: it did not wait.
+        ticket: u64,
+        /// Its entry comes before ours: what decides between equal tickets.
+        is_first: bool,
+        /// It is free, and kept for one who was called.
+        is_reserved: bool,
+        /// A number for its entry, where that is known.
+        holder: u32,
+    },
+    /// It gives no place: we would come before others.
+    Refused,
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// These nodes are to be asked by the request with this number.
+    Ask(Vec<usize>, u64),
+    /// These grants are to be given back: node and request.
+    GiveWay(Vec<(usize, u64)>),
+    /// The counters for these grants are to be raised to this token.
+    Raise(u64, Vec<(usize, u64)>),
+    Won(Won),
+    /// Others came before: this place is given up, and another taken behind all that were named.
+    Again,
+    /// Too few nodes say anything of this place: it is given up, and the lock asked for as if nobody waited.
+    Unheard,
+    /// Nothing before this.
+    Rest(Option<Tick>),
+}
+
+/// What a place keeps while tokens are unequal.
+#[derive(Debug, Default)]
+struct Unequal {
+    /// When to stop waiting for the rest.
+    settle_at: Option<Tick>,
+    /// Until when a raise may take.
+    raise_until: Option<Tick>,
+    /// Grants that came while others were being raised: to which token, and node and request.
+    late: Vec<(u64, (usize, u64))>,
+}
+
+// ---- Split grants: which waiter yields
+
+impl Place {
+    /// A place that is to be the last stands once a majority has it: so nobody stood on a majority before whom it comes. Where one node
+    /// refuses it, a majority has to have said with which tickets others stand there.
+    fn enter(&mut self, now: Tick) -> Option<Step> {
+        if !self.only_last {
+            return None;
+        }
+        let of = |is: fn(&Beat) -> bool| self.beats.iter().filter(|beat| is(beat)).count();
+        let entered = of(|beat| beat.entered == Entered::Yes);
+        let refused = of(|beat| beat.entered == Entered::No);
+        let needed = self.votes.needed();
+        if entered >= needed {
+            self.only_last = false;
+            for beat in &mut self.beats {
+                if std::mem::take(&mut beat.entered) == Entered::No {
+                    beat.now(now);
+                }
+            }
+            return None;
+        }
+        if refused > 0 && entered + refused >= needed {
+            return Some(Step::Again);
+        }
+        let open = of(Beat::is_open);
+        (entered + refused + open < needed).then_some(Step::Unheard)
+    }
+
+    /// One more node has handed over: the others follow soon, or are asked.
+    fn voted(&mut self, now: Tick, node: usize, was_partial: bool) {
+        if let Some((token, seq)) = self.votes.is_late(node) {
+            let unequal = self.unequal.get_or_insert_default();
+            unequal.late.push((token, (node, seq)));
+        }
+        let follow = now.plus(self.terms.votes_follow());
+        self.hasten_at.get_or_insert(follow);
+        if let Some(beat) = self.beats.get_mut(node) {
+            (beat.has, beat.holder) = (Has::Unknown, 0);
+        }
+        if !was_partial {
+            // What was said before may be over by now: all were of another.
+            for beat in &mut self.beats {
+                beat.holder = 0;
+                if beat.has != Has::Silent {
+                    beat.has = Has::Unknown;
+                }
+            }
+        }
+    }
+
+    /// Who has it on the nodes that are not ours.
+    fn others(&self) -> impl Iterator<Item = Has> + '_ {
+        let beats = self.beats.iter().enumerate();
+        beats.filter_map(|(node, beat)| (!self.votes.has(node)).then_some(beat.has))
+    }
+
+    /// Whether others must go first: some nodes are ours, and those that we may still get are too few for a majority
+    /// as long as they do not give way, who stand before us; or somebody has a majority.
+    fn is_blocked(&self) -> bool {
+        let ours = self.beats.len() - self.others().count();
+        if ours == 0 {
+            return false;
+        }
+        let open = self.others().filter(|has| has.may_be_ours()).count();
+        let too_few = ours + open < self.votes.needed();
+        too_few && self.others().any(|has| has == Has::Before) || self.is_won_by_another()
+    }
+
+    /// Whether a majority names one who has it: that is a lease, and gives way to nobody.
+    fn is_won_by_another(&self) -> bool {
+        let named = |holder: u32| {
+            let same = self.beats.iter().filter(|beat| beat.holder == holder);
+            same.count() >= self.votes.needed()
+        };
+        let mut holders = self.beats.iter().map(|beat| beat.holder);
+        holders.any(|holder| holder != 0 && named(holder))
+    }
+
+    fn give_way(&mut self, now: Tick) -> Vec<(usize, u64)> {
+        (self.hasten_at, self.unequal) = (None, None);
+        let given = self.votes.give_way();
+        for (node, _) in &given {
+            if let Some(beat) = self.beats.get_mut(*node) {
+                beat.by(next_beat(now, self.terms.as_head()));
+            }
+        }
+        given
+    }
+
+    /// Asks those who have not voted though others have; asks those again whose vote is over.
+    fn look_at_votes(&mut self, now: Tick) {
+        if !self.votes.is_partial() {
+            self.hasten_at = None;
+        } else if self.hasten_at.is_some_and(|at| at <= now) {
+            // Once for these votes: a call, a hand-over or a beat follows.
+            self.hasten_at = Some(NEVER);
+            self.ask_the_others(now);
+        }
+    }
+
+    /// A majority has handed over with unequal tokens. It waits for the rest for one more round trip, and raises then.
+    fn split(&mut self, now: Tick) -> Option<Step> {
+        if !self.votes.is_raised() {
+            // Never for so long that what we have may be over.
+            let left = self.votes.next_lapse().map(|at| at.since(now) / 2);
+            let patience = left.map_or(self.terms.round_trip, |left| {
+                left.min(self.terms.round_trip)
+            });
+            let unequal = self.unequal.get_or_insert_default();
+            let settle_at = *unequal.settle_at.get_or_insert(now.plus(patience));
+            let all = (0..self.beats.len()).all(|node| self.votes.has(node));
+            if now < settle_at && !all {
+                return None;
+            }
+            unequal.raise_until = Some(now.plus(self.terms.votes_follow() * 2));
+            let (token, behind) = self.votes.raise();
+            return Some(Step::Raise(token, behind));
+        }
+        let raise_until = self.unequal.as_ref().and_then(|it| it.raise_until);
+        if raise_until.is_some_and(|until| until <= now) {
+            let given = self.give_way(now);
+            return (!given.is_empty()).then_some(Step::GiveWay(given));
+        }
+        None
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
 //! One who asks for a slot of a semaphore: what the nodes say goes in, and what is to be done next comes out.
 
-mod act;
-mod answers;
-mod verdict;
-
 use std::time::Duration;
 
-use super::{
-    view::{Held, View},
-    words::{Ask, Step},
-};
 use crate::{
-    base::{clock::Tick, limit::Limit, rules::Rules},
+    base::{
+        clock::Tick,
+        limit::Limit,
+        rules::{Rule, Rules},
+        taken::Taken,
+    },
     protocol::{
         ballot::validity::{notice, valid_until},
-        queue::terms::Terms,
+        queue::{beats::ROUNDING, terms::Terms},
+        slots::{
+            choose,
+            view::{Held, View},
+            words::{Ask, Slots, Step, Won},
+        },
     },
 };
 
@@ -269,6 +271,494 @@ impl Seat {
         let next = lapses.chain(due).min();
         Step::Rest(next.map(|at| at.max(now.plus(SHORTEST_REST))))
     }
+}
+
+// ---- Answers of nodes
+
+impl Seat {
+    pub(crate) fn answered(&mut self, now: Tick, node: usize, slots: Slots) {
+        let forgets = self.rules.hold(Rule::MoveForgets);
+        let (may_call, term) = (self.waits, self.terms);
+        let Some(view) = self.views.get_mut(node) else {
+            return;
+        };
+        let is_last = view.ended();
+        view.is_silent = false;
+        self.ticket = self.ticket.max(slots.ticket);
+        // What was sent behind it may take back what it says.
+        if !is_last && forgets {
+            return;
+        }
+        view.held = match slots.mine {
+            Some(_) => Held::Yes,
+            None => Held::No,
+        };
+        if may_call && slots.mine.is_none() {
+            // Who cannot be called asks from time to time. Who may take what becomes free looks when that is due.
+            let every = match (view.is_deaf, slots.may_take) {
+                (true, true) => term.as_head(),
+                (true, false) => term.term(),
+                (false, _) => term.behind(),
+            };
+            let due = slots.next_free.filter(|_| slots.may_take);
+            let at = now.plus(every);
+            let at = due.map_or(at, |left| at.min(now.plus(left).plus(ROUNDING)));
+            view.ask_at = Some(view.ask_at.map_or(at, |before| before.min(at)));
+        }
+        view.known = Some(slots);
+    }
+
+    /// Another limit stands there, and nothing was done.
+    pub(crate) fn conflicts(&mut self, node: usize, limit: Limit) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.is_silent = false;
+            if view.ended() {
+                view.conflict = Some(limit);
+            }
+        }
+    }
+
+    /// What was given back there is no longer ours.
+    pub(crate) fn has_yielded(&mut self, now: Tick, node: usize) {
+        let every = self.terms.behind();
+        if let Some(view) = self.views.get_mut(node)
+            && view.ended()
+        {
+            view.held = Held::No;
+            let at = now.plus(every);
+            view.ask_at = Some(view.ask_at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// A node's answer to a raise; none: it did not raise.
+    pub(crate) fn raised(&mut self, now: Tick, node: usize, counter: Option<u64>) {
+        let (raise, exact) = (self.raise, self.rules.hold(Rule::ExactAck));
+        let Some(view) = self.views.get_mut(node) else {
+            return;
+        };
+        if !std::mem::take(&mut view.is_raising) {
+            return;
+        }
+        let Some((slot, token)) = raise.filter(|(slot, _)| view.has(*slot)) else {
+            return;
+        };
+        match (counter, view.known.as_mut()) {
+            // Exactly the token: a greater counter belongs to somebody else's.
+            (Some(counter), Some(known)) => {
+                let counter = if exact { counter } else { token };
+                known.mine = Some((slot, counter));
+            }
+            _ => {
+                view.known = None;
+                view.held = Held::Unknown;
+                view.ask_at = Some(now);
+            }
+        }
+    }
+
+    /// A node did not answer, or with an error.
+    pub(crate) fn unanswered(&mut self, now: Tick, node: usize) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.ended();
+            view.is_silent = true;
+            view.held = Held::Unknown;
+            view.known = None;
+            view.ask_at = Some(now.plus(AFTER_A_FAULT));
+        }
+    }
+
+    /// A node's answer is waited for no more.
+    pub(crate) fn is_late(&mut self, node: usize) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.is_awaited = false;
+            view.is_raising = false;
+            view.is_silent = true;
+        }
+    }
+
+    /// A node may not be asked now. When it may be, it [comes back](Self::came_back).
+    pub(crate) fn refused(&mut self, node: usize) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.unsent();
+            view.ask_at = None;
+        }
+    }
+
+    /// Whether a node can call us.
+    pub(crate) fn hears(&mut self, node: usize, hears: bool) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.is_deaf = !hears;
+        }
+    }
+
+    /// A node does not vote any more.
+    pub(crate) fn went(&mut self, node: usize) {
+        if let Some(view) = self.views.get_mut(node) {
+            view.is_silent = true;
+            view.known = None;
+            view.ask_at = None;
+            view.is_awaited = false;
+        }
+    }
+
+    /// A node may be asked, perhaps again, and does not know us any more.
+    pub(crate) fn came_back(&mut self, now: Tick, node: usize) {
+        let has_begun = self.has_begun;
+        if let Some(view) = self.views.get_mut(node) {
+            view.is_silent = false;
+            view.known = None;
+            view.ask_at = has_begun.then_some(now);
+        }
+    }
+
+    /// A node calls: this slot is free there.
+    pub(crate) fn is_free(&mut self, slot: u32) {
+        let is_news = self.trying != Some(slot) && !self.hints.contains(&slot);
+        if is_news && self.waits && self.hints.len() < MOST_HINTS {
+            self.hints.push(slot);
+        }
+    }
+
+    /// A node is to be asked: now, or after this.
+    pub(crate) fn ask(&mut self, now: Tick, node: usize, after: Duration) {
+        if let Some(view) = self.views.get_mut(node) {
+            let at = now.plus(after);
+            view.ask_at = Some(view.ask_at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// Somebody in front was called there, and has so long to come. The node passes over it only after that, in whole ms.
+    pub(crate) fn is_next(&mut self, now: Tick, node: usize, after: Duration) {
+        self.ask(now, node, after.saturating_add(ROUNDING));
+    }
+}
+
+// ---- Verdict: is the slot won, and is the limit still the one that was asked with
+
+impl Seat {
+    /// What was granted too long ago to be of use is no vote any more.
+    fn lapse(&mut self, now: Tick) {
+        let ttl = self.terms.ttl;
+        for view in &mut self.views {
+            let end = valid_until(view.asked_at, ttl).minus(notice(ttl));
+            if view.mine().is_some() && now >= end {
+                view.known = None;
+                view.ask_at = Some(now);
+            }
+        }
+    }
+
+    /// Another limit, if Q nodes have answered and it is the greatest: it is followed if it is a newer one.
+    fn look_at_the_limit(&mut self, now: Tick, up_to: UpTo<'_>) -> Option<Step> {
+        let told = self.told()?;
+        if told.slots == self.limit.slots {
+            self.limit.version = self.limit.version.max(told.version);
+            // Those that differ have not heard of it yet; they do when they are asked again.
+            for view in self.views.iter_mut().filter(|view| view.conflict.is_some()) {
+                view.ask_at.get_or_insert(now);
+            }
+            return None;
+        }
+        let follows = told.follows(self.limit, self.rules) || self.has_met && told.version > 1;
+        if !follows {
+            return Some(Step::Conflict(told));
+        }
+        self.limit = told;
+        // What was said of the old one is no vote.
+        for view in &mut self.views {
+            view.conflict = None;
+        }
+        self.hints.clear();
+        self.has_begun = false;
+        let held: Vec<usize> = self.held_nodes().collect();
+        self.views.iter_mut().for_each(|view| view.known = None);
+        Some(match held.is_empty() {
+            true => self.begin(now, up_to),
+            // It begins anew behind that.
+            false => self.give_back(now, held),
+        })
+    }
+
+    /// The slot that Q nodes have for us with one token, if it fits.
+    fn won(&self, now: Tick) -> Option<Won> {
+        let ttl = self.terms.ttl;
+        let mut votes: Vec<(u32, u64)> = self.views.iter().filter_map(View::mine).collect();
+        votes.sort_unstable();
+        votes.dedup();
+        let counts = |view: &&View, vote: (u32, u64)| match self.rules.hold(Rule::NumberedSlots) {
+            true => view.mine() == Some(vote),
+            false => view.mine().is_some(),
+        };
+        for vote in votes {
+            let of_it: Vec<&View> = self.views.iter().filter(|v| counts(v, vote)).collect();
+            let mut sent: Vec<Tick> = of_it.iter().map(|view| view.asked_at).collect();
+            sent.sort_unstable_by(|one, other| other.cmp(one));
+            let Some(since) = self.needed.checked_sub(1).and_then(|last| sent.get(last)) else {
+                continue;
+            };
+            let end = valid_until(*since, ttl);
+            if now >= end.minus(notice(ttl)) || !self.fits(vote.0, &of_it) {
+                continue;
+            }
+            let others = self.views.iter().enumerate();
+            let others = others.filter(|(_, view)| {
+                view.was_asked && !view.is_pending() && !counts(view, vote) && !view.has(vote.0)
+            });
+            let held = self.views.iter().enumerate();
+            let held = held.filter_map(|(node, view)| {
+                let (slot, token) = view.mine()?;
+                (slot == vote.0 || counts(&view, vote)).then_some((node, token))
+            });
+            return Some(Won {
+                slot: vote.0,
+                token: vote.1,
+                since: *since,
+                end,
+                held: held.collect(),
+                others: others.map(|(node, _)| node).collect(),
+            });
+        }
+        None
+    }
+
+    /// Whether this slot, and what is taken above it, are no more than the limit. It is not only while the limit shrinks.
+    fn fits(&self, slot: u32, voters: &[&View]) -> bool {
+        if !self.rules.hold(Rule::LimitAtGrant) {
+            return true;
+        }
+        if self
+            .told()
+            .is_some_and(|told| told.slots != self.limit.slots)
+        {
+            return false;
+        }
+        let known = voters.iter().filter_map(|view| view.known.as_ref());
+        let above = match self.rules.hold(Rule::CountAbove) {
+            true => {
+                let mut union = Taken::default();
+                known.for_each(|known| union.add(&known.taken));
+                union.above(slot)
+            }
+            false => known
+                .map(|known| known.taken.above(slot))
+                .max()
+                .unwrap_or(0),
+        };
+        slot.saturating_add(above) < self.limit.slots
+    }
+
+    /// Whether answers are waited for: until nothing that they may say would change what follows, or for one more reply
+    /// time after a majority has answered.
+    fn is_open(&mut self, now: Tick) -> bool {
+        let awaited = self.awaited().count();
+        if awaited == 0 {
+            return false;
+        }
+        if self.answers() < self.needed {
+            return self.answers() + awaited >= self.needed || self.was_answered;
+        }
+        let took = now.since(self.round_at);
+        let settle_at = *self
+            .settle_at
+            .get_or_insert(now.plus(took.max(SHORTEST_REST)));
+        let votes = |slot: u32| self.views.iter().filter(|view| view.has(slot)).count();
+        let mine = self
+            .views
+            .iter()
+            .filter_map(View::mine)
+            .map(|(slot, _)| slot);
+        let most = mine.map(votes).max().unwrap_or(0);
+        now < settle_at && most + awaited >= self.needed
+    }
+}
+
+// ---- Next step: raise tokens, move to a slot, roll back, or wait
+
+impl Seat {
+    fn act(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
+        let wants = self.moves < MOVES;
+        if let Some(step) = self.raise().filter(|_| wants) {
+            return step;
+        }
+        let limit = self.limit.slots;
+        let target = choose::target(&self.views, self.needed, limit, up_to);
+        let step = target
+            .filter(|_| wants)
+            .and_then(|(want, token)| self.try_for(now, want, Some(token)));
+        if let Some(step) = step {
+            return step;
+        }
+        // Where there is plenty, nothing is given back first. Who rests, or was called to a slot, does that.
+        let rests = self.retry_at.or(self.look_at).is_some();
+        let may = self.waits && !rests && self.hints.is_empty();
+        let plenty = match may && self.moves < STRAIGHT {
+            true => self.free(up_to).filter(|(_, count)| *count >= PLENTY),
+            false => None,
+        };
+        let step = plenty.and_then(|(want, _)| self.try_for(now, want, None));
+        if let Some(step) = step {
+            return step;
+        }
+        let mut held: Vec<usize> = self.held_nodes().collect();
+        if !self.rules.hold(Rule::YieldAllSlots) {
+            held.pop();
+        }
+        if !held.is_empty() || !self.waits {
+            if !self.waits {
+                return match self.answers() >= self.needed {
+                    true => Step::Refused,
+                    false => Step::NoQuorum,
+                };
+            }
+            self.retry_at = Some(now.plus(random(self.apart(1), up_to)));
+            return self.give_back(now, held);
+        }
+        self.trying = None;
+        self.moves = 0;
+        if let Some(want) = self.hints.pop() {
+            self.hints.clear();
+            if want < limit {
+                return self.take(now, Ask::Move { want, floor: None });
+            }
+            // The limit has grown.
+            self.ask_all(now);
+        }
+        self.wait(now, up_to)
+    }
+
+    /// None: all have it already, and it did not fit, or its tokens cannot be made equal.
+    fn try_for(&mut self, now: Tick, want: u32, floor: Option<u64>) -> Option<Step> {
+        self.moves += 1;
+        let step = self.take(now, Ask::Move { want, floor });
+        let is_asked = !matches!(&step, Step::Take(nodes, _) if nodes.is_empty());
+        is_asked.then_some(step)
+    }
+
+    /// Nothing is ours: tries again where something may be free, and is heard of now and then.
+    fn wait(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
+        let limit = self.limit.slots;
+        let in_front = self.views.iter().filter(|view| view.may_take()).count() >= self.needed;
+        let free = match in_front {
+            true => self.free(up_to),
+            false => None,
+        };
+        let is_over = |rest: Option<Tick>| rest.is_some_and(|at| at <= now);
+        match (free, is_over(self.retry_at)) {
+            (Some((want, _)), true) => {
+                (self.retry_at, self.look_at, self.looks) = (None, None, 0);
+                self.moves += 1;
+                return self.take(now, Ask::Move { want, floor: None });
+            }
+            (Some((_, count)), false) => {
+                let at = now.plus(random(self.apart(count), up_to));
+                self.retry_at.get_or_insert(at);
+                self.look_at = None;
+            }
+            (None, true) => {
+                // What is not a majority's is given back without a word.
+                self.retry_at = None;
+                self.ask_all(now);
+            }
+            (None, false) if is_over(self.look_at) => {
+                self.look_at = None;
+                self.ask_all(now);
+            }
+            (None, false) => {
+                let unsettled = in_front && !choose::is_full(&self.views, self.needed, limit);
+                if self.retry_at.or(self.look_at).is_none() && unsettled {
+                    self.looks = self.looks.saturating_add(1);
+                    let doubled = self.apart(1) * 2_u32.pow(self.looks.min(8));
+                    let within = doubled.min(self.terms.term() / 2);
+                    self.look_at = Some(now.plus(within / 2 + random(within / 2, up_to)));
+                }
+            }
+        }
+        let views = self.views.iter().enumerate();
+        let due: Vec<usize> = views
+            .filter_map(|(node, view)| {
+                let is_due = view.ask_at.is_some_and(|at| at <= now.plus(SHORTEST_REST))
+                    || view.lags(self.ticket);
+                is_due.then_some(node)
+            })
+            .collect();
+        if due.is_empty() {
+            let asks = self.views.iter().filter_map(|view| view.ask_at);
+            return self.rest(now, asks.chain(self.retry_at).chain(self.look_at).min());
+        }
+        self.sent(now, &due, false);
+        Step::Take(due, Ask::Stay)
+    }
+
+    /// Q nodes have a slot for us, with unequal tokens, and nobody was raised yet.
+    fn raise(&mut self) -> Option<Step> {
+        let mut slots: Vec<u32> = self
+            .views
+            .iter()
+            .filter_map(View::mine)
+            .map(|(s, _)| s)
+            .collect();
+        slots.sort_unstable();
+        slots.dedup();
+        for slot in slots {
+            let of = self.views.iter().filter_map(View::mine);
+            let mut tokens: Vec<u64> = of.filter_map(|(s, t)| (s == slot).then_some(t)).collect();
+            tokens.sort_unstable();
+            // The smallest that Q nodes can be raised to.
+            let Some(token) = self.needed.checked_sub(1).and_then(|nth| tokens.get(nth)) else {
+                continue;
+            };
+            let token = *token;
+            if slot >= self.limit.slots || self.raise == Some((slot, token)) {
+                continue;
+            }
+            let behind = |view: &View| view.mine().is_some_and(|(s, t)| s == slot && t < token);
+            let mut nodes = Vec::new();
+            for (node, view) in self.views.iter_mut().enumerate() {
+                if behind(view) && !view.is_pending() {
+                    view.is_raising = true;
+                    nodes.push(node);
+                }
+            }
+            if nodes.is_empty() {
+                continue;
+            }
+            self.raise = Some((slot, token));
+            self.moves += 1;
+            return Some(Step::Raise(slot, token, nodes));
+        }
+        None
+    }
+
+    /// A slot that a majority would give, at random, and how many there are. While the limit shrinks only those are free
+    /// that fit in with what is taken above.
+    fn free(&self, up_to: UpTo<'_>) -> Option<(u32, usize)> {
+        let limit = self.limit.slots;
+        let known: Vec<&View> = self.views.iter().filter(|v| v.known.is_some()).collect();
+        let shrinks = known.iter().any(|view| view.has_above(limit));
+        let fits = |slot| !shrinks || self.fits(slot, &known);
+        choose::free(&self.views, self.needed, limit, fits, up_to)
+    }
+
+    /// Those who got in each other's way try again within this, the sooner the more slots are free. Where nodes have been
+    /// silent a round trip seems to be long, but nobody waits so long with what it sees free.
+    fn apart(&self, free: usize) -> Duration {
+        let (one, ttl) = (self.terms.round_trip, self.terms.ttl);
+        let within = one * APART / u32::try_from(free).unwrap_or(APART);
+        within.min((ttl / 8).max(one * 2))
+    }
+
+    fn ask_all(&mut self, now: Tick) {
+        for view in &mut self.views {
+            if !view.is_silent && !view.is_awaited {
+                view.ask_at = Some(now);
+            }
+        }
+    }
+}
+
+fn random(within: Duration, up_to: UpTo<'_>) -> Duration {
+    let most = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(up_to(most))
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
 //! What an in-process node does with the commands about slots: the executable meaning of the Lua in this folder.
 
-mod call;
-mod take;
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-use std::{collections::BTreeMap, time::Duration};
-
-use super::{
-    Command, Family, Held, Inspected, Place, Pool, Reply,
-    kept::{Kept, Slot},
-};
 use crate::{
     base::{limit::Limit, owner::Entry, rules::Rule},
     node::{
         fault::Fault,
         kinds::{
-            counters::{Counted, Counters, Mint},
+            counters::{Counted, Counters, MAX_TOKEN, Mint},
             moment::Moment,
+            slots::{
+                Command, Family, Held, Inspected, Mode, Place, Pool, Reply,
+                kept::{Kept, Slot},
+                line::Waiter,
+            },
         },
+        push::{Push, Says},
         wire::ms,
     },
 };
@@ -344,6 +343,403 @@ impl Memory {
     fn known(&self, now: u64) -> impl Iterator<Item = (&Pool, &Kept)> {
         self.0.iter().filter(move |(_, kept)| now <= kept.until)
     }
+}
+
+// ---- TAKE: a slot, or a place in the queue
+
+/// So many other slots are looked at where the wanted one is taken, before it is the next free one.
+const STEPS: u64 = 32;
+
+/// Whether to take a slot for the first time or to move, and which is wanted.
+type Wish = (Mode, Option<u32>);
+
+/// What has become of who asks.
+#[derive(Default)]
+struct Came {
+    /// Its slot, and the slot's counter.
+    mine: Option<(u32, u64)>,
+    may_take: bool,
+    ticket: u64,
+    /// The slot that it has left.
+    left: Option<u32>,
+}
+
+impl<'c> Room<'c> {
+    fn take(
+        &mut self,
+        place: &'c Place,
+        limit: Limit,
+        wish: Wish,
+        ttl: Duration,
+        mint: &mut Mint<'_>,
+    ) -> Result<Reply, Fault> {
+        let entry = &place.entry;
+        self.asks = Some(entry);
+        self.kept.purge(Some(entry), self.at)?;
+        let grown = self.settle(limit)?;
+        match self.kept.limit {
+            Some(stands) if stands.slots != limit.slots => return Ok(Reply::Conflict(stands)),
+            _ => {}
+        }
+        let ours = self.kept.slot_of(entry, self.at);
+        let ours = ours.map(|(number, slot)| (number, slot.ticket));
+        let came = match ours {
+            Some(ours) => self.moved(entry, ours, wish, ttl, mint)?,
+            None => self.come(place, wish, ttl, mint)?,
+        };
+        // Each slot that is free for them now, once.
+        if let Some(left) = came.left {
+            self.call(left);
+        }
+        if !grown.is_empty() {
+            self.call_new(grown);
+        } else if came.mine.is_none()
+            && self.has_swept
+            && let Some(free) = self.kept.next_free(0)
+        {
+            self.call(free);
+        }
+        Ok(Reply::Slots {
+            mine: came.mine,
+            taken: self.kept.taken(),
+            version: self.kept.limit.map_or(0, |limit| limit.version),
+            may_take: came.may_take,
+            ticket: came.ticket,
+            next_free: self.kept.until_free(self.at),
+        })
+    }
+
+    /// Who has a slot takes the one that it wants in its place, or keeps it for longer.
+    fn moved(
+        &mut self,
+        entry: &Entry,
+        (old, ticket): (u32, u64),
+        (mode, want): Wish,
+        ttl: Duration,
+        mint: &mut Mint<'_>,
+    ) -> Result<Came, Fault> {
+        let rules = self.at.rules;
+        let moves = mode == Mode::Move && rules.hold(Rule::NumberedSlots);
+        let to = want.filter(|want| moves && self.is_free(*want));
+        let came = |mine, left| Came {
+            mine: Some(mine),
+            may_take: true,
+            ticket,
+            left,
+        };
+        let Some(to) = to else {
+            self.at.may_delete()?; // PEXPIRE too is allowed to a full server
+            self.prolong(entry, old, ttl, ticket);
+            self.used(false);
+            let counter = mint.counters.read(&self.counted(old), self.at);
+            return Ok(came((old, counter), None));
+        };
+        let (of, before) = (self.counted(to), self.counted(old));
+        let token = match rules.hold(Rule::MoveMints) {
+            true => mint.token(&of, self.at)?,
+            false => {
+                let there = mint.counters.read(&of, self.at);
+                let token = mint.counters.read(&before, self.at).max(there);
+                self.at.may_write()?;
+                mint.counters.write(&of, token, self.at);
+                token
+            }
+        };
+        self.kept.drop_slot(old);
+        self.put(entry, to, ttl, ticket);
+        self.used(false);
+        Ok(came((to, token), Some(old)))
+    }
+
+    /// Who has none takes one, if it may and one is free; else a place in line.
+    fn come(
+        &mut self,
+        place: &Place,
+        (mode, want): Wish,
+        ttl: Duration,
+        mint: &mut Mint<'_>,
+    ) -> Result<Came, Fault> {
+        let entry = &place.entry;
+        self.fall_back(place, mode)?;
+        // What is free is theirs who stand in front, if they live. Nobody is called: who was called gave it back.
+        if !place.life.is_zero() && self.kept.next_free(0).is_some() {
+            self.sweep(entry);
+        }
+        let stands = self.kept.line.rank(entry);
+        let tries = stands.is_none() && place.life.is_zero();
+        // The dead do not stand in the way of who only tries: whoever is called and not heard of is out of line.
+        if tries
+            && self.kept.line.count() > 0
+            && let Some(free) = self.kept.next_free(0)
+        {
+            self.call(free);
+        }
+        let ticket = match self.kept.line.waiter(entry) {
+            Some(waiter) => waiter.ticket,
+            None if mode == Mode::Move => place.ticket,
+            // Who asks later stands behind, whatever the clocks say.
+            None => {
+                let behind = |last: u64| last.saturating_add(1).min(MAX_TOKEN);
+                place.ticket.max(self.kept.line.last().map_or(0, behind))
+            }
+        };
+        let rank = match stands {
+            Some(rank) => rank,
+            // With a ticket from elsewhere it comes back to its place.
+            None if mode == Mode::Move && !tries => self.kept.line.before(ticket),
+            None => self.kept.line.count(),
+        };
+        let may_take = rank < self.kept.gate();
+        let overtakes = match stands {
+            Some(_) => false,
+            None if tries => rank > 0,
+            None => self.free_slots().nth(rank).is_none(),
+        };
+        let slot = self.choose(mode, want);
+        if let Some(slot) = slot.filter(|_| may_take && !overtakes) {
+            let token = mint.token(&self.counted(slot), self.at)?;
+            self.put(entry, slot, ttl, ticket);
+            self.used(false);
+            self.leave(entry);
+            return Ok(Came {
+                mine: Some((slot, token)),
+                may_take,
+                ticket,
+                left: None,
+            });
+        }
+        let ticket = match place.life.is_zero() {
+            true if stands.is_none() => 0,
+            true => ticket,
+            false => {
+                self.register(place, ticket)?;
+                ticket
+            }
+        };
+        Ok(Came {
+            may_take,
+            ticket,
+            ..Came::default()
+        })
+    }
+
+    /// Who has a greater ticket elsewhere gets it here: the order is to be the same on all nodes. Else everybody might stand
+    /// in front on a few nodes, and nobody on a majority.
+    fn fall_back(&mut self, place: &Place, mode: Mode) -> Result<(), Fault> {
+        let entry = &place.entry;
+        let waiter = self.kept.line.waiter(entry);
+        if mode == Mode::Pick
+            || place.life.is_zero()
+            || !self.at.rules.hold(Rule::SameTicket)
+            || waiter.is_none_or(|waiter| waiter.ticket >= place.ticket)
+        {
+            return Ok(());
+        }
+        let rank = self.kept.line.rank(entry);
+        self.register(place, place.ticket)?;
+        let gate = self.kept.gate();
+        let is_in_it = |rank: Option<usize>| rank.is_some_and(|rank| rank < gate);
+        if is_in_it(rank) && !is_in_it(self.kept.line.rank(entry)) {
+            self.tell_the_last(gate);
+        }
+        Ok(())
+    }
+
+    fn choose(&self, mode: Mode, want: Option<u32>) -> Option<u32> {
+        let want = want?;
+        if !self.at.rules.hold(Rule::NumberedSlots) {
+            return self.kept.next_free(0);
+        }
+        match mode {
+            Mode::Pick => self.pick(want),
+            Mode::Move => Some(want).filter(|want| self.is_free(*want)),
+        }
+    }
+
+    /// Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
+    fn pick(&self, want: u32) -> Option<u32> {
+        let (limit, draw) = (u64::from(self.kept.count()), u64::from(want));
+        let first = draw.checked_rem(limit)?;
+        let step = 1 + draw / limit % (limit - 1).max(1);
+        let way = |i| u32::try_from((first + i * step) % limit).ok();
+        let free = (0..=STEPS).filter_map(way).find(|slot| self.is_free(*slot));
+        let next = || self.kept.next_free(way(STEPS)?);
+        free.or_else(next).or_else(|| self.kept.next_free(0))
+    }
+
+    /// Holds a slot that was free.
+    fn put(&mut self, entry: &Entry, slot: u32, ttl: Duration, ticket: u64) {
+        let held = Slot {
+            entry: entry.clone(),
+            ticket,
+            until: self.at.ms().saturating_add(ms(ttl)),
+        };
+        self.kept.hold(slot, held);
+    }
+
+    fn is_free(&self, slot: u32) -> bool {
+        slot < self.kept.count() && self.kept.slot(slot).is_none()
+    }
+
+    fn free_slots(&self) -> impl Iterator<Item = u32> {
+        (0..self.kept.count()).filter(|slot| self.is_free(*slot))
+    }
+}
+
+// ---- Waiters are told which slots are free
+
+/// So many of those who wait are looked at together.
+const TOGETHER: usize = 17;
+/// So many of those in front are looked at by who asks in vain.
+const SWEPT: usize = 64;
+
+impl Room<'_> {
+    /// A slot is free: the first of those in the gate who has not been called yet is told.
+    fn call(&mut self, slot: u32) {
+        // One that is free above the limit makes room below it.
+        let free = match self.kept.limit {
+            Some(limit) if slot >= limit.slots => self.kept.next_free(0),
+            _ => Some(slot),
+        };
+        let Some(slot) = free else { return };
+        let mut passed = 0;
+        while passed < self.kept.gate() {
+            let all = self.kept.line.all().skip(passed).take(TOGETHER);
+            let some: Vec<Entry> = all.map(|(_, entry)| entry.clone()).collect();
+            if some.is_empty() {
+                return;
+            }
+            for (place, entry) in some.iter().enumerate() {
+                if passed == self.kept.gate() {
+                    return;
+                }
+                match self.call_one(entry, slot) {
+                    Called::Told(waiter) => {
+                        return self.tell_next(some.iter().skip(place + 1), &waiter);
+                    }
+                    Called::Done => return,
+                    Called::Passed => passed += 1,
+                    Called::Dropped => {}
+                }
+            }
+        }
+    }
+
+    /// Those in the gate, of the first 64, who have not come when they were called, or were not heard of for too long, are out of line.
+    fn sweep(&mut self, asks: &Entry) {
+        let now = self.at.ms();
+        let all = self.kept.line.all().take(self.kept.gate().min(SWEPT));
+        let gone = all.filter(|(_, entry)| {
+            let waiter = self.kept.line.waiter(entry);
+            entry != asks && waiter.is_some_and(|waiter| waiter.is_gone(now))
+        });
+        let gone: Vec<Entry> = gone.map(|(_, entry)| entry.clone()).collect();
+        for entry in gone {
+            if self.at.may_delete().is_ok() {
+                self.kept.line.remove(&entry);
+                self.has_swept = true;
+            }
+        }
+    }
+
+    /// Slots that are new are free for as many as stand in the gate.
+    fn call_new(&mut self, slots: Range<u32>) {
+        let free = slots.filter(|slot| self.kept.slot(*slot).is_none());
+        let free: Vec<u32> = free.take(self.kept.gate()).collect();
+        free.into_iter().for_each(|slot| self.call(slot));
+    }
+
+    /// It waits no more. Who comes into the gate by that is told.
+    /// Whether it was in there itself.
+    fn leave(&mut self, entry: &Entry) -> bool {
+        let gate = self.kept.gate();
+        let rank = self.kept.line.rank(entry);
+        self.kept.line.remove(entry);
+        let was_in_it = rank.is_some_and(|rank| rank < gate);
+        if self.at.admitted && was_in_it {
+            self.tell_the_last(gate);
+        }
+        was_in_it
+    }
+
+    /// Who has come into the gate is told.
+    fn tell_the_last(&mut self, gate: usize) {
+        let Some((_, entered)) = self.kept.line.all().nth(gate - 1).cloned() else {
+            return;
+        };
+        let says = match self.kept.next_free(0) {
+            Some(slot) => Says::Free { slot },
+            None => Says::Called,
+        };
+        if let Some(waiter) = self.kept.line.waiter(&entered).cloned() {
+            self.publish(&entered, &waiter, says);
+        }
+    }
+
+    fn call_one(&mut self, entry: &Entry, slot: u32) -> Called {
+        let now = self.at.ms();
+        if self.asks == Some(entry) {
+            return match std::mem::replace(&mut self.is_told, true) {
+                true => Called::Passed,
+                false => Called::Done,
+            };
+        }
+        let Some(waiter) = self.kept.line.waiter(entry).cloned() else {
+            return Called::Passed;
+        };
+        if !waiter.is_gone(now) {
+            // It has to come within its term; or it asks by itself.
+            if waiter.called.is_some() || waiter.channel.is_empty() {
+                return Called::Passed;
+            }
+            if self.publish(entry, &waiter, Says::Free { slot }) {
+                if self.at.may_write().is_err() {
+                    return Called::Done;
+                }
+                self.kept.line.call(entry, now);
+                return Called::Told(waiter);
+            }
+        }
+        if self.at.may_delete().is_err() {
+            return Called::Done;
+        }
+        self.kept.line.remove(entry);
+        Called::Dropped
+    }
+
+    /// One behind who was called is told when to ask: the first of another process who hears it. What is called may have
+    /// vanished, and its process with it.
+    fn tell_next<'e>(&self, behind: impl Iterator<Item = &'e Entry>, called: &Waiter) {
+        if !self.at.rules.hold(Rule::NextIsTold) {
+            return;
+        }
+        let after = Duration::from_millis(called.term);
+        for entry in behind {
+            let waiter = self.kept.line.waiter(entry);
+            let others = waiter.filter(|waiter| waiter.channel != called.channel);
+            if others.is_some_and(|waiter| self.publish(entry, waiter, Says::Next { after })) {
+                return;
+            }
+        }
+    }
+
+    /// Whether anybody hears it.
+    fn publish(&self, entry: &Entry, waiter: &Waiter, says: Says) -> bool {
+        let entry = entry.clone();
+        !waiter.channel.is_empty() && self.at.air.publish(&waiter.channel, Push { entry, says })
+    }
+}
+
+/// What became of one when a slot was free.
+enum Called {
+    /// It is called.
+    Told(Waiter),
+    /// Its answer tells it; or something failed.
+    Done,
+    /// It was called before.
+    Passed,
+    /// Nobody hears it.
+    Dropped,
 }
 
 #[cfg(test)]
