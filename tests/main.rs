@@ -1,4 +1,4 @@
-//! What the library promises, in a folder for each group of promises. All files are one program, because each further
+//! The promises of the library, in a folder for each group of them. All files are one program, because each further
 //! program takes seconds to link; `cargo test --all-features --test promises lock::queue::` runs those of one file. The
 //! simulation is a program of its own.
 

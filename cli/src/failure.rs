@@ -300,7 +300,7 @@ fn reasons(report: &Report) -> Vec<Node> {
     said.collect()
 }
 
-/// What to do about a quarantine of `left`: nothing, unless the servers are new.
+/// Advice about a quarantine of `left`: wait, unless the servers are new.
 pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
     let text = format!(
         "it ends by itself: enough will vote in {}",

@@ -1,4 +1,4 @@
-//! What the `quorate` command promises, on real servers. All files are one program, because each further program takes
+//! The promises of the `quorate` command, tested on real servers. All files are one program, because each further program takes
 //! seconds to link.
 
 #![allow(

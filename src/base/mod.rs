@@ -1,4 +1,4 @@
-//! What every other room may use: names, owners, tokens, clocks, quotas, logs. Nothing here knows of nodes.
+//! Values that every other room may use: names, owners, tokens, clocks, quotas, logs. Nothing here knows of nodes.
 
 pub(crate) mod clock;
 pub(crate) mod ids;

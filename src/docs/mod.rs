@@ -16,7 +16,7 @@
 //! | [`logs`] | every event with its level and fields, how to switch them on, how much an outage writes |
 //! | [`testing`] | how it is tested, and how to torture your own servers |
 //! | [`protocol`] | what stands on a node and what client and node say to each other |
-//! | [`architecture`] | the rooms of this crate, and the way of a request through them |
+//! | [`architecture`] | the picture, the boundary, the walk of a request, and where a change goes |
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}

@@ -111,7 +111,7 @@ impl Patience {
     }
 
     /// It waits in line, or does so from now on: an outage does not end it at once.
-    pub(super) fn is_in_line(&mut self) {
+    pub(super) fn joined(&mut self) {
         if !self.is_in_line {
             self.is_in_line = true;
             self.without_majority = None;
@@ -119,7 +119,7 @@ impl Patience {
     }
 
     /// A majority may be asked.
-    pub(super) fn has_a_majority(&mut self) {
+    pub(super) fn found_majority(&mut self) {
         self.without_majority = None;
     }
 

@@ -75,7 +75,7 @@ impl<W> Turns<W> {
 
     /// The one that asks now, in a place that is free: if the nodes keep up, or none has for a while.
     pub(super) fn begin(&mut self, now: Tick, keep_up: impl FnOnce() -> bool) -> Option<W> {
-        if !self.has_next() {
+        if !self.find_next() {
             return None;
         }
         if !keep_up() {
@@ -96,7 +96,7 @@ impl<W> Turns<W> {
     }
 
     fn next(&mut self) -> Option<W> {
-        if !self.has_next() {
+        if !self.find_next() {
             return None;
         }
         let line = self.lines.get_mut(&self.free.pop_front()?)?;
@@ -107,7 +107,7 @@ impl<W> Turns<W> {
     }
 
     /// Whether somebody's turn has come. Places that nobody waits for any more are forgotten.
-    pub(super) fn has_next(&mut self) -> bool {
+    pub(super) fn find_next(&mut self) -> bool {
         while let Some(queue) = self.free.front() {
             let line = self.lines.get(queue);
             if line.is_some_and(|it| it.asking < queue.most_asking() && !it.waiting.is_empty()) {
@@ -150,7 +150,7 @@ impl<W> Turns<W> {
 
     /// Whether one of those who ask may do so for a place at once, and counts as one who does: not while others make their attempts, as it
     /// would come before them.
-    pub(super) fn may_join(&mut self, queue: &Queue) -> bool {
+    pub(super) fn try_join(&mut self, queue: &Queue) -> bool {
         let line = self.lines.get_mut(queue);
         line.is_some_and(|line| {
             let may = line.asking == line.joining + 1;
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn so_many_ask_and_the_others_follow_in_order() {
         let mut turns = crowd(MOST + 4);
-        assert_eq!((turns.has_next(), turns.next()), (false, None));
+        assert_eq!((turns.find_next(), turns.next()), (false, None));
         assert_eq!(
             turns.enter(&name("b"), WishId(999), 999, true),
             Some(999),
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(turns.leave(WishId(asks)), None);
             turns.done(&name("a"));
         }
-        assert!(turns.has_next());
+        assert!(turns.find_next());
         assert_eq!(
             turns.enter(&name("a"), WishId(500), 500, true),
             None,
@@ -259,7 +259,7 @@ mod tests {
             "tired of waiting"
         );
         assert_eq!([turns.next(), turns.next()], [Some(MOST), Some(MOST + 2)]);
-        assert_eq!((turns.next(), turns.has_next()), (None, false));
+        assert_eq!((turns.next(), turns.find_next()), (None, false));
     }
 
     #[test]
@@ -284,12 +284,12 @@ mod tests {
     fn who_joins_does_not_come_before_one_who_attempts() {
         let (mut turns, queue) = (Turns::default(), name("a"));
         assert_eq!(turns.enter(&queue, WishId(1), 1, true), Some(1));
-        assert!(turns.may_join(&queue));
+        assert!(turns.try_join(&queue));
         assert_eq!(turns.enter(&queue, WishId(2), 2, true), Some(2));
-        assert!(turns.may_join(&queue), "beside others who join");
+        assert!(turns.try_join(&queue), "beside others who join");
         turns.asks_instead(&queue);
         assert_eq!(turns.enter(&queue, WishId(3), 3, true), Some(3));
-        assert!(!turns.may_join(&queue), "one of them makes an attempt");
+        assert!(!turns.try_join(&queue), "one of them makes an attempt");
         turns.done(&queue);
         turns.done(&queue);
         turns.joined(&queue);

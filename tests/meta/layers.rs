@@ -119,6 +119,29 @@ fn the_root_is_a_short_list() {
     assert!(entries <= MOST_ENTRIES, "{entries} entries in src");
 }
 
+/// A method that asks has such a name, and one that changes something is called by a verb.
+#[test]
+fn a_question_changes_nothing() {
+    let mut wrong = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["src", "cli/src"] {
+        for file in names::rust_files(&root.join(folder)) {
+            let code: String = fs::read_to_string(&file).unwrap();
+            let words: Vec<&str> = code.split_whitespace().collect();
+            let code = words.join(" ");
+            for question in ["is_", "has_", "may_"] {
+                for (at, start) in code.match_indices(&format!("fn {question}")) {
+                    let (name, rest) = code[at + start.len()..].split_once('(').unwrap();
+                    if rest.trim_start().starts_with("&mut self") {
+                        wrong.push(format!("{}: {question}{name}", file.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn no_file_is_long() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

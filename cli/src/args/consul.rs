@@ -11,11 +11,11 @@ use {
     std::time::Duration,
 };
 
-/// What `--consul` is answered where it cannot be used.
+/// The error for `--consul` if it cannot be used.
 #[cfg(not(feature = "consul"))]
 pub(super) const ELSEWHERE: &str =
     "this `quorate` was built without Consul; install one that has it: cargo install quorate-cli";
-/// What `--consul` is answered by commands that do not know it.
+/// The error for `--consul` from commands that do not know it.
 #[cfg(feature = "consul")]
 pub(super) const ELSEWHERE: &str = "--consul is known to `quorate lock` and `quorate semaphore` only, behind that word: all other commands ask Redis \
      or Valkey masters";

@@ -106,8 +106,8 @@ impl Fleet {
             .map_err(usage)
     }
 
-    /// With Consul no masters are named on the command line. What the environment says of masters does not count: it may
-    /// be the machine's.
+    /// With Consul no masters are named on the command line. Variables about masters do not count: they may
+    /// be settings of the whole machine.
     pub(super) fn fill_beside_consul(&mut self) -> Result<(), Failure> {
         let of_masters = |setting: &&Setting| !ALSO_OF_CONSUL.contains(&setting.name);
         let mut given = offered().filter(of_masters);

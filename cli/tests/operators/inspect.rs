@@ -148,7 +148,7 @@ async fn readers_and_writers_are_shown_and_evicted() {
         assert!(known["writer"].is_null());
     }
 
-    // Who waits gets in, and writes; then it is evicted too.
+    // The waiting writer gets in. Then it is evicted too.
     let urls = fleet.urls();
     let evict = move |words: &'static [&'static str]| run(&urls, words).is(0);
     let evicted = evict.clone();

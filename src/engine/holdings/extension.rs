@@ -72,7 +72,7 @@ impl Extension {
     ) {
         let is_lost = answer == Ok(Said::Lost);
         if let (Ok(Said::Extended), Some(holding)) = (&answer, holding.as_deref_mut()) {
-            holding.is_found_on(node);
+            holding.found_on(node);
         }
         self.ballot.vote(node, answer);
         let counts = self.counted == Some(Verdict::Extended);

@@ -99,7 +99,7 @@ impl Holding {
     }
 
     /// An extension found it there. Where it was not known to stand its counter is not known either: it is repaired.
-    pub(super) fn is_found_on(&mut self, node: usize) {
+    pub(super) fn found_on(&mut self, node: usize) {
         if !self.held_on.contains(&node) {
             self.lacks.granted(node, 0);
             self.held_on.push(node);
@@ -107,7 +107,7 @@ impl Holding {
     }
 
     /// It stands there.
-    pub(super) fn is_held_on(&mut self, node: usize) {
+    pub(super) fn held_on(&mut self, node: usize) {
         if !self.held_on.contains(&node) {
             self.held_on.push(node);
         }

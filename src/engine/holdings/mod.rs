@@ -102,7 +102,7 @@ impl Holdings {
             (_, None) => return,
         };
         holding.lacks.granted(node, counter);
-        holding.is_held_on(node);
+        holding.held_on(node);
     }
 
     /// Looks whether a lease is to be renewed, or is over.

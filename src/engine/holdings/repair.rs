@@ -78,7 +78,7 @@ pub(super) fn heard(
     let stands = said == Some(&Said::Repaired(true));
     holding.lacks.ended(node, stands);
     if stands {
-        holding.is_held_on(node);
+        holding.held_on(node);
     }
     let refused = said == Some(&Said::Repaired(false)) && holding.claim.slot().is_some();
     if refused && holding.lacks.insists(node) {

@@ -685,7 +685,7 @@ impl Rates {
                     view.takes(net.now, units, age);
                     view.has(net.now, *room);
                 }
-                Ok(Metered::Full { room, .. }) => view.is_full(net.now, *room),
+                Ok(Metered::Full { room, .. }) => view.found_full(net.now, *room),
                 // Nothing was done.
                 Err(Silence::ScriptsFlushed | Silence::NotAdmitted | Silence::Failed(_)) => {}
                 _ => view.takes(net.now, units, age),
@@ -697,7 +697,7 @@ impl Rates {
             Ok(_) => asked.said = Some(Said::Nothing),
             Err(silence) => {
                 asked.said = Some(Said::Nothing);
-                search.is_silent(node, silence);
+                search.found_silent(node, silence);
             }
         }
         if search.is_answered()
@@ -774,7 +774,7 @@ impl Rates {
         }
         for mut search in looks.waiting {
             for (node, silence) in &looks.silent {
-                search.is_silent(*node, silence.clone());
+                search.found_silent(*node, silence.clone());
             }
             self.go_on(net, search);
         }

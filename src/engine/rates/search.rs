@@ -115,7 +115,7 @@ impl Search {
 
     /// A node did not answer it. One whose scripts were flushed has done nothing, and is given them again before it is asked
     /// again.
-    pub(super) fn is_silent(&mut self, node: usize, silence: Silence) {
+    pub(super) fn found_silent(&mut self, node: usize, silence: Silence) {
         match silence {
             Silence::ScriptsFlushed if self.flushed < MOST_FLUSHED => self.flushed += 1,
             silence => self.failed.push((node, silence)),

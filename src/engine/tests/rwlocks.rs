@@ -48,7 +48,7 @@ impl World {
         asked
     }
 
-    fn is_freed(&mut self, entry: &Entry) {
+    fn free(&mut self, entry: &Entry) {
         let entry = entry.clone();
         let says = Says::Freed;
         self.core.came(0, [Incoming::Push(Push { entry, says })]);
@@ -64,7 +64,7 @@ fn a_call_to_one_who_is_gone_reaches_the_others_of_the_process() {
     drop(goes);
     world.core.event(Event::Cancel(WishId(2)));
     world.are_refused();
-    world.is_freed(&gone);
+    world.free(&gone);
     let asked = world.are_refused();
     assert_eq!(asked, [stays.clone(), stays.clone(), stays]);
 }
@@ -149,7 +149,7 @@ impl World {
     fn writer_in_line(&mut self, wait: Wait) -> Answered {
         let answer = self.writer(wait);
         self.sends();
-        self.is_refused();
+        self.refuse();
         let mut sent = vec!["2 RELEASE a waits no more: false".to_owned()];
         sent.extend(each(&format!("JOIN {TURN} only last: true")));
         assert_eq!(self.sends(), sent);
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// The nodes refuse what it has asked for. (The last answer is not waited for, and that node is told to take it back.)
-    fn is_refused(&mut self) {
+    fn refuse(&mut self) {
         self.each_says(&is_read());
     }
 
@@ -229,7 +229,7 @@ fn a_writer_dropped_with_its_turn_gives_back_all() {
     let answer = world.writer_in_line(Wait::For(None));
     world.each_says(&turn_is_ours());
     world.sends();
-    world.is_refused();
+    world.refuse();
     assert_eq!(world.sends(), ["2 RELEASE a waits no more: false"]);
     world.core.answered(2, [Ok(released())]);
     drop(answer);

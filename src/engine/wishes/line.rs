@@ -156,7 +156,7 @@ impl Line {
                 one.place.handed(now, node, (seq, token));
             }
             Says::Called => one.place.called(now, node),
-            Says::Next { after } => one.place.is_next(now, node, after),
+            Says::Next { after } => one.place.told_next(now, node, after),
             // Said of the slots of a semaphore, and of read-write locks only.
             Says::Free { .. } | Says::Freed => {}
         }
@@ -271,7 +271,7 @@ impl Line {
                 None => Follows::Nothing,
             };
         }
-        let is_alone = one.standing.is_alone(net);
+        let is_alone = one.standing.check_alone(net);
         if one.waiter.writer.is_some() && one.cannot_stand(net, is_alone) {
             return match self.leave(net, id) {
                 Some(waiter) => Follows::Ask(waiter),
@@ -303,7 +303,7 @@ impl Line {
                         return Follows::Nothing;
                     };
                     one.take_back(net);
-                    self.lately.is_free(one.waiter.wish.name());
+                    self.lately.freed(one.waiter.wish.name());
                     return Follows::Ask(one.waiter);
                 }
                 Step::Won(won) => {
@@ -315,7 +315,7 @@ impl Line {
                     let name = one.waiter.wish.name();
                     match won.is_provisional {
                         true => self.lately.stands(name, net.now),
-                        false => self.lately.is_free(name),
+                        false => self.lately.freed(name),
                     }
                     let good = Good {
                         until: won.end,
@@ -323,7 +323,7 @@ impl Line {
                         is_provisional: won.is_provisional,
                         is_partial: one.place.held().count() < one.place.asked().count(),
                     };
-                    one.waiter.is_in_line();
+                    one.waiter.joined();
                     let writer = one.waiter.writer.take();
                     let grant = Box::new(one.grant(net.now, won.token, good));
                     return match writer {
@@ -334,13 +334,13 @@ impl Line {
                 Step::Rest(at) => {
                     let mut error = None;
                     if one.place.only_last {
-                        error = one.standing.is_cut_short(net, &mut one.waiter);
+                        error = one.standing.check_cut_short(net, &mut one.waiter);
                     } else {
-                        one.waiter.is_in_line();
+                        one.waiter.joined();
                         self.decided
                             .extend(one.waiter.counts_no_more(Counts::Joins));
                     }
-                    let over = || one.standing.is_over(net, &mut one.waiter);
+                    let over = || one.standing.check_over(net, &mut one.waiter);
                     if let Some(error) = error.or_else(over) {
                         return match self.leave(net, id) {
                             Some(waiter) => Follows::Over(waiter, error),

@@ -91,7 +91,7 @@ impl Wishes {
     /// Asks the nodes as soon as few enough of its queue do so.
     fn attempt_in_turn(&mut self, net: &mut Net, queue: &Queue, waiter: Box<Waiter>) {
         let (id, end) = (waiter.wish.id, waiter.wish.end());
-        let at_once = !self.turns.has_next() && net.keeps_up();
+        let at_once = !self.turns.find_next() && net.keeps_up();
         match (self.turns.enter(queue, id, waiter, at_once), end) {
             (Some(waiter), _) => self.attempt(net, waiter),
             (None, Some(at)) => net.timers.at(Key::Wish(id), at),
@@ -218,7 +218,7 @@ impl Wishes {
         if let Some(line) = line
             && waiter.counts == Counts::Asks
             && self.line.stands(net, &line)
-            && self.turns.may_join(&lock.queue())
+            && self.turns.try_join(&lock.queue())
         {
             let is_writer = lock.side().is_some();
             waiter.counts = Counts::Joins;

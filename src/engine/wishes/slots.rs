@@ -99,7 +99,7 @@ impl Slots {
             return Follows::Nothing;
         };
         match answer {
-            Ok(Said::Yielded) => one.seat.has_yielded(net.now, node),
+            Ok(Said::Yielded) => one.seat.yielded(net.now, node),
             _ => one.seat.unanswered(net.now, node),
         }
         self.look(net, id)
@@ -129,9 +129,9 @@ impl Slots {
         let id = self.entries.get(&push.entry).copied()?;
         let one = self.asking.get_mut(&id)?;
         match push.says {
-            Says::Free { slot } => one.seat.is_free(slot),
+            Says::Free { slot } => one.seat.slot_freed(slot),
             Says::Called => one.seat.ask(net.now, node, Duration::ZERO),
-            Says::Next { after } => one.seat.is_next(net.now, node, after),
+            Says::Next { after } => one.seat.told_next(net.now, node, after),
             // Said of locks only.
             Says::Granted { .. } | Says::Freed => {}
         }
@@ -212,7 +212,7 @@ impl Slots {
             return Follows::Nothing;
         };
         one.look_at_the_young(net);
-        let rests = one.is_resting(net);
+        let rests = one.check_resting(net);
         loop {
             let step = match rests {
                 true => Step::Rest(None),

@@ -32,7 +32,7 @@ impl Standing {
     }
 
     /// Whether no majority votes. It asks nobody then: what a minority has handed to it shall end.
-    pub(super) fn is_alone(&mut self, net: &Net) -> bool {
+    pub(super) fn check_alone(&mut self, net: &Net) -> bool {
         let has_a_majority = net.has_a_majority();
         if has_a_majority && self.is_heard(net) || !net.holds(Rule::StandAside) {
             self.alone_since = None;
@@ -42,7 +42,7 @@ impl Standing {
         !has_a_majority
     }
 
-    /// True if the last call of [`is_alone`](Self::is_alone) found that fewer than Q nodes vote and hear this waiter.
+    /// True if the last call of [`check_alone`](Self::check_alone) found that fewer than Q nodes vote and hear this waiter.
     pub(super) fn is_unheard(&self) -> bool {
         self.alone_since.is_some()
     }
@@ -65,13 +65,13 @@ impl Standing {
     }
 
     /// Why it waits no more: its time is over, or there has been no majority for too long.
-    pub(super) fn is_over(&mut self, net: &mut Net, waiter: &mut Waiter) -> Option<Error> {
+    pub(super) fn check_over(&mut self, net: &mut Net, waiter: &mut Waiter) -> Option<Error> {
         let of = |wanted: fn(&NodeState) -> bool| net.states().filter(wanted).count();
         let voting = of(|state| *state == NodeState::Voting);
         let name = waiter.wish.name();
         if net.has_a_majority() {
             self.look_at = None;
-            waiter.patience.has_a_majority();
+            waiter.patience.found_majority();
             let ends = waiter.patience.is_over(net.now);
             return ends.then(|| {
                 let name = waiter.wish.name();
@@ -86,7 +86,7 @@ impl Standing {
 
     /// Why it waits no more, where its time is over before a majority has said whether it stands in line: as of an attempt that is cut
     /// short.
-    pub(super) fn is_cut_short(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Error> {
+    pub(super) fn check_cut_short(&mut self, net: &Net, waiter: &mut Waiter) -> Option<Error> {
         if !waiter.patience.is_over(net.now) || self.last.answered() >= net.needed {
             return None;
         }

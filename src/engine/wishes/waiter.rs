@@ -108,10 +108,10 @@ impl Waiter {
     }
 
     /// It waits in line, and so does the writer that waits for this.
-    pub(super) fn is_in_line(&mut self) {
-        self.patience.is_in_line();
+    pub(super) fn joined(&mut self) {
+        self.patience.joined();
         if let Some(writer) = &mut self.writer {
-            writer.patience.is_in_line();
+            writer.patience.joined();
         }
     }
 

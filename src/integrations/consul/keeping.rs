@@ -180,7 +180,7 @@ impl Keeping {
             }
             self.shared.set_reason_at_end(self.upkeep.reason_at_end());
             if let Some(lost) = self.shared.lost_now() {
-                self.is_lost(lost.reason);
+                self.lose(lost.reason);
                 return None;
             }
             if self.watches_at.is_some_and(|at| at <= Instant::now()) {
@@ -265,7 +265,7 @@ impl Keeping {
     }
 
     /// Once, if it was not given up.
-    fn is_lost(&mut self, reason: LossReason) {
+    fn lose(&mut self, reason: LossReason) {
         (self.news, self.watches_at) = (None, None);
         let told = std::mem::replace(&mut self.told, true);
         if reason != LossReason::Released && !told {
@@ -281,7 +281,7 @@ impl Keeping {
     async fn release(mut self, caller: Option<Responder<()>>) {
         // Its holder may have seen the end of its time before we did.
         if let Some(lost) = self.shared.lost_now() {
-            self.is_lost(lost.reason);
+            self.lose(lost.reason);
         }
         logs::debug!(name = self.shared.name.as_str(), "released");
         // Renewals that are under way do not matter any more.

@@ -90,7 +90,7 @@ impl Standing {
     }
 
     /// Whether there is room, but others were there before: these have had their time a second after it was first so.
-    pub(super) fn is_behind(&mut self, is_behind: bool, now: Instant) {
+    pub(super) fn set_behind(&mut self, is_behind: bool, now: Instant) {
         self.overtakes_at = match is_behind {
             true => Some(self.overtakes_at.unwrap_or(now + IN_FRONT)),
             false => None,
@@ -108,7 +108,7 @@ impl Standing {
     }
 
     /// What it saw is not so any more, or it may not yet.
-    pub(super) fn is_refused(&mut self, why: Refusal) {
+    pub(super) fn refused(&mut self, why: Refusal) {
         let rest = match why {
             Refusal::LockDelay => self.rest(),
             _ => {
@@ -149,17 +149,17 @@ mod tests {
             !standing.overtakes(start + 2 * IN_FRONT),
             "nobody is in front"
         );
-        standing.is_behind(true, start);
+        standing.set_behind(true, start);
         let nanosecond = Duration::from_nanos(1);
         assert!(!standing.overtakes(start + IN_FRONT - nanosecond));
         assert!(standing.overtakes(start + IN_FRONT));
         assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
         // That it still is so prolongs nothing; that it was taken meanwhile begins anew.
-        standing.is_behind(true, start + IN_FRONT / 2);
+        standing.set_behind(true, start + IN_FRONT / 2);
         assert!(standing.overtakes(start + IN_FRONT));
-        standing.is_behind(false, start + IN_FRONT / 2);
+        standing.set_behind(false, start + IN_FRONT / 2);
         assert!(!standing.overtakes(start + 2 * IN_FRONT));
-        standing.is_behind(true, start + IN_FRONT);
+        standing.set_behind(true, start + IN_FRONT);
         assert!(!standing.overtakes(start + 2 * IN_FRONT - nanosecond));
     }
 
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(standing.looks_at(), None);
         standing.again_at = Some(start + 2 * IN_FRONT);
         assert_eq!(standing.looks_at(), Some(start + 2 * IN_FRONT));
-        standing.is_behind(true, start);
+        standing.set_behind(true, start);
         assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
     }
 }

@@ -155,7 +155,7 @@ impl Wish {
             None => self.look().await?,
         };
         let decision = self.decide(standing, view).await?;
-        standing.is_behind(decision.follows == Follows::Behind, Instant::now());
+        standing.set_behind(decision.follows == Follows::Behind, Instant::now());
         match decision.follows {
             Follows::Conflict(found) => Err(Stop::Error(self.conflict(decision.limit, found))),
             Follows::Take => match self.try_to_take(&decision, standing).await? {
@@ -164,7 +164,7 @@ impl Wish {
                     if why == Refusal::LockDelay && !standing.is_in_line {
                         self.stand_in_line(standing).await?;
                     }
-                    standing.is_refused(why);
+                    standing.refused(why);
                     Ok(None)
                 }
             },

@@ -134,7 +134,7 @@ impl Beat {
     }
 
     /// It should hear of us now, unless it has within `fresh`; and again after `after`.
-    pub(crate) fn is_next(&mut self, now: Tick, fresh: Duration, after: Duration) {
+    pub(crate) fn told_next(&mut self, now: Tick, fresh: Duration, after: Duration) {
         self.near(now, true);
         let again = now.plus(after).plus(ROUNDING);
         match self.asked_at.map(|at| at.plus(fresh)) {
@@ -154,7 +154,7 @@ impl Beat {
 
     /// What it says of a holder that did not wait: until when. Whether that holder has renewed since the last time, as
     /// an attempt never does.
-    pub(crate) fn is_renewed(&mut self, end: Option<Tick>) -> bool {
+    pub(crate) fn replace_end(&mut self, end: Option<Tick>) -> bool {
         let before = std::mem::replace(&mut self.holder_ends, end);
         matches!((before, end), (Some(before), Some(end)) if end > before.plus(BLUR))
     }

@@ -164,7 +164,7 @@ impl Place {
                 // A holder that did not wait has no ticket, and may be an attempt that is given up. One that renews
                 // is none, and has to be put back where we hold.
                 let is_before = match ticket {
-                    0 => beat.is_renewed(left.map(|left| now.plus(left))),
+                    0 => beat.replace_end(left.map(|left| now.plus(left))),
                     _ if ticket == self.ticket => is_first,
                     _ => ticket < self.ticket,
                 };
@@ -254,9 +254,9 @@ impl Place {
     }
 
     /// We are next there: it should hear of us now, and again after this.
-    pub(crate) fn is_next(&mut self, now: Tick, node: usize, after: Duration) {
+    pub(crate) fn told_next(&mut self, now: Tick, node: usize, after: Duration) {
         if let Some(beat) = self.beats.get_mut(node) {
-            beat.is_next(now, self.terms.as_head(), after);
+            beat.told_next(now, self.terms.as_head(), after);
         }
     }
 

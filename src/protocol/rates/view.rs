@@ -94,7 +94,7 @@ impl View {
     /// It said how many there are.
     pub(crate) fn has(&mut self, now: Tick, room: u32) {
         for interval in &mut self.intervals {
-            interval.has_at_least(now, room);
+            interval.free_at_least(now, room);
         }
         // Somebody else took the others, in whichever interval: the shortest is looked at again first.
         if let Some(first) = self.intervals.first_mut() {
@@ -108,7 +108,7 @@ impl View {
     }
 
     /// It said that there are only so many: what it was thought to have is not known.
-    pub(crate) fn is_full(&mut self, now: Tick, room: u32) {
+    pub(crate) fn found_full(&mut self, now: Tick, room: u32) {
         self.has(now, room);
         self.looked_at = None;
     }
@@ -151,7 +151,7 @@ impl Interval {
     }
 
     /// What was thought to be taken is free: the oldest, most likely.
-    fn has_at_least(&mut self, now: Tick, room: u32) {
+    fn free_at_least(&mut self, now: Tick, room: u32) {
         let mut more = room.saturating_sub(self.room(now));
         for (end, units) in &mut self.taken {
             if *end > now {

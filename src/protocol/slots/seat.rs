@@ -147,7 +147,7 @@ impl Seat {
         if let Some(won) = self.won(now) {
             return Step::Won(won);
         }
-        if self.is_open(now) {
+        if self.await_more(now) {
             return self.rest(now, self.settle_at);
         }
         let asked = self.views.iter().filter(|view| view.is_awaited).count();
@@ -319,7 +319,7 @@ impl Seat {
     }
 
     /// What was given back there is no longer ours.
-    pub(crate) fn has_yielded(&mut self, now: Tick, node: usize) {
+    pub(crate) fn yielded(&mut self, now: Tick, node: usize) {
         let every = self.terms.behind();
         if let Some(view) = self.views.get_mut(node)
             && view.ended()
@@ -368,7 +368,7 @@ impl Seat {
     }
 
     /// A node's answer is waited for no more.
-    pub(crate) fn is_late(&mut self, node: usize) {
+    pub(crate) fn answered_late(&mut self, node: usize) {
         if let Some(view) = self.views.get_mut(node) {
             view.is_awaited = false;
             view.is_raising = false;
@@ -412,7 +412,7 @@ impl Seat {
     }
 
     /// A node calls: this slot is free there.
-    pub(crate) fn is_free(&mut self, slot: u32) {
+    pub(crate) fn slot_freed(&mut self, slot: u32) {
         let is_news = self.trying != Some(slot) && !self.hints.contains(&slot);
         if is_news && self.waits && self.hints.len() < MOST_HINTS {
             self.hints.push(slot);
@@ -428,7 +428,7 @@ impl Seat {
     }
 
     /// Somebody in front was called there, and has so long to come. The node passes over it only after that, in whole ms.
-    pub(crate) fn is_next(&mut self, now: Tick, node: usize, after: Duration) {
+    pub(crate) fn told_next(&mut self, now: Tick, node: usize, after: Duration) {
         self.ask(now, node, after.saturating_add(ROUNDING));
     }
 }
@@ -549,7 +549,7 @@ impl Seat {
 
     /// Whether answers are waited for: until nothing that they may say would change what follows, or for one more reply
     /// time after a majority has answered.
-    fn is_open(&mut self, now: Tick) -> bool {
+    fn await_more(&mut self, now: Tick) -> bool {
         let awaited = self.awaited().count();
         if awaited == 0 {
             return false;

@@ -574,7 +574,7 @@ impl World {
         let over = !lease.is_valid();
         if self.now < until && !over {
             if !must {
-                self.may_step_down(c, t, &lease, id, &mut things)?;
+                self.step_down_or_wait(c, t, &lease, id, &mut things)?;
             }
             if self.dice.percent(30) {
                 let op = self.operation(c, "extend", &name);

@@ -28,7 +28,7 @@ impl Lately {
     }
 
     /// Nobody does.
-    pub(super) fn is_free(&mut self, name: &Name) {
+    pub(super) fn freed(&mut self, name: &Name) {
         if let Some(place) = self.0.get_mut(place(number(name.as_str()))) {
             *place = None;
         }
@@ -65,7 +65,7 @@ mod tests {
         lately.stands(&name(0), at(5));
         assert!(lately.has(&name(0), at(1004)) && !lately.has(&name(0), at(1005)));
         assert!(!lately.has(&name(1), at(5)));
-        lately.is_free(&name(0));
+        lately.freed(&name(0));
         assert!(!lately.has(&name(0), at(5)));
         for n in 0..100_000 {
             lately.stands(&name(n), at(5));

@@ -144,13 +144,13 @@ impl Asking {
         let outstanding: Vec<usize> = self.seat.awaited().collect();
         let outstanding = outstanding.into_iter().map(|node| (node, None));
         for (node, silence) in round::due(net, self.tag(), outstanding) {
-            self.is_late(node, silence);
+            self.answered_late(node, silence);
         }
     }
 
-    fn is_late(&mut self, node: usize, silence: Silence) {
+    fn answered_late(&mut self, node: usize, silence: Silence) {
         self.standing.last.set(node, Err(silence));
-        self.seat.is_late(node);
+        self.seat.answered_late(node);
     }
 
     // ---- what is put to them ----------------------------------------------------------------
@@ -162,14 +162,14 @@ impl Asking {
             // Its caller's own clock, which asks for no evidence.
             let awaited: Vec<usize> = self.seat.awaited().collect();
             for node in awaited {
-                self.is_late(node, Silence::WaitOver);
+                self.answered_late(node, Silence::WaitOver);
             }
         }
         let chance = &mut net.chance;
         let step = self.seat.next(net.now, &mut |most| chance.up_to(most));
         if self.seat.was_answered() && waits(&self.waiter) && !self.is_in_line {
             self.is_in_line = true;
-            self.waiter.patience.is_in_line();
+            self.waiter.patience.joined();
         }
         if let Some(limit) = self.seat.told() {
             self.slot.agreed.set(limit, net.now, net.settings.rules);
@@ -392,8 +392,8 @@ impl Asking {
     }
 
     /// Whether it asks nobody now.
-    pub(super) fn is_resting(&mut self, net: &Net) -> bool {
-        self.rests_until.is_some() || self.is_in_line && self.standing.is_alone(net)
+    pub(super) fn check_resting(&mut self, net: &Net) -> bool {
+        self.rests_until.is_some() || self.is_in_line && self.standing.check_alone(net)
     }
 
     /// Whether it is to leave the nodes that know it, and to begin anew.
@@ -403,7 +403,7 @@ impl Asking {
         }
         // A majority that is back is seen first.
         if self.is_in_line {
-            self.standing.is_alone(net);
+            self.standing.check_alone(net);
         }
         self.aside_at().is_some_and(|at| net.now >= at)
     }
@@ -509,7 +509,7 @@ impl Asking {
     /// It waits: until when?
     fn waits(&mut self, net: &mut Net, step: &Step) -> Ends {
         if self.is_in_line {
-            if let Some(error) = self.standing.is_over(net, &mut self.waiter) {
+            if let Some(error) = self.standing.check_over(net, &mut self.waiter) {
                 return Ends::With(match error {
                     Error::Held(report) => Error::Held(report.of_slots(self.seat.limit.slots)),
                     error => error,

@@ -76,14 +76,14 @@ impl Scan {
                 }
                 _ => self.at += after,
             }
-            if self.is_last_element() {
+            if self.end_element() {
                 return Ok(Some(std::mem::take(&mut self.at)));
             }
         }
     }
 
     /// One element is complete, and so is every array that it was the last of. Is the frame?
-    fn is_last_element(&mut self) -> bool {
+    fn end_element(&mut self) -> bool {
         while let Some(more) = self.open.last_mut() {
             *more -= 1;
             if *more > 0 {

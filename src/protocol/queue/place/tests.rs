@@ -188,12 +188,12 @@ fn who_is_called_asks_everywhere_and_then_only_who_calls() {
 fn who_becomes_next_is_heard_of_now_and_again_in_time() {
     let mut place = in_line();
     // It has just asked: that is fresh enough.
-    place.is_next(at(50), 1, ms(60));
+    place.told_next(at(50), 1, ms(60));
     assert_eq!(rests_until(&mut place, 50), Some(at(112)));
     assert_eq!(place.next(at(112)), Step::Ask(vec![1], 2));
     place.answered(at(120), 1, behind(4, 60_000, 7));
     rests_until(&mut place, 120);
-    place.is_next(at(600), 1, ms(60));
+    place.told_next(at(600), 1, ms(60));
     assert!(matches!(place.next(at(600)), Step::Ask(nodes, _) if nodes.contains(&1)));
     place.answered(at(610), 1, behind(0, 50, 7));
     assert_eq!(rests_until(&mut place, 610), Some(at(662)));
@@ -203,7 +203,7 @@ fn who_becomes_next_is_heard_of_now_and_again_in_time() {
 #[test]
 fn who_is_told_asks_when_the_time_has_come_however_many_stand_before_it() {
     let mut place = in_line();
-    place.is_next(at(50), 1, ms(1_000));
+    place.told_next(at(50), 1, ms(1_000));
     let fresh = rests_until(&mut place, 50).unwrap();
     assert!(fresh < at(1_052), "it is heard of before");
     let now = fresh.since(at(0)).as_millis() as u64;

@@ -175,7 +175,7 @@ fn it_is_no_quorum_where_too_few_answer() {
     answers(&mut seat, 10, &[(0, None, &[0, 1])]);
     seat.unanswered(at(10), 1);
     assert!(matches!(next(&mut seat, 10), Step::Rest(_)));
-    seat.is_late(2);
+    seat.answered_late(2);
     assert_eq!(next(&mut seat, 500), Step::NoQuorum);
 }
 
@@ -189,7 +189,7 @@ fn who_cannot_get_what_it_has_gives_all_of_it_back_and_waits() {
     );
     assert_eq!(next(&mut seat, 10), Step::Yield(vec![0]));
     // Another has it on two of three: nothing to try for.
-    seat.has_yielded(at(20), 0);
+    seat.yielded(at(20), 0);
     assert_eq!(next(&mut seat, 20), Step::Take(vec![0, 1, 2], Ask::Stay));
 }
 
@@ -202,7 +202,7 @@ fn a_call_is_followed_at_once_and_on_all_nodes() {
         &[(0, None, &[0, 1]), (1, None, &[0, 1]), (2, None, &[0, 1])],
     );
     assert!(matches!(next(&mut seat, 10), Step::Rest(Some(_))));
-    seat.is_free(1);
+    seat.slot_freed(1);
     assert_eq!(
         next(&mut seat, 50),
         Step::Take(
@@ -213,7 +213,7 @@ fn a_call_is_followed_at_once_and_on_all_nodes() {
             }
         )
     );
-    seat.is_free(1);
+    seat.slot_freed(1);
     answers(
         &mut seat,
         60,
@@ -231,7 +231,7 @@ fn who_is_next_asks_when_who_was_called_is_late_by_the_nodes_clock_too() {
         &[(0, None, &[0]), (1, None, &[0]), (2, None, &[0])],
     );
     next(&mut seat, 10);
-    seat.is_next(at(20), 1, Duration::from_secs(1));
+    seat.told_next(at(20), 1, Duration::from_secs(1));
     assert!(matches!(next(&mut seat, 1_021), Step::Rest(_)));
     assert_eq!(next(&mut seat, 1_022), Step::Take(vec![1], Ask::Stay));
 }
@@ -304,7 +304,7 @@ fn a_slot_that_does_not_fit_the_smaller_limit_is_given_back() {
         10,
         &[(0, Some((0, 70)), &[4]), (1, Some((0, 70)), &[5])],
     );
-    seat.is_late(2);
+    seat.answered_late(2);
     assert_eq!(
         next(&mut seat, 30),
         Step::Yield(vec![0, 1]),
@@ -323,8 +323,8 @@ fn a_slot_that_does_not_fit_the_smaller_limit_is_given_back() {
 fn what_was_granted_too_long_ago_is_no_vote() {
     let mut seat = picks(2, true);
     answers(&mut seat, 10, &[(0, Some((0, 70)), &[])]);
-    seat.is_late(1);
-    seat.is_late(2);
+    seat.answered_late(1);
+    seat.answered_late(2);
     answers(&mut seat, 9_600, &[(1, Some((0, 70)), &[])]);
     assert!(!matches!(next(&mut seat, 9_600), Step::Won(_)));
 }
@@ -334,8 +334,8 @@ fn an_answer_counts_from_the_oldest_request_that_it_may_belong_to() {
     let mut seat = picks(1, true);
     answers(&mut seat, 10, &[(0, Some((0, 70)), &[])]);
     // The others are late: they are asked again, and that request is taken back before it is sent.
-    seat.is_late(1);
-    seat.is_late(2);
+    seat.answered_late(1);
+    seat.answered_late(2);
     seat.ask(at(5_000), 1, Duration::ZERO);
     seat.came_back(at(5_000), 1);
     while let Step::Take(nodes, _) | Step::Yield(nodes) = next(&mut seat, 5_000) {

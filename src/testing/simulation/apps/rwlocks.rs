@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A writer may become a reader. It has written before.
-    pub(super) fn may_step_down(
+    pub(super) fn step_down_or_wait(
         &mut self,
         c: usize,
         t: usize,

@@ -87,7 +87,7 @@ fn what_comes_in_sight_does_not_wait_for_the_next_look() {
     };
     meets(&mut seat, ms);
     assert_eq!(seat.next(at(ms), last), Step::Yield(vec![0]));
-    seat.has_yielded(at(ms), 0);
+    seat.yielded(at(ms), 0);
     // The slot is free on one node, and taken on two: who looks again does so ever less often.
     for within in [160, 320, 500, 500] {
         assert_eq!(rest(seat.next(at(ms), last), ms), within);
