@@ -78,7 +78,7 @@ check: ## formatting, lints, documentation, every feature on its own; changes no
 	! grep '^warning: ignoring' target/package.log | grep -vE 'ignoring (test|benchmark) `'
 	for crate in target/package/quorate-*.crate; do tar -xmzf "$$crate" -C target/package; done
 	! find target/package/quorate-* -name tests -o -name 'tests.rs' -o -name benches | grep .
-	mv target/package/quorate-cli-* target/package/cli
+	mv target/package/quorate-cli-*[0-9] target/package/cli
 	mv target/package/quorate-[0-9]*[0-9] target/package/library
 	printf '[patch.crates-io]\nquorate = { path = "../library" }\n' >>target/package/cli/Cargo.toml
 	cargo check --locked --all-features --manifest-path target/package/library/Cargo.toml --target-dir target
