@@ -34,8 +34,8 @@ test: servers ## every test, on real servers too
 	else \
 	  cargo test --workspace --all-features --lib --bins --examples --test simulation; \
 	  : "a process for each file: some tests measure their whole process"; \
-	  for file in $$(cd tests; ls -d */*.rs | grep -vE '^(support|simulation)/|/mod.rs$$'); do \
-	    file=$${file%.rs}; cargo test --workspace --all-features --test promises -- "$${file/\//::}::"; \
+	  for file in $$(cd tests; ls -d */*.rs */*/mod.rs | grep -vE '^(support|simulation)/|^[a-z]+/mod.rs$$'); do \
+	    file=$${file%.rs}; file=$${file%/mod}; cargo test --workspace --all-features --test promises -- "$${file/\//::}::"; \
 	  done; \
 	  for file in $$(cd cli/tests; ls -d */*.rs torture.rs | grep -v '/mod.rs$$'); do \
 	    file=$${file%.rs}; cargo test --workspace --all-features --test command -- "$${file/\//::}::"; \

@@ -229,6 +229,7 @@ mod tests {
     }
 
     /// Options of other programs that are named in comments and pages.
+    #[cfg(feature = "consul")]
     const FOREIGN: [&str; 19] = [
         "--all-features",
         "--appendonly",
@@ -251,6 +252,21 @@ mod tests {
         "--workspace",
     ];
 
+    #[test]
+    fn every_setting_stands_in_the_help_and_in_the_guide() {
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/docs/operations.md");
+        let guide = std::fs::read_to_string(guide).unwrap();
+        for setting in quorate::cli::SETTINGS {
+            let option = format!("--{}", setting.name.replace('_', "-"));
+            for text in [help::AFTER, &guide] {
+                let is_there = text.contains(setting.variable) && text.contains(&option);
+                assert!(setting.variable.is_empty() || is_there, "{}", setting.name);
+            }
+        }
+    }
+
+    // Texts name --consul too.
+    #[cfg(feature = "consul")]
     #[test]
     fn every_option_and_command_that_a_text_names_exists() {
         use clap::CommandFactory as _;

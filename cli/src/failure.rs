@@ -22,7 +22,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const CANNOT_RUN: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The hint for servers that [`may_be_new`].
+/// The hint for servers that may be new.
 pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them \
      within about 7 s";
 

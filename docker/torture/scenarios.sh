@@ -220,7 +220,9 @@ one-way-answers() {
 does[rolling-restart]="kill -9 and start all five, one after the other, two out at most"
 rolling-restart() {
   local n
-  gap=$(minority_reached)
+  # Again and again just three masters vote, so a lease that was handed over by one that dies is lost. Its careless holder
+  # does not release it, and a renewal that reached the two others blocks the name there for a ttl.
+  gap=$(minority)
   begin
   for n in 1 2 3 4 5; do
     kill_nodes $n

@@ -262,7 +262,7 @@ macro_rules! make_table {
             $(getter!($kind, $name, $default);)*
         }
 
-        /// All settings but the nodes and what only a program can give.
+        /// The rows, in this order.
         pub static SETTINGS: &[Setting] = &[$(Setting {
             name: stringify!($name),
             variable: $variable,
@@ -387,7 +387,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    /// The table is the only place that spells a setting; the order of its rows matters in one way.
+    /// The table in the page of `from_env` ends where rows without a variable begin.
     #[test]
     fn rows_without_a_variable_stand_last() {
         let with = SETTINGS.iter().take_while(|s| !s.variable.is_empty());

@@ -24,7 +24,9 @@ fn example(name: &str) -> Command {
         // What a test finds there would have half of the dependencies built anew.
         &["CARGO_MANIFEST_", "CARGO_PKG_"],
     );
-    cargo.args(["build", "--quiet", "--all-features", "--example", name]);
+    // With all of the workspace the dependencies have the features that the tests were built with.
+    cargo.args(["build", "--quiet", "--workspace", "--all-features"]);
+    cargo.args(["--example", name]);
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

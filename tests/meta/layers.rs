@@ -11,21 +11,32 @@ use std::{
 
 use names::Names;
 
-/// From the bottom up; rooms on one floor may name each other.
+/// From the bottom up; rooms on one floor may name each other. A part of a room can have a floor of its own.
 const FLOORS: &[&[&str]] = &[
     &["base", "report"],
     &["node"],
-    &["protocol"],
+    &["protocol::ballot"],
+    &["engine::claim"],
+    &["protocol::queue", "protocol::rates"],
+    &["protocol::slots"],
     &["lease"],
     &["engine"],
+    &["locks::acquire", "locks::options"],
+    &["locks::mutex", "locks::rwlock", "locks::semaphore"],
     &["locks"],
     &["quorum"],
     &["integrations"],
 ];
-/// A lower room that may not be named all the same: the decisions of the protocol do not know what a node is.
-const NEVER: &[(&str, &str)] = &[("protocol", "node")];
+/// A lower room that may not be named all the same: the decisions of the protocol do not know what a node is, and Consul
+/// is not another face of a quorum of masters.
+const NEVER: &[(&str, &str)] = &[
+    ("protocol", "node"),
+    ("protocol", "engine"),
+    ("integrations::consul", "quorum"),
+    ("integrations::consul", "fence"),
+];
 /// Rooms beside the floors, and what they may name. Only the last floor names them.
-const ASIDE: &[(&str, &[&str])] = &[("fence", &["base", "report"]), ("docs", &[])];
+const ASIDE: &[(&str, &[&str])] = &[("fence", &["report::error", "base::token"]), ("docs", &[])];
 /// Nobody names these; they may name anything.
 const TOP: &[&str] = &["testing"];
 /// A longer file has more than one idea.
@@ -54,19 +65,17 @@ fn a_room_names_only_rooms_below_it() {
     let mut wrong = Vec::new();
     let mut homeless = BTreeSet::new();
     for (from, to) in names.edges() {
-        let (room, named) = (names::room(from), names::room(to));
-        let placed = |room| {
-            let mut floors = FLOORS.iter().flat_map(|floor| floor.iter());
-            floors.any(|r| *r == room)
-                || ASIDE.iter().any(|(r, _)| *r == room)
-                || TOP.contains(&room)
+        let placed = |module: &&str| {
+            floor(module).is_some()
+                || ASIDE.iter().any(|(aside, _)| is_in(module, aside))
+                || TOP.iter().any(|top| is_in(module, top))
         };
-        homeless.extend(
-            [room, named]
-                .into_iter()
-                .filter(|room| !placed(room) && !room.is_empty()),
-        );
-        if room != named && !room.is_empty() && !may_name(room, named) {
+        // The root of a room lists its parts.
+        let named = [from, to]
+            .into_iter()
+            .filter(|module| module.contains("::"));
+        homeless.extend(named.filter(|module| !placed(module)));
+        if !from.is_empty() && !to.is_empty() && !may_name(from, to) {
             wrong.push(format!("{from} names {to}"));
         }
     }
@@ -99,8 +108,7 @@ fn above_node_only_claims_know_what_can_be_held() {
     let mut wrong = Vec::new();
     let mut is_known = false;
     for (from, to) in names.edges() {
-        let room = names::room(from);
-        let above = FLOORS[2..].iter().any(|floor| floor.contains(&room));
+        let above = floor(from).is_some_and(|floor| floor > 1);
         if above && of_kind(to) {
             match from.starts_with(KNOWS_KINDS) {
                 true => is_known = true,
@@ -219,21 +227,36 @@ fn the_test_sees_what_it_forbids() {
     assert!(!may_name("fence", "integrations") && !may_name("locks", "integrations"));
 }
 
-fn may_name(room: &str, named: &str) -> bool {
-    if TOP.contains(&room) {
+/// The module stands in this room, or is it.
+fn is_in(module: &str, room: &str) -> bool {
+    let rest = module.strip_prefix(room);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// The floor of the smallest part that has one.
+fn floor(module: &str) -> Option<usize> {
+    let parts = FLOORS.iter().enumerate();
+    let parts =
+        parts.flat_map(|(floor, parts)| parts.iter().map(move |part| (part.len(), *part, floor)));
+    let parts = parts.filter(|(_, part, _)| is_in(module, part));
+    parts.max().map(|(_, _, floor)| floor)
+}
+
+fn may_name(from: &str, to: &str) -> bool {
+    if TOP.iter().any(|top| is_in(from, top)) {
         return true;
     }
-    if let Some((_, allowed)) = ASIDE.iter().find(|(aside, _)| *aside == room) {
-        return allowed.contains(&named);
+    if let Some((aside, allowed)) = ASIDE.iter().find(|(aside, _)| is_in(from, aside)) {
+        return is_in(to, aside) || allowed.iter().any(|room| is_in(to, room));
     }
-    if NEVER.contains(&(room, named)) {
+    let is = |(a, b): &(&str, &str)| is_in(from, a) && is_in(to, b);
+    if NEVER.iter().any(is) {
         return false;
     }
-    if ASIDE.iter().any(|(aside, _)| *aside == named) {
-        return FLOORS.last().is_some_and(|faces| faces.contains(&room));
+    if ASIDE.iter().any(|(aside, _)| is_in(to, aside)) {
+        return floor(from) == Some(FLOORS.len() - 1);
     }
-    let floor = |room| FLOORS.iter().position(|floor| floor.contains(&room));
-    match (floor(room), floor(named)) {
+    match (floor(from), floor(to)) {
         (Some(here), Some(there)) => there <= here,
         _ => false,
     }

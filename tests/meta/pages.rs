@@ -124,8 +124,12 @@ fn no_summary_of_a_public_item_names_a_section_of_the_protocol() {
                 }
             } else if let Some(summary) = summary.take_if(|_| !line.starts_with("#[")) {
                 ended = false;
-                // A variant begins with a capital letter.
-                if line.starts_with("pub ") || line.starts_with(|c: char| c.is_ascii_uppercase()) {
+                // A variant begins with a capital letter; a row of the table of settings is `name: Type {`.
+                let is_row = line
+                    .strip_suffix(" {")
+                    .is_some_and(|row| row.contains(": ") && !row.contains('('));
+                let is_variant = line.starts_with(|c: char| c.is_ascii_uppercase());
+                if line.starts_with("pub ") || is_variant || is_row {
                     seen += 1;
                     assert!(!summary.contains('§'), "{file}: {line}\n{summary}");
                 }

@@ -182,7 +182,7 @@ async fn blocks_are_decided_here() {
 }
 
 /// Dropped before it asks, when it has asked, and when the answer is there and was not looked at. (While it is under way:
-/// `rate_servers/late`.) Who was told has used them, and nobody else has.
+/// `servers/late`.) Who was told has used them, and nobody else has.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_goes_back() {
     let quorum = Quorum::in_memory(3);

@@ -5,10 +5,10 @@
 //!
 //! | file | what it shows |
 //! | --- | --- |
-//! | `rate_servers/far` | masters that are far away |
-//! | `rate_servers/late` | answers that come too late |
-//! | `rate_servers/small` | limits of few units, and the waits that are told |
-//! | `rate_servers/traffic` | what the masters are asked |
+//! | `servers/far` | masters that are far away |
+//! | `servers/late` | answers that come too late |
+//! | `servers/small` | limits of few units, and the waits that are told |
+//! | `servers/traffic` | what the masters are asked |
 
 mod far;
 mod late;

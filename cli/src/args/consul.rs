@@ -13,8 +13,7 @@ use {
 
 /// The error for `--consul` if it cannot be used.
 #[cfg(not(feature = "consul"))]
-pub(super) const ELSEWHERE: &str =
-    "this `quorate` was built without Consul; install one that has it: cargo install quorate-cli";
+pub(super) const ELSEWHERE: &str = "this `quorate` was built without Consul; `quorate lock` and `quorate semaphore` know it otherwise: cargo install quorate-cli";
 /// The error for `--consul` from commands that do not know it.
 #[cfg(feature = "consul")]
 pub(super) const ELSEWHERE: &str = "--consul is known to `quorate lock` and `quorate semaphore` only, behind that word: all other commands ask Redis \

@@ -249,6 +249,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "consul")]
     #[test]
     fn what_does_not_go_together_is_told_with_the_reason() {
         let consul = ["--consul", "http://127.0.0.1:8500", "--", "true"];

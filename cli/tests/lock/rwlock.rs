@@ -295,6 +295,7 @@ fn one_evicted_name_ends_the_command_of_the_set() {
 
 // ---- wrong use ------------------------------------------------------------------------------
 
+#[cfg(feature = "consul")]
 #[test]
 fn wrong_use_is_64_and_says_what_is_right() {
     let urls = ["redis://127.0.0.1:1".to_owned()];

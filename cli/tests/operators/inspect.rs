@@ -14,17 +14,23 @@ use crate::{
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(2);
 
-/// Clients with the labels ann, bob and eve.
+/// Clients with the labels ann, bob and eve. All nodes vote.
 async fn clients(fleet: &Fleet) -> [Quorum; 3] {
     let connect = async |label| {
         let quorum = Quorum::builder().nodes(fleet.urls()).label(label);
         quorum.connect().await.unwrap()
     };
-    [
+    let clients = [
         connect("ann").await,
         connect("bob").await,
         connect("eve").await,
-    ]
+    ];
+    for quorum in &clients {
+        while quorum.health().voting < 3 {
+            time::sleep(ms(10)).await;
+        }
+    }
+    clients
 }
 
 /// Waits until every node fits.

@@ -15,7 +15,7 @@ use std::{collections::HashSet, fmt, ops::Range};
 
 use self::reading::Reading;
 
-/// No more of a text is ever told, as [`said`](crate::base::printable::printable) cuts it.
+/// No more of a text is ever shown: [`printable`](crate::base::printable::printable) cuts it.
 const ENOUGH: usize = 1024;
 /// How often a text may be escaped: by a server, and by a proxy before it.
 const ESCAPED: usize = 2;

@@ -7,7 +7,7 @@
 //! - A RELEASE is sent until it is answered, or until what it would free has expired.
 //!
 //! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
-//! state, and none names the session. What the session tells of itself is in `told.rs`.
+//! state, and none names the session.
 
 mod clock_rate;
 mod doubtful;

@@ -1,5 +1,5 @@
 //! Who waits for the locks of a node, in order: the keys of the line on a server (protocol §5). What becomes of a
-//! waiter is decided in `apply/line.rs`.
+//! waiter is decided in `apply.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
