@@ -60,7 +60,7 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 
 # --locked: a check changes nothing, not even Cargo.lock.
 check: ## formatting, lints, documentation, every feature on its own; changes nothing
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p quorate
 	cargo clippy --locked --manifest-path docker/links/Cargo.toml --target-dir target -- -D warnings
