@@ -431,7 +431,7 @@ impl Core {
         self.session(node, |session, step| session.disconnected(step, why));
     }
 
-    /// What has come from this node by now, in its order. Whether there was anything.
+    /// Takes everything that has come from this node by now, in its order. Returns true if there was anything.
     pub(crate) fn came(
         &mut self,
         node: usize,
@@ -460,8 +460,8 @@ impl Core {
         any
     }
 
-    /// Whether more requests may join those that are about to leave: fewer than `few` wait at any node, and somebody
-    /// waits for the answers to others. So a caller alone is not kept waiting.
+    /// True if more requests may join those that are about to leave: fewer than `few` wait at any node, and other
+    /// requests are unanswered. So a single caller is not kept waiting.
     pub(crate) fn may_gather(&self, few: usize) -> bool {
         let waiting = self.net.sessions().iter().map(Session::unleft).max();
         let waiting = waiting.unwrap_or(0);
@@ -476,7 +476,7 @@ impl Core {
         self.settle();
     }
 
-    /// The driver has written what it was given, as far as the nodes take it.
+    /// The driver has written what it was given, up to what the nodes accept.
     pub(crate) fn left(&mut self) {
         self.net.left();
     }
@@ -487,7 +487,7 @@ impl Core {
         self.settle();
     }
 
-    /// What the driver has to do next.
+    /// The next effect for the driver.
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
         self.net.next_effect()
     }
@@ -513,8 +513,8 @@ impl Core {
         self.net.part();
     }
 
-    /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more. What
-    /// is released from now on still goes out.
+    /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more.
+    /// Releases still go out.
     pub(crate) fn end(&mut self) {
         self.holdings.end();
         self.close();
@@ -546,7 +546,7 @@ impl Core {
         self.shutdown.is_closed() && (self.is_clean() || self.shutdown.gave_up())
     }
 
-    /// Whether there are leases that were not dropped yet.
+    /// True while there are leases that were not dropped yet.
     pub(crate) fn holds(&self) -> bool {
         self.holdings.is_any_held()
     }

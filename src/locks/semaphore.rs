@@ -348,7 +348,7 @@ impl fmt::Debug for Semaphore {
 
 // ---- Units of a small rate limit, kept as slots
 
-/// For so long the right to gather units is held, unless it is renewed.
+/// The ttl of the right to gather units.
 const GATHERS: Duration = Duration::from_secs(10);
 
 impl Semaphore {

@@ -15,10 +15,10 @@ pub(crate) struct Settings {
     /// By node: its place in the sorted list of their addresses. None where the fleet has a name: its clients may know the
     /// nodes by other addresses.
     pub(crate) ranks: Option<Vec<usize>>,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub(crate) prefix: String,
     pub(crate) node_timeout: Duration,
-    /// What this client asks of the fleet: `max_ttl` and the restart margin.
+    /// `max_ttl` and the restart margin that this client asks for.
     pub(crate) terms: Terms,
     pub(crate) label: Label,
     /// Where who waits hears that it is its turn. Nobody else has it.
@@ -38,7 +38,7 @@ impl Settings {
         self.nodes.len()
     }
 
-    /// A node that has been silent for this long is dialled anew.
+    /// A node that has been silent for this long is dialled again.
     pub(crate) fn silence_limit(&self) -> Duration {
         (self.node_timeout * 4).max(Duration::from_secs(2))
     }

@@ -20,7 +20,7 @@ const DEFAULT_PREFIX: &str = "quorate";
 macro_rules! each_setting {
     ($make:ident) => {
         $make! {
-            /// What every key on the nodes begins with: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
+            /// The prefix of every key on the nodes: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
             /// Default `quorate`. Deployments with different prefixes share nothing.
             key_prefix: String {
                 default: DEFAULT_PREFIX,
@@ -179,7 +179,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The environment variable; empty if only programs can set it.
     pub variable: &'static str,
-    /// What it is, for the help text of the command.
+    /// Its meaning, for the help text of the command.
     pub help: &'static str,
     /// The type of its value.
     pub kind: Kind,

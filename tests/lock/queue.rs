@@ -4,8 +4,8 @@
 //!
 //! | file | promise |
 //! | --- | --- |
-//! | `queue/order` | all are served, in the order in which they registered, whatever befalls a minority |
-//! | `queue/dead` | one who died in line costs nothing, one who vanished its first term; `try_lock` overtakes nobody who lives |
+//! | `queue/order` | all are served in the order in which they registered, also when a minority fails |
+//! | `queue/dead` | a waiter that died costs nothing, one that vanished its first term; `try_lock` overtakes no living waiter |
 //! | `queue/cut` | whose connection breaks keeps its place; who reaches only a minority stops nobody |
 //! | `queue/foreign` | a hand-over counts only from the memory that made it |
 //! | `queue/traffic` | two pushes a hand-over, and nobody polls |
@@ -211,7 +211,7 @@ async fn all_end(waiters: impl IntoIterator<Item = JoinHandle<()>>) {
 /// A process that waits for the lock and then keeps it. Dropping it kills it.
 struct Waiter(Child);
 
-/// What the process is told: the lock that it waits for, and where.
+/// Variables of the process: the lock that it waits for, and where.
 const WAITS_FOR: &str = "QUORATE_TEST_WAITS_FOR";
 const URLS: &str = "QUORATE_TEST_URLS";
 

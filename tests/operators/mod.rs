@@ -1,4 +1,4 @@
-//! What operators rely on: who may vote, settings, rights on the servers, inspection, logs, and texts of errors.
+//! Promises to operators: admission, settings, rights on the servers, inspection, logs, and texts of errors.
 
 mod admission;
 #[cfg(feature = "tls-rustls")]

@@ -53,7 +53,7 @@ pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
 
-/// What `install-servers.sh` has brought, for both packages of the workspace.
+/// A program that `install-servers.sh` has brought, for both packages of the workspace.
 fn installed(program: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package

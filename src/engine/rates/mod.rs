@@ -277,11 +277,11 @@ fn outage(net: &Net, limit: &Limit, silent: &[Option<Silence>]) -> Error {
 
 // ---- The next step of one search: which nodes to ask, and its outcome
 
-/// Those who wait look anew after this, whatever was said.
+/// Waiters look again after this time, regardless of answers.
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// Who came too late again and again is told to try again after this at most.
+/// The longest wait that is told to a caller whose answers came too late several times.
 const SOON: Duration = Duration::from_secs(1);
-/// After so many collisions in a row nobody believes any more that it was one.
+/// After this number of collisions in a row it no longer counts as one.
 const MOST_COLLISIONS: u32 = 8;
 
 impl Rates {
@@ -494,7 +494,7 @@ impl Rates {
         }
     }
 
-    /// Those who wait rest for so long.
+    /// Waiters of this limit rest for this time.
     fn rest(&mut self, net: &mut Net, id: LimitId, wait: Duration) {
         if let Some(limit) = self.limits.get_mut(&id)
             && !limit.line.is_empty()
@@ -522,7 +522,7 @@ impl Rates {
                 let _ = reply.send(Err(error));
             }
             For::Line if !search.is_in_vain() => {
-                // More than the nodes that answer have, whatever is taken; others want less.
+                // It wants more than the nodes that answer have in all. Others want less.
                 limit.is_served = false;
                 let shares = limit.shares(&search.silent);
                 while let Some(first) = limit.line.front() {

@@ -362,7 +362,7 @@ impl Line {
 // ---- Joining the queue: after an attempt that was refused, or at once on contended names
 
 impl Line {
-    /// Whether somebody stood in line for this lock a moment ago, so that another will be refused it.
+    /// True if somebody queued for this lock a moment ago, so that an attempt would be refused.
     pub(in crate::engine::wishes) fn stands(&self, net: &Net, name: &Name) -> bool {
         net.has_a_majority() && self.lately.has(name, net.now)
     }
@@ -457,7 +457,7 @@ impl Line {
         self.take_place(net, one.waiter, false, counter)
     }
 
-    /// The queues of those who asked for a place and are answered, one for each.
+    /// The queues of acquisitions that asked for a place and are answered, one for each.
     pub(in crate::engine::wishes) fn decided(&mut self) -> Vec<Queue> {
         std::mem::take(&mut self.decided)
     }

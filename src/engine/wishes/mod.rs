@@ -455,7 +455,7 @@ impl Wishes {
         self.look(net, round)
     }
 
-    /// A node answered a raise, of an attempt or of one who waits in line.
+    /// A node answered a raise of an attempt or of a waiter in the queue.
     pub(in crate::engine) fn raised(
         &mut self,
         net: &mut Net,
@@ -477,7 +477,7 @@ impl Wishes {
         self.follow(net, follows)
     }
 
-    /// A node answered one who waits in line.
+    /// A node answered a waiter in the queue.
     pub(in crate::engine) fn joined(
         &mut self,
         net: &mut Net,
@@ -489,7 +489,7 @@ impl Wishes {
         self.follow(net, follows)
     }
 
-    /// A node answered one who wants a slot.
+    /// A node answered a slot search.
     pub(in crate::engine) fn took(
         &mut self,
         net: &mut Net,
@@ -579,7 +579,7 @@ impl Wishes {
         }
     }
 
-    /// Those who asked for a place in line are answered, or gone.
+    /// Frees the turns of acquisitions that asked for a place and are answered, or gone.
     fn make_room_in_line(&mut self) {
         for queue in self.line.decided() {
             self.turns.joined(&queue);

@@ -44,7 +44,7 @@ pub(super) struct Small {
     pub(super) slots: Semaphore,
     /// How long a unit counts after the last instant at which it may be used.
     pub(super) kept: Duration,
-    /// The state of the slots, as far as this process knows it.
+    /// The state of the slots that this process knows.
     pub(super) seen: Mutex<Seen>,
     /// One at a time looks.
     pub(super) looks: tokio::sync::Mutex<()>,

@@ -20,7 +20,7 @@ use crate::{Error, Lease, Mutex, engine::Engine, lease::shares::Shares};
 /// How often a lock is won that is lost before anybody has it.
 const TRIES: u32 = 5;
 
-/// Who holds a [`ReentrantMutex`](crate::ReentrantMutex): may lock again what it holds.
+/// The holder of a [`ReentrantMutex`](crate::ReentrantMutex). It may lock again what it holds.
 ///
 /// An owner is a value that you pass along, not a thread or a task. Its clones are the same owner, on any task and
 /// any thread of this process. Two owners that were made by [`new`](Self::new) never share a lock. Make one for

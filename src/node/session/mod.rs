@@ -345,7 +345,7 @@ impl Session {
 // ---- The state of a node, as the engine sees it
 
 impl Session {
-    /// What the node is now.
+    /// The state of the node now.
     pub(crate) fn state(&self, now: Tick, fleet: &Fleet) -> NodeState {
         match self.requests.inflight.stalled() {
             Some(since) => NodeState::Stalled(now.since(since)),
@@ -376,7 +376,7 @@ impl Session {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Whether its connection hears what the node says unasked.
+    /// True if its connection hears pushes of the node.
     pub(crate) fn hears(&self) -> bool {
         self.hears
     }
@@ -391,41 +391,41 @@ impl Session {
         self.requests.inflight.measured_round_trip()
     }
 
-    /// Whether the state may have changed since this was last asked.
+    /// True if the state may have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// What was last read on the living connection, where the record is of this fleet.
+    /// The witness that was last read on the living connection, if the record is of this fleet.
     pub(crate) fn witness(&self) -> Option<&Witness> {
         let is_mine = self.link.is_fit() || self.link.is_behind();
         self.handshakes.witness().filter(|_| is_mine)
     }
 
-    /// For how long the memory behind the living connection has been there, at least: for so long it was watched when its
-    /// record was read, and since then it has obeyed what that record guards.
+    /// The least age of the memory behind the living connection: it had been watched for this time when its record was read,
+    /// plus the time since then, in which it has obeyed the guard of that record.
     pub(crate) fn watched_for(&self, now: Tick) -> Duration {
         self.witness().map_or(Duration::ZERO, |read| {
             Duration::from_millis(read.record.witnessed).saturating_add(now.since(read.read_at))
         })
     }
 
-    /// Whether the first handshake of this connection was answered.
+    /// True if the first handshake of this connection was answered.
     pub(crate) fn is_met(&self) -> bool {
         self.link.is_met()
     }
 
-    /// Whether a handshake that was sent by `since` or later has been answered.
+    /// True if a handshake that was sent at `since` or later has been answered.
     pub(crate) fn was_met_since(&self, since: Tick) -> bool {
         self.handshakes.was_answered_since(since)
     }
 
-    /// Whether the first try to reach the node is over, well or ill.
+    /// True if the first try to reach the node is over, with or without success.
     pub(crate) fn was_tried(&self) -> bool {
         self.link.was_tried()
     }
 
-    /// Why the node itself is not counted, whatever the others say.
+    /// The reason why the node itself is not counted, regardless of the others.
     pub(crate) fn refusal(&self) -> Option<&str> {
         self.link.refusal()
     }
@@ -435,12 +435,12 @@ impl Session {
         self.link.is_taken()
     }
 
-    /// Whether another address leads to the same server.
+    /// True if another address leads to the same server.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.link.is_duplicate()
     }
 
-    /// Whether no RELEASE is still to be confirmed.
+    /// True if every RELEASE is confirmed.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.duties.is_empty()
     }
@@ -455,7 +455,7 @@ impl Session {
         self.requests.duties.entries().collect()
     }
 
-    /// Whether a handshake is under way that brings a quarantine nearer to its end.
+    /// True while a handshake is under way that brings a quarantine nearer to its end.
     pub(crate) fn is_parting(&self) -> bool {
         self.is_in_quarantine() && self.is_meeting() && !self.is_stalled()
     }

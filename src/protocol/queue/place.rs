@@ -385,10 +385,10 @@ fn next_beat(now: Tick, every: Duration) -> Tick {
 
 // ---- Input and output of a place
 
-/// A node's answer to a request of one who waits.
+/// A node's answer to a request of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
-    /// It is ours, by the request with this number.
+    /// This waiter has it, by the request with this number.
     Taken { seq: u64, token: u64 },
     /// It is another's.
     Behind {
@@ -398,9 +398,9 @@ pub(crate) enum Answer {
         remaining: Option<Duration>,
         /// The ticket that it came with; 0: it did not wait.
         ticket: u64,
-        /// Its entry comes before ours: what decides between equal tickets.
+        /// Its entry comes before this waiter's, which decides between equal tickets.
         is_first: bool,
-        /// It is free, and kept for one who was called.
+        /// It is free, and kept for a waiter that was called.
         is_reserved: bool,
         /// A number for its entry, where that is known.
         holder: u32,
@@ -409,7 +409,7 @@ pub(crate) enum Answer {
     Refused,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// These nodes are to be asked by the request with this number.
@@ -427,7 +427,7 @@ pub(crate) enum Step {
     Rest(Option<Tick>),
 }
 
-/// What a place keeps while tokens are unequal.
+/// The state of a place while tokens are unequal.
 #[derive(Debug, Default)]
 struct Unequal {
     /// When to stop waiting for the rest.
@@ -479,7 +479,7 @@ impl Place {
             (beat.has, beat.holder) = (Has::Unknown, 0);
         }
         if !was_partial {
-            // What was said before may be over by now: all were of another.
+            // Earlier answers may be over by now: another waiter had all nodes.
             for beat in &mut self.beats {
                 beat.holder = 0;
                 if beat.has != Has::Silent {
@@ -489,14 +489,14 @@ impl Place {
         }
     }
 
-    /// Who has it on the nodes that are not ours.
+    /// The holders on the nodes that this waiter does not have.
     fn others(&self) -> impl Iterator<Item = Has> + '_ {
         let beats = self.beats.iter().enumerate();
         beats.filter_map(|(node, beat)| (!self.votes.has(node)).then_some(beat.has))
     }
 
-    /// Whether others must go first: some nodes are ours, and those that we may still get are too few for a majority
-    /// as long as they do not give way, who stand before us; or somebody has a majority.
+    /// True if others must go first. Either this waiter has some nodes, and those that it may still get are too few for a
+    /// majority unless earlier waiters give way. Or another one has a majority.
     fn is_blocked(&self) -> bool {
         let ours = self.beats.len() - self.others().count();
         if ours == 0 {
@@ -507,7 +507,7 @@ impl Place {
         too_few && self.others().any(|has| has == Has::Before) || self.is_won_by_another()
     }
 
-    /// Whether a majority names one who has it: that is a lease, and gives way to nobody.
+    /// True if a majority names one holder. That is a lease, and gives way to nobody.
     fn is_won_by_another(&self) -> bool {
         let named = |holder: u32| {
             let same = self.beats.iter().filter(|beat| beat.holder == holder);
@@ -528,7 +528,7 @@ impl Place {
         given
     }
 
-    /// Asks those who have not voted though others have; asks those again whose vote is over.
+    /// Asks nodes that have not voted though others have, and asks nodes again whose vote is over.
     fn look_at_votes(&mut self, now: Tick) {
         if !self.votes.is_partial() {
             self.hasten_at = None;

@@ -1,4 +1,4 @@
-//! One who asks for a slot of a semaphore: what the nodes say goes in, and what is to be done next comes out.
+//! The search for a slot of a semaphore: answers of nodes go in, and the next step comes out.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ use crate::{
 
 /// After a node failed to answer it is asked again this much later, if it may be asked then.
 const AFTER_A_FAULT: Duration = Duration::from_millis(250);
-/// Nobody looks more often than this, whatever is due.
+/// The shortest time between two looks.
 const SHORTEST_REST: Duration = Duration::from_micros(500);
-/// Who gave back what it had tries again within so many round trips.
+/// A search that gave its slots back tries again within this number of round trips.
 const APART: u32 = 16;
-/// Where so many slots are free on a majority, those who got in each other's way are tried for at once: it is not likely
-/// to happen again.
+/// If this number of slots is free on a majority, a search tries again at once after a collision: another one is not
+/// likely.
 const PLENTY: usize = 4;
-/// So often in a row.
+/// The greatest number of such tries in a row.
 const STRAIGHT: u32 = 4;
-/// So often a slot is tried for in a row before everything is given back.
+/// The greatest number of tries for a slot in a row before everything is given back.
 const MOVES: u32 = 12;
 
 /// Where a random number of at most this comes from.
 pub(crate) type UpTo<'a> = &'a mut dyn FnMut(u64) -> u64;
 
-/// One who asks for a slot.
+/// One search for a slot.
 #[derive(Debug)]
 pub(crate) struct Seat {
     /// Its place in line.
@@ -61,13 +61,13 @@ pub(crate) struct Seat {
     moves: u32,
     /// The slot that is being tried for.
     trying: Option<u32>,
-    /// What the counters of which slot are being raised to.
+    /// The slot whose counters are being raised, and the value.
     raise: Option<(u32, u64)>,
     /// Slots of which a node said that they are free.
     hints: Vec<u32>,
     /// When to try again for any.
     retry_at: Option<Tick>,
-    /// When to look again, where nothing is in sight and something may be free: whatever comes in sight does not wait for that.
+    /// The time of the next look while no free slot is known and one may be free. A slot that becomes known does not wait for it.
     look_at: Option<Tick>,
     /// How often that was done.
     looks: u32,
@@ -133,8 +133,7 @@ impl Seat {
 
     // ---- what follows -----------------------------------------------------------------------
 
-    /// What is to be done now; to be asked for until it is no more than a rest, or the end. What it says is to be
-    /// sent counts as sent.
+    /// The next step. Call it until it returns a rest or the end. A request in a step counts as sent.
     pub(crate) fn next(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         if !self.has_begun {
             return self.begin(now, up_to);
@@ -166,7 +165,7 @@ impl Seat {
         self.take(now, Ask::Pick(u32::try_from(want).unwrap_or(0)))
     }
 
-    /// Whether a majority has answered at any time.
+    /// True if a majority has answered at any time.
     pub(crate) fn was_answered(&self) -> bool {
         self.was_answered
     }
@@ -285,7 +284,7 @@ impl Seat {
         let is_last = view.ended();
         view.is_silent = false;
         self.ticket = self.ticket.max(slots.ticket);
-        // What was sent behind it may take back what it says.
+        // A later request may take back the vote in this answer.
         if !is_last && forgets {
             return;
         }
@@ -294,7 +293,7 @@ impl Seat {
             None => Held::No,
         };
         if may_call && slots.mine.is_none() {
-            // Who cannot be called asks from time to time. Who may take what becomes free looks when that is due.
+            // A waiter that cannot be called asks from time to time. One that may take a slot looks when the next one is due.
             let every = match (view.is_deaf, slots.may_take) {
                 (true, true) => term.as_head(),
                 (true, false) => term.term(),
@@ -318,7 +317,7 @@ impl Seat {
         }
     }
 
-    /// What was given back there is no longer ours.
+    /// The node has taken the slots back.
     pub(crate) fn yielded(&mut self, now: Tick, node: usize) {
         let every = self.terms.behind();
         if let Some(view) = self.views.get_mut(node)
@@ -384,7 +383,7 @@ impl Seat {
         }
     }
 
-    /// Whether a node can call us.
+    /// Notes if a node can call this waiter.
     pub(crate) fn hears(&mut self, node: usize, hears: bool) {
         if let Some(view) = self.views.get_mut(node) {
             view.is_deaf = !hears;
@@ -427,7 +426,7 @@ impl Seat {
         }
     }
 
-    /// Somebody in front was called there, and has so long to come. The node passes over it only after that, in whole ms.
+    /// A waiter in front was called there, and has the time `after` to come. The node passes over it only then, in whole ms.
     pub(crate) fn told_next(&mut self, now: Tick, node: usize, after: Duration) {
         self.ask(now, node, after.saturating_add(ROUNDING));
     }
@@ -436,7 +435,7 @@ impl Seat {
 // ---- Verdict: is the slot won, and is the limit still the one that was asked with
 
 impl Seat {
-    /// What was granted too long ago to be of use is no vote any more.
+    /// Drops votes that were granted too long ago to be of use.
     fn lapse(&mut self, now: Tick) {
         let ttl = self.terms.ttl;
         for view in &mut self.views {
@@ -464,7 +463,7 @@ impl Seat {
             return Some(Step::Conflict(told));
         }
         self.limit = told;
-        // What was said of the old one is no vote.
+        // Answers about the old limit are not votes.
         for view in &mut self.views {
             view.conflict = None;
         }
@@ -474,7 +473,7 @@ impl Seat {
         self.views.iter_mut().for_each(|view| view.known = None);
         Some(match held.is_empty() {
             true => self.begin(now, up_to),
-            // It begins anew behind that.
+            // It begins again after that.
             false => self.give_back(now, held),
         })
     }
@@ -521,7 +520,7 @@ impl Seat {
         None
     }
 
-    /// Whether this slot, and what is taken above it, are no more than the limit. It is not only while the limit shrinks.
+    /// True if this slot and the slots taken above it are within the limit. Only while the limit shrinks they may not be.
     fn fits(&self, slot: u32, voters: &[&View]) -> bool {
         if !self.rules.hold(Rule::LimitAtGrant) {
             return true;
@@ -547,8 +546,8 @@ impl Seat {
         slot.saturating_add(above) < self.limit.slots
     }
 
-    /// Whether answers are waited for: until nothing that they may say would change what follows, or for one more reply
-    /// time after a majority has answered.
+    /// Returns true while it waits for more answers: until none could change the outcome, or for one more reply time after a
+    /// majority has answered.
     fn await_more(&mut self, now: Tick) -> bool {
         let awaited = self.awaited().count();
         if awaited == 0 {
@@ -588,7 +587,7 @@ impl Seat {
         if let Some(step) = step {
             return step;
         }
-        // Where there is plenty, nothing is given back first. Who rests, or was called to a slot, does that.
+        // If many slots are free, nothing is given back first. A search that rests, or was called to a slot, gives back.
         let rests = self.retry_at.or(self.look_at).is_some();
         let may = self.waits && !rests && self.hints.is_empty();
         let plenty = match may && self.moves < STRAIGHT {
@@ -634,7 +633,7 @@ impl Seat {
         is_asked.then_some(step)
     }
 
-    /// Nothing is ours: tries again where something may be free, and is heard of now and then.
+    /// Without any slot: tries again where one may be free, and lets the nodes hear of it now and then.
     fn wait(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         let limit = self.limit.slots;
         let in_front = self.views.iter().filter(|view| view.may_take()).count() >= self.needed;
@@ -655,7 +654,7 @@ impl Seat {
                 self.look_at = None;
             }
             (None, true) => {
-                // What is not a majority's is given back without a word.
+                // Slots without a majority are given back without a word.
                 self.retry_at = None;
                 self.ask_all(now);
             }
@@ -739,8 +738,8 @@ impl Seat {
         choose::free(&self.views, self.needed, limit, fits, up_to)
     }
 
-    /// Those who got in each other's way try again within this, the sooner the more slots are free. Where nodes have been
-    /// silent a round trip seems to be long, but nobody waits so long with what it sees free.
+    /// Searches that collided try again within this time, the sooner the more slots are free. A round trip seems long after
+    /// nodes were silent, so the time has a bound.
     fn apart(&self, free: usize) -> Duration {
         let (one, ttl) = (self.terms.round_trip, self.terms.ttl);
         let within = one * APART / u32::try_from(free).unwrap_or(APART);

@@ -370,7 +370,7 @@ pub(super) fn seat(net: &Net, waiter: &Waiter, agreed: &Agreed, ticket: u64) -> 
 
 // ---- The end of a search, its rest, and its new beginning
 
-/// Whether a wait is over.
+/// The end of a wait, if it is over.
 pub(super) enum Ends {
     Not,
     /// It goes on under another name.
@@ -379,7 +379,7 @@ pub(super) enum Ends {
 }
 
 impl Asking {
-    /// Several that are wanted together are wanted in vain where the limit has become smaller.
+    /// Several slots at once cannot be had if the limit has become smaller.
     ///
     /// # Errors
     /// `Invalid`.
@@ -391,12 +391,12 @@ impl Asking {
         }
     }
 
-    /// Whether it asks nobody now.
+    /// True if it asks no node now.
     pub(super) fn check_resting(&mut self, net: &Net) -> bool {
         self.rests_until.is_some() || self.is_in_line && self.standing.check_alone(net)
     }
 
-    /// Whether it is to leave the nodes that know it, and to begin anew.
+    /// True if it has to leave the nodes that know it, and begin again.
     pub(super) fn begins_anew(&mut self, net: &Net) -> bool {
         if let Some(until) = self.rests_until {
             return net.now >= until;
@@ -430,7 +430,7 @@ impl Asking {
         }
     }
 
-    /// Whether its wait is over, as this is all that there is to do.
+    /// Ends the wait if this step is all that is left to do.
     pub(super) fn ends(&mut self, net: &mut Net, step: &Step) -> Ends {
         match step {
             Step::Conflict(found) => {
@@ -536,7 +536,7 @@ impl Asking {
         Ends::Not
     }
 
-    /// What its caller is told when its wait is over between two rounds.
+    /// The error for its caller if the wait ends between two rounds.
     fn over_before_it_began(&mut self, net: &Net) -> Option<Error> {
         let is_over = self.rests_until.is_some() && self.waiter.patience.is_over(net.now);
         is_over.then(|| match self.waiter.last.take() {

@@ -399,7 +399,7 @@ impl Lock {
         Duration::from_millis(self.until.saturating_sub(time / 1000))
     }
 
-    /// To one who waits for it.
+    /// The same, as a waiter sees it.
     fn ahead(&self, time: u64) -> Ahead {
         Ahead {
             remaining: Some(self.left(time)),
@@ -412,11 +412,11 @@ impl Lock {
 
 // ---- The queue (protocol §5): the executable meaning of `line.lua`
 
-/// What became of a free lock.
+/// The fate of a free lock.
 enum Served {
     /// Nobody who is alive waits.
     Nobody,
-    /// Who asks is the head. It is not handed over, but answered. With a token, if one was made before.
+    /// The asking waiter is the head, and is answered instead of a hand-over. With a token, if one was made before.
     Me(Option<u64>),
     /// It is another's now, or kept for one.
     Ahead(Ahead),
@@ -480,7 +480,7 @@ impl Memory {
         })
     }
 
-    /// Whether one who is to be the last would stand before somebody, or before who has the lock.
+    /// True if a waiter that must be last would stand before another one, or before the holder.
     fn overtakes(&self, name: &Name, place: &Place, at: Moment) -> bool {
         let now = at.ms();
         let last = self.lines.all(name, now).next_back();
@@ -521,7 +521,7 @@ impl Memory {
             // By a later request.
             return Ok(Reply::Yielded);
         }
-        // What was given back is not given again: the seq is used up.
+        // A grant that was given back is not given again: its seq is used up.
         self.register(name, place, 0, at)?;
         if self.live(name, at.time).is_none() {
             self.serve(name, mint, Some(&place.entry), None, at);
@@ -529,7 +529,7 @@ impl Memory {
         Ok(Reply::Yielded)
     }
 
-    /// What RELEASE does for the line of a name, if there is one.
+    /// The part of RELEASE that is about the queue of a name, if there is one.
     pub(in crate::node::kinds) fn leave(
         &mut self,
         name: &Name,
@@ -561,7 +561,7 @@ impl Memory {
         self.held_or_served(name, mint, at)
     }
 
-    /// Who has the lock, after it was handed over if it was free. None: nobody.
+    /// The holder of the lock, after a hand-over if it was free. None: nobody.
     fn held_or_served(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Reply> {
         let ahead = match self.live(name, at.time) {
             Some(lock) => lock.ahead(at.time),
@@ -691,8 +691,8 @@ impl Memory {
         }
     }
 
-    /// Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have
-    /// vanished with it: then the last in line is told, if it is another's and hears it.
+    /// Tells the waiter behind the head when to ask. That waiter need not hear it. One of the head's own process may have
+    /// vanished with the head, so then the last in the queue is told, if it is of another process and hears it.
     fn tell(&self, name: &Name, head: &Waiter, next: Option<&Entry>, after: u64, at: Moment) {
         let now = at.ms();
         let known = |entry: &Entry| {
@@ -736,7 +736,7 @@ fn reserved(head: &Entry, waiter: &Waiter, left: Duration) -> Ahead {
     }
 }
 
-/// Whether anybody hears it.
+/// Returns true if anybody hears it.
 fn publish(entry: &Entry, waiter: &Waiter, says: Says, at: Moment) -> bool {
     let entry = entry.clone();
     at.air.publish(&waiter.channel, Push { entry, says })

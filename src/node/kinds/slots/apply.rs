@@ -347,13 +347,13 @@ impl Memory {
 
 // ---- TAKE: a slot, or a place in the queue
 
-/// So many other slots are looked at where the wanted one is taken, before it is the next free one.
+/// Number of other slots to look at when the wanted one is taken. After them it is the next free slot.
 const STEPS: u64 = 32;
 
-/// Whether to take a slot for the first time or to move, and which is wanted.
+/// To take a slot for the first time or to move, and the wanted slot.
 type Wish = (Mode, Option<u32>);
 
-/// What has become of who asks.
+/// The outcome for the asking waiter.
 #[derive(Default)]
 struct Came {
     /// Its slot, and the slot's counter.
@@ -409,7 +409,7 @@ impl<'c> Room<'c> {
         })
     }
 
-    /// Who has a slot takes the one that it wants in its place, or keeps it for longer.
+    /// A holder moves to the slot that it wants, or keeps its own for longer.
     fn moved(
         &mut self,
         entry: &Entry,
@@ -451,7 +451,7 @@ impl<'c> Room<'c> {
         Ok(came((to, token), Some(old)))
     }
 
-    /// Who has none takes one, if it may and one is free; else a place in line.
+    /// A waiter without a slot takes one, if it may and one is free. Otherwise it joins the queue.
     fn come(
         &mut self,
         place: &Place,
@@ -461,13 +461,13 @@ impl<'c> Room<'c> {
     ) -> Result<Came, Fault> {
         let entry = &place.entry;
         self.fall_back(place, mode)?;
-        // What is free is theirs who stand in front, if they live. Nobody is called: who was called gave it back.
+        // Free slots belong to the waiters in front, if they live. Nobody is called: a called waiter has given it back.
         if !place.life.is_zero() && self.kept.next_free(0).is_some() {
             self.sweep(entry);
         }
         let stands = self.kept.line.rank(entry);
         let tries = stands.is_none() && place.life.is_zero();
-        // The dead do not stand in the way of who only tries: whoever is called and not heard of is out of line.
+        // The dead do not hinder a caller that only tries: a waiter that is called and not heard of leaves the queue.
         if tries
             && self.kept.line.count() > 0
             && let Some(free) = self.kept.next_free(0)
@@ -477,7 +477,7 @@ impl<'c> Room<'c> {
         let ticket = match self.kept.line.waiter(entry) {
             Some(waiter) => waiter.ticket,
             None if mode == Mode::Move => place.ticket,
-            // Who asks later stands behind, whatever the clocks say.
+            // A later waiter stands behind, regardless of clocks.
             None => {
                 let behind = |last: u64| last.saturating_add(1).min(MAX_TOKEN);
                 place.ticket.max(self.kept.line.last().map_or(0, behind))
@@ -523,8 +523,8 @@ impl<'c> Room<'c> {
         })
     }
 
-    /// Who has a greater ticket elsewhere gets it here: the order is to be the same on all nodes. Else everybody might stand
-    /// in front on a few nodes, and nobody on a majority.
+    /// A waiter with a greater ticket elsewhere gets it here, so that the order is the same on all nodes. Otherwise everybody
+    /// might stand in front on a few nodes, and nobody on a majority.
     fn fall_back(&mut self, place: &Place, mode: Mode) -> Result<(), Fault> {
         let entry = &place.entry;
         let waiter = self.kept.line.waiter(entry);
@@ -556,7 +556,7 @@ impl<'c> Room<'c> {
         }
     }
 
-    /// Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
+    /// Each waiter draws a slot of its own. If all took the next one, they would crowd behind the slots that are taken.
     fn pick(&self, want: u32) -> Option<u32> {
         let (limit, draw) = (u64::from(self.kept.count()), u64::from(want));
         let first = draw.checked_rem(limit)?;
@@ -588,9 +588,9 @@ impl<'c> Room<'c> {
 
 // ---- Waiters are told which slots are free
 
-/// So many of those who wait are looked at together.
+/// Number of waiters that are read together.
 const TOGETHER: usize = 17;
-/// So many of those in front are looked at by who asks in vain.
+/// Number of waiters in front that a refused caller checks.
 const SWEPT: usize = 64;
 
 impl Room<'_> {
@@ -649,8 +649,7 @@ impl Room<'_> {
         free.into_iter().for_each(|slot| self.call(slot));
     }
 
-    /// It waits no more. Who comes into the gate by that is told.
-    /// Whether it was in there itself.
+    /// It waits no more. The waiter that enters the gate by that is told. Returns true if it was in the gate itself.
     fn leave(&mut self, entry: &Entry) -> bool {
         let gate = self.kept.gate();
         let rank = self.kept.line.rank(entry);
@@ -662,7 +661,7 @@ impl Room<'_> {
         was_in_it
     }
 
-    /// Who has come into the gate is told.
+    /// Tells the waiter that has entered the gate.
     fn tell_the_last(&mut self, gate: usize) {
         let Some((_, entered)) = self.kept.line.all().nth(gate - 1).cloned() else {
             return;
@@ -707,8 +706,8 @@ impl Room<'_> {
         Called::Dropped
     }
 
-    /// One behind who was called is told when to ask: the first of another process who hears it. What is called may have
-    /// vanished, and its process with it.
+    /// Tells one waiter behind the called one when to ask: the first of another process that hears it. The called waiter may
+    /// have vanished, and its process with it.
     fn tell_next<'e>(&self, behind: impl Iterator<Item = &'e Entry>, called: &Waiter) {
         if !self.at.rules.hold(Rule::NextIsTold) {
             return;
@@ -723,14 +722,14 @@ impl Room<'_> {
         }
     }
 
-    /// Whether anybody hears it.
+    /// Returns true if anybody hears it.
     fn publish(&self, entry: &Entry, waiter: &Waiter, says: Says) -> bool {
         let entry = entry.clone();
         !waiter.channel.is_empty() && self.at.air.publish(&waiter.channel, Push { entry, says })
     }
 }
 
-/// What became of one when a slot was free.
+/// The outcome for a waiter when a slot was free.
 enum Called {
     /// It is called.
     Told(Waiter),
