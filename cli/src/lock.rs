@@ -11,7 +11,7 @@ use tokio::{select, time};
 
 pub(crate) use self::words::Under;
 
-use self::{backend::Backend, hold::hold};
+use self::{backend::Backend, hold::Held};
 use crate::{
     args::{Args, Asked, Run},
     child::Child,
@@ -31,7 +31,14 @@ pub(crate) async fn run(args: &Args, run: &Run, asked: &Asked) -> Result<u8, Fai
     check_max_hold(args, run)?;
     let mut signals = Signals::of_job()?;
     output::write_aside();
-    let result = locked(args, run, asked, (&backend, &wanted), &mut signals).await;
+    let job = Job {
+        args,
+        run,
+        asked,
+        backend: &backend,
+        wanted: &wanted,
+    };
+    let result = job.run(&mut signals).await;
     // A second signal ends this at once. If no majority answered, or Consul did not, it is not waited for again: what
     // is left behind ends with its ttl.
     let last_words = args.fleet.node_timeout() / 4;
@@ -66,75 +73,93 @@ fn is_unavailable(result: &Result<u8, Failure>) -> bool {
     result.as_ref().is_err_and(Failure::is_unavailable)
 }
 
-async fn locked(
-    args: &Args,
-    run: &Run,
-    asked: &Asked,
-    (backend, wanted): (&Backend, &Wanted),
-    signals: &mut Signals,
-) -> Result<u8, Failure> {
-    let lease = loop {
-        let lease = select! {
-            biased;
-            signal = signals.end() => {
-                let text = format!("ended while waiting for {}; nothing was run", asked.noun());
-                return Err(Failure::interrupted(signal as i32, text));
-            }
-            lease = acquire(args, run, asked, (backend, wanted)) => lease?,
-        };
-        // If not, this process was stopped meanwhile.
-        if lease.is_valid() {
-            break lease;
-        }
-    };
-    let child = match Child::start(args, run, &lease) {
-        Ok(child) => child,
-        Err(failure) => {
-            let _ = lease.release().await;
-            return Err(failure);
-        }
-    };
-    let under = Under::of(asked, &lease, run.consul.is_asked());
-    hold(args, run, (lease, under), ttl(args, run), child, signals).await
+/// One run of the command under what was asked for.
+struct Job<'a> {
+    args: &'a Args,
+    run: &'a Run,
+    asked: &'a Asked,
+    backend: &'a Backend,
+    wanted: &'a Wanted,
 }
 
-async fn acquire(
-    args: &Args,
-    run: &Run,
-    asked: &Asked,
-    (backend, wanted): (&Backend, &Wanted),
-) -> Result<Lease, Failure> {
-    backend.ready(args).await?;
-    let taken = match run.no_wait {
-        true => wanted.take_now().await,
-        false => {
-            let taking = wanted.take();
-            tokio::pin!(taking);
-            select! {
+impl Job<'_> {
+    async fn run(&self, signals: &mut Signals) -> Result<u8, Failure> {
+        let Self {
+            args, run, asked, ..
+        } = *self;
+        let lease = loop {
+            let lease = select! {
                 biased;
-                taken = &mut taking => taken,
-                () = say_what_is_waited_for(args, run, asked, (backend, wanted)) => taking.await,
+                signal = signals.end() => {
+                    let text = format!("ended while waiting for {}; nothing was run", asked.noun());
+                    return Err(Failure::interrupted(signal as i32, text));
+                }
+                lease = self.acquire() => lease?,
+            };
+            // If not, this process was stopped meanwhile.
+            if lease.is_valid() {
+                break lease;
             }
-        }
-    };
-    match taken {
-        Ok(lease) => Ok(lease),
-        Err(error) => Err(backend.refused(run, asked, error).await),
+        };
+        let child = match Child::start(args, run, &lease) {
+            Ok(child) => child,
+            Err(failure) => {
+                let _ = lease.release().await;
+                return Err(failure);
+            }
+        };
+        let under = Under::of(asked, &lease, run.consul.is_asked());
+        let held = Held {
+            args,
+            lease,
+            under,
+            ttl: ttl(args, run),
+        };
+        held.hold(run, child, signals).await
     }
-}
 
-/// One line when it takes long: for those who watch, not for cron's mail.
-async fn say_what_is_waited_for(
-    args: &Args,
-    run: &Run,
-    asked: &Asked,
-    (backend, wanted): (&Backend, &Wanted),
-) {
-    if run.quiet || !output::is_watched(args.json, args.verbose) {
-        return future::pending().await;
+    async fn acquire(&self) -> Result<Lease, Failure> {
+        let Self {
+            args,
+            run,
+            asked,
+            backend,
+            wanted,
+        } = *self;
+        backend.ready(args).await?;
+        let taken = match run.no_wait {
+            true => wanted.take_now().await,
+            false => {
+                let taking = wanted.take();
+                tokio::pin!(taking);
+                select! {
+                    biased;
+                    taken = &mut taking => taken,
+                    () = self.say_what_is_waited_for() => taking.await,
+                }
+            }
+        };
+        match taken {
+            Ok(lease) => Ok(lease),
+            Err(error) => Err(backend.refused(run, asked, error).await),
+        }
     }
-    time::sleep(output::WORTH_A_LINE).await;
-    if let Some(what) = backend.waits_for(asked, wanted).await {
-        output::complain(&format!("waiting for {what}"));
+
+    /// One line when it takes long: for those who watch, not for cron's mail.
+    async fn say_what_is_waited_for(&self) {
+        let Self {
+            args,
+            run,
+            asked,
+            backend,
+            wanted,
+        } = *self;
+        if run.quiet || !output::is_watched(args.json, args.verbose) {
+            return future::pending().await;
+        }
+        time::sleep(output::WORTH_A_LINE).await;
+        if let Some(what) = backend.waits_for(asked, wanted).await {
+            output::complain(&format!("waiting for {what}"));
+        }
     }
 }

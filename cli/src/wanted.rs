@@ -22,11 +22,20 @@ pub(crate) enum Wanted {
     ConsulSemaphore(consul::Semaphore),
 }
 
+/// How it is taken and held.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    /// The longest wait for it.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renewal: Renewal,
+}
+
 /// The same settings for a handle of any kind.
 macro_rules! set {
-    ($handle:expr, $ttl:expr, $wait:expr, $renewal:expr) => {{
-        let handle = $handle.ttl($ttl).renewal($renewal);
-        match $wait {
+    ($handle:expr, $terms:expr) => {{
+        let handle = $handle.ttl($terms.ttl).renewal($terms.renewal);
+        match $terms.wait {
             Some(wait) => handle.wait_timeout(wait),
             None => handle,
         }
@@ -51,35 +60,21 @@ macro_rules! each {
 }
 
 impl Wanted {
-    /// On the masters. `limit`: of a semaphore. `wait`: for how long at most.
-    pub(crate) fn new(
-        quorum: &Quorum,
-        (name, limit): (&str, Option<u32>),
-        ttl: Duration,
-        wait: Option<Duration>,
-        renewal: Renewal,
-    ) -> Self {
+    /// On the masters. `limit`: of a semaphore.
+    pub(crate) fn new(quorum: &Quorum, name: &str, limit: Option<u32>, terms: Terms) -> Self {
         match limit {
-            None => Self::Mutex(set!(quorum.mutex(name), ttl, wait, renewal)),
-            Some(limit) => Self::Semaphore(set!(quorum.semaphore(name, limit), ttl, wait, renewal)),
+            None => Self::Mutex(set!(quorum.mutex(name), terms)),
+            Some(limit) => Self::Semaphore(set!(quorum.semaphore(name, limit), terms)),
         }
     }
 
     /// What was asked for on the command line, on the masters.
-    pub(crate) fn of(
-        quorum: &Quorum,
-        asked: &Asked,
-        ttl: Duration,
-        wait: Option<Duration>,
-        renewal: Renewal,
-    ) -> Self {
-        let rwlock = |name: &str| set!(quorum.rwlock(name), ttl, wait, renewal);
+    pub(crate) fn of(quorum: &Quorum, asked: &Asked, terms: Terms) -> Self {
+        let rwlock = |name: &str| set!(quorum.rwlock(name), terms);
         match asked {
-            Asked::Mutex(name) => Self::new(quorum, (name, None), ttl, wait, renewal),
-            Asked::Slot { name, limit } => {
-                Self::new(quorum, (name, Some(*limit)), ttl, wait, renewal)
-            }
-            Asked::Several(names) => Self::Mutex(set!(quorum.mutex_all(names), ttl, wait, renewal)),
+            Asked::Mutex(name) => Self::new(quorum, name, None, terms),
+            Asked::Slot { name, limit } => Self::new(quorum, name, Some(*limit), terms),
+            Asked::Several(names) => Self::Mutex(set!(quorum.mutex_all(names), terms)),
             Asked::Read(name) => Self::Read(rwlock(name)),
             Asked::Write(name) => Self::Write(rwlock(name)),
         }
@@ -87,18 +82,10 @@ impl Wanted {
 
     /// The same in Consul.
     #[cfg(feature = "consul")]
-    pub(crate) fn in_consul(
-        consul: &Consul,
-        (name, limit): (&str, Option<u32>),
-        ttl: Duration,
-        wait: Option<Duration>,
-        renewal: Renewal,
-    ) -> Self {
+    pub(crate) fn in_consul(consul: &Consul, name: &str, limit: Option<u32>, terms: Terms) -> Self {
         match limit {
-            None => Self::ConsulMutex(set!(consul.mutex(name), ttl, wait, renewal)),
-            Some(limit) => {
-                Self::ConsulSemaphore(set!(consul.semaphore(name, limit), ttl, wait, renewal))
-            }
+            None => Self::ConsulMutex(set!(consul.mutex(name), terms)),
+            Some(limit) => Self::ConsulSemaphore(set!(consul.semaphore(name, limit), terms)),
         }
     }
 

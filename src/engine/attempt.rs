@@ -64,7 +64,8 @@ impl Attempt {
     /// waits for a read-write lock, over all attempts.
     pub(super) fn begin(
         net: &mut Net,
-        (wish, lock): (&Wish, &Lock),
+        wish: &Wish,
+        lock: &Lock,
         floor: u64,
         waits: Option<Waits>,
     ) -> Result<Self, Error> {
@@ -190,14 +191,9 @@ impl Attempt {
                 window: Duration::ZERO,
                 ..net.undo(self.ballot.largest_counter(), None)
             };
-            roll_back(
-                net,
-                &self.claim,
-                &self.entry,
-                asked.filter(|node| !is_refused(*node)),
-                granted,
-                (undo, self.node_ttl),
-            );
+            let release = self.claim.release(&self.entry, undo);
+            let asked = asked.filter(|node| !is_refused(*node));
+            roll_back(net, &release, self.node_ttl, asked, granted);
         }
     }
 

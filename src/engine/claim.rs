@@ -27,8 +27,8 @@ pub(crate) use self::{
     line::{Place, give_way, join},
     lock::{Lock, Side, Waits},
     pool::{
-        Family, Inspected, Mode, Pool, Seated, give_back, leave, look, looked, resize, take,
-        too_many,
+        Family, Inspected, Mode, Pool, Seated, Wanted, give_back, leave, look, looked, resize,
+        take, too_many,
     },
     question::{
         Evicted, Seen, SeenRwlock, evict, evict_rwlock, evicted, inspect, inspect_rwlock, seen,

@@ -12,12 +12,7 @@ use std::{
 
 use crate::{
     Error,
-    base::{
-        clock::{Clock, Tick},
-        logs,
-        owner::{Chance, Entry},
-        shrink::Room as _,
-    },
+    base::{clock::Tick, logs, owner::Entry, shrink::Room as _},
     engine::{
         bootstrap::Bootstrap,
         claim::vote_of,
@@ -40,7 +35,6 @@ use crate::{
     node::{
         DialError, Disconnected, Incoming,
         session::{Effect, Heard, RoundId, Session, Step, Tag},
-        settings::Settings,
         status::{NodeState, NodeStatus},
     },
     protocol::rates::words::Purse,
@@ -72,14 +66,13 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(
-        settings: Arc<Settings>,
-        chance: Chance,
-        clock: Arc<dyn Clock>,
+        net: Net,
         status: Arc<Status>,
-        (keeper, purse): (Weak<dyn Keeper>, Weak<dyn Purse>),
+        keeper: Weak<dyn Keeper>,
+        purse: Weak<dyn Purse>,
     ) -> Self {
         Self {
-            net: Net::new(settings, chance, clock),
+            net,
             wishes: Wishes::default(),
             holdings: Holdings::new(keeper),
             questions: Questions::default(),
@@ -94,6 +87,11 @@ impl Core {
             read: Vec::new(),
             ended: false,
         }
+    }
+
+    /// The channel on which nodes tell the waiters of this quorum.
+    pub(super) fn channel(&self) -> Arc<str> {
+        Arc::clone(&self.net.settings.channel)
     }
 
     // ---- what callers ask -------------------------------------------------------------------
@@ -143,7 +141,7 @@ impl Core {
                 agreed,
                 to,
                 reply,
-            } => self.pools.resize(net, (pool, agreed), to, reply),
+            } => self.pools.resize(net, pool, agreed, to, reply),
             Event::EvictSlot { pool, slot, reply } => {
                 self.pools.evict(net, pool, slot, reply);
             }
@@ -224,7 +222,7 @@ impl Core {
                 self.pools.heard(net, round, node, answer);
             }
             Some(request @ (Request::Spend | Request::Meter)) => {
-                self.rates.heard(net, (request, round), node, answer);
+                self.rates.heard(net, request, round, node, answer);
             }
             // What was not given back is asked for again, when the node says that it is ours still.
             Some(Request::GiveWay | Request::Refund) => {}

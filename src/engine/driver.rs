@@ -74,13 +74,13 @@ impl Driver {
         core: Core,
         events: UnboundedReceiver<Event>,
         nodes: Vec<Arc<dyn Node>>,
-        channel: Arc<str>,
         alarm: Box<dyn Alarm>,
         clock: Arc<dyn Clock>,
         runtime: RuntimeFlavor,
     ) -> Self {
         let links = nodes.iter().map(|_| Link::Idle).collect();
         Self {
+            channel: core.channel(),
             core,
             events,
             taken: Vec::with_capacity(EVENTS_AT_ONCE),
@@ -88,7 +88,6 @@ impl Driver {
             threads: runtime != RuntimeFlavor::CurrentThread,
             put_off: false,
             nodes,
-            channel,
             links,
             alarm,
             rung: None,

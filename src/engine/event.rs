@@ -13,7 +13,7 @@ use crate::{
     engine::claim::{Pool, Wants},
     lease::{keeper::LeaseId, response::Responder},
     node::admission::Mode,
-    protocol::rates::words::{Grace, Limited, Outcome, Part},
+    protocol::rates::words::{Amount, Grace, Limited, Outcome, Part},
 };
 
 /// What is put to the core.
@@ -186,10 +186,7 @@ impl Wish {
 /// One who wants units of a limit.
 pub(crate) struct Spending {
     pub(crate) limited: Arc<Limited>,
-    /// So many, or none.
-    pub(crate) least: u32,
-    /// Rather so many.
-    pub(crate) most: u32,
+    pub(crate) amount: Amount,
     pub(crate) grace: Grace,
     pub(crate) waits: Waits,
     pub(crate) reply: Responder<Outcome>,

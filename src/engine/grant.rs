@@ -40,13 +40,13 @@ impl Grant {
     pub(super) fn take_back(self, net: &mut Net) {
         let undo = net.undo(self.token, self.waited.as_ref());
         let granted = self.held.iter().map(|(node, _)| *node);
+        let release = self.claim.release(&self.entry, undo);
         roll_back(
             net,
-            &self.claim,
-            &self.entry,
+            &release,
+            self.stands_for,
             self.asked.into_iter(),
             granted,
-            (undo, self.stands_for),
         );
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     core::Core,
     event::{Event, Spending, Waits, Wish, WishId},
+    net::Net,
     remains::Remains,
     status::Status,
 };
@@ -30,7 +31,7 @@ use crate::{
         response::{Responder, Response},
     },
     node::settings::Settings,
-    protocol::rates::words::{Grace, Limited, Outcome, Part, Purse},
+    protocol::rates::words::{Amount, Grace, Limited, Outcome, Part, Purse},
 };
 
 /// The way into the engine: cheap to clone. With the last one, leases included, the engine ends.
@@ -66,10 +67,11 @@ impl Engine {
 
     /// What decides for this handle's task. It does not keep the engine running.
     pub(crate) fn core(&self, settings: Arc<Settings>, chance: Chance) -> Core {
-        let (clock, status) = (Arc::clone(&self.0.clock), Arc::clone(&self.0.status));
+        let net = Net::new(settings, chance, Arc::clone(&self.0.clock));
+        let status = Arc::clone(&self.0.status);
         let keeper: Weak<Inner> = Arc::downgrade(&self.0);
         let purse: Weak<Inner> = Arc::downgrade(&self.0);
-        Core::new(settings, chance, clock, status, (keeper, purse))
+        Core::new(net, status, keeper, purse)
     }
 
     /// What the engine's task is made with.
@@ -117,7 +119,7 @@ impl Engine {
     pub(crate) fn spend(
         &self,
         limited: &Arc<Limited>,
-        (least, most): (u32, u32),
+        amount: Amount,
         grace: Grace,
         waits: Waits,
     ) -> SpendingAsked {
@@ -125,8 +127,7 @@ impl Engine {
             answer: self.call(|reply| {
                 Event::Spend(Spending {
                     limited: Arc::clone(limited),
-                    least,
-                    most,
+                    amount,
                     grace,
                     waits,
                     reply,

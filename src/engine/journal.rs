@@ -82,9 +82,11 @@ impl Journal {
     /// for each node.
     pub(super) fn out_of_reach(
         &mut self,
-        (index, node): (usize, &str),
+        index: usize,
+        node: &str,
         name: &Name,
-        (round_trip, grace): (Duration, Duration),
+        round_trip: Duration,
+        grace: Duration,
     ) {
         if self.far.insert(index) {
             logs::warn!(

@@ -84,7 +84,8 @@ impl Pools {
     pub(super) fn resize(
         &mut self,
         net: &mut Net,
-        (pool, agreed): (Pool, Arc<Agreed>),
+        pool: Pool,
+        agreed: Arc<Agreed>,
         to: u32,
         reply: Responder<()>,
     ) {
@@ -196,7 +197,10 @@ impl Pools {
                     }
                     Ok(holders) => {
                         let round = net.new_round();
-                        let answers = evict::free(net, round, (&pool, slot), (&answers, &holders));
+                        let answers = {
+                            let nodes = answers.iter().zip(&holders);
+                            evict::free(net, round, &pool, slot, nodes)
+                        };
                         let for_what = For::Evict(answers, reply);
                         self.0.insert(round, Asks { pool, for_what });
                         self.look(net, round);

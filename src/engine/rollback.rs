@@ -1,29 +1,28 @@
 //! Taking back what an attempt may have left on the nodes (protocol §3, client step 5).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{net::Net, patience::LONGEST_REST, round};
 use crate::{
     base::{owner::Entry, rules::Rule},
-    engine::claim::{Claim, Undo},
+    engine::claim::Claim,
+    node::Operation,
 };
 
-/// RELEASE to every node that was asked and has not refused: a grant may still come. One that refused has answered, and is
-/// not asked a second time by this entry. `ttl`: for how long something of it may stand there.
+/// Sends the release to every node that was asked and has not refused: a grant may still come. One that refused has answered, and
+/// is not asked a second time by this entry. `life` is how long a part of the acquisition may stand on a node.
 pub(super) fn roll_back(
     net: &mut Net,
-    claim: &Claim,
-    entry: &Entry,
+    release: &Arc<Operation>,
+    life: Duration,
     asked: impl Iterator<Item = usize>,
     granted: impl Iterator<Item = usize>,
-    (undo, ttl): (Undo<'_>, Duration),
 ) {
-    let until = net.now.plus(ttl);
-    let operation = claim.release(entry, undo);
+    let until = net.now.plus(life);
     if net.holds(Rule::ReleaseEverywhere) {
-        round::release(net, None, &operation, asked, until);
+        round::release(net, None, release, asked, until);
     } else {
-        round::release(net, None, &operation, granted, until);
+        round::release(net, None, release, granted, until);
     }
 }
 

@@ -1,14 +1,12 @@
 //! What is logged of renewals that fail: never a flood. What is too much at WARN is still there at DEBUG.
 
-use std::time::Duration;
-
 use crate::{
     Error, Report,
     base::{
         clock::Tick,
         logs::{self, budget::Budget},
-        name::Name,
     },
+    lease::shared::Shared,
 };
 
 /// Leases within a minute whose failing renewal is warned about. One line then stands for the others:
@@ -31,20 +29,19 @@ impl Default for FailingRenewals {
 }
 
 impl FailingRenewals {
-    /// A renewal of this lease failed, for the `first` time in this outage or again. `left`: how much validity
-    /// the lease has. `leases`: how many are held.
+    /// A renewal of this lease failed, for the `first` time in this outage or again. This process holds `leases` of them.
     pub(crate) fn failed(
         &mut self,
         now: Tick,
-        (name, left): (&Name, Duration),
+        lease: &Shared,
         first: bool,
         error: &Error,
         leases: usize,
     ) {
         if first && self.told.pass(now) {
             logs::warn!(
-                name = name.as_str(),
-                left_ms = logs::ms(left),
+                name = lease.name.as_str(),
+                left_ms = logs::ms(lease.validity()),
                 reason = error.to_string(),
                 nodes = error.report().map(Report::to_string),
                 "a renewal failed, it is tried again"
@@ -55,8 +52,8 @@ impl FailingRenewals {
             logs::warn!(leases, "more renewals fail");
         }
         logs::debug!(
-            name = name.as_str(),
-            left_ms = logs::ms(left),
+            name = lease.name.as_str(),
+            left_ms = logs::ms(lease.validity()),
             reason = error.to_string(),
             "a renewal failed"
         );

@@ -197,13 +197,8 @@ impl Semaphore {
             let gathers = gathers.ok_or(Error::Closed)?;
             let left = end.map(|end| end.since(this.engine.now()));
             let all = (0..n).map(|_| {
-                this.ask_of(
-                    this.family(),
-                    (&this.agreed, n),
-                    &this.seen,
-                    Wait::For(left),
-                )
-                .map(|one| one?.ok_or(Error::Closed))
+                this.ask_of(this.family(), &this.agreed, n, &this.seen, Wait::For(left))
+                    .map(|one| one?.ok_or(Error::Closed))
             });
             let all = gathers.guard(try_join_all(all)).await??;
             drop(gathers);
@@ -276,20 +271,21 @@ impl Semaphore {
         let (agreed, seen) = (Arc::new(Agreed::new(1)), Arc::default());
         let mut one = self.clone().renewal(Renewal::auto());
         one.gathers_units();
-        one.ask_of(Family::Gatherers, (&agreed, 1), &seen, wait)
+        one.ask_of(Family::Gatherers, &agreed, 1, &seen, wait)
     }
 
     fn ask(
         &self,
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        self.ask_of(self.family(), (&self.agreed, 1), &self.seen, wait)
+        self.ask_of(self.family(), &self.agreed, 1, &self.seen, wait)
     }
 
     fn ask_of(
         &self,
         family: Family,
-        (agreed, of): (&Arc<Agreed>, u32),
+        agreed: &Arc<Agreed>,
+        of: u32,
         seen: &Arc<AtomicU64>,
         wait: Wait,
     ) -> Acquire {
@@ -357,7 +353,8 @@ impl Semaphore {
         engine: Engine,
         pool: Pool,
         limit: u32,
-        (ttl, max_ttl): (Duration, Duration),
+        ttl: Duration,
+        max_ttl: Duration,
     ) -> Self {
         let units = Some((pool.clone(), ttl));
         Self {

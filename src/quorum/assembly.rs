@@ -20,7 +20,10 @@ use crate::{
         redis::{Keys, RedisNode, Target},
         wire::keys,
     },
-    quorum::{Limits, settings::Options},
+    quorum::{
+        Limits,
+        settings::{Options, Roster},
+    },
 };
 
 impl Quorum {
@@ -113,8 +116,8 @@ pub(crate) fn start(
     if embedded && in_memory.iter().all(MemoryNode::is_new) {
         admit(&in_memory, &options, &list);
     }
-    let list = (list, ranks(&addresses));
-    Ok(run(options, rules, label, list, nodes, embedded))
+    let roster = roster(&nodes, list, &addresses);
+    Ok(run(options, rules, label, roster, nodes, embedded))
 }
 
 /// Lets them vote. `list`: the word for their addresses, unless the fleet has a name.
@@ -133,16 +136,18 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
     let list = list_word(&addresses);
     admit(&nodes, &options, &list);
     let nodes = nodes.into_iter();
-    let nodes = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
-    let list = (list, ranks(&addresses));
-    run(
-        options,
-        Rules::ALL,
-        Label::of_this_process(),
+    let nodes: Vec<_> = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
+    let roster = roster(&nodes, list, &addresses);
+    let label = Label::of_this_process();
+    run(options, Rules::ALL, label, roster, nodes, true)
+}
+
+fn roster(nodes: &[Arc<dyn Node>], list: String, addresses: &[String]) -> Roster {
+    Roster {
+        nodes: nodes.iter().map(|node| node.id().into()).collect(),
         list,
-        nodes,
-        true,
-    )
+        ranks: ranks(addresses),
+    }
 }
 
 fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
@@ -162,7 +167,7 @@ fn run(
     options: Options,
     rules: Rules,
     label: Label,
-    list: (String, Vec<usize>),
+    roster: Roster,
     nodes: Vec<Arc<dyn Node>>,
     embedded: bool,
 ) -> Quorum {
@@ -172,14 +177,13 @@ fn run(
     };
     let (connect_timeout, shutdown_timeout) =
         (options.connect_timeout(), options.shutdown_timeout());
-    let ids = nodes.iter().map(|node| node.id().into()).collect();
     // Without random bits nobody hears anything, and who waits asks from time to time.
     let bits = Chance::System.bits();
     let channel = bits.map_or_else(
         |_| String::new(),
         |bits| keys::channel(options.prefix(), bits),
     );
-    let settings = options.settle(rules, label, ids, list, channel);
+    let settings = options.settle(rules, label, roster, channel);
     let limits = Limits {
         fleet: settings.list.as_str().into(),
         max_ttl: settings.terms.max_ttl,
@@ -194,13 +198,12 @@ fn run(
     };
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));
-    let channel = Arc::clone(&settings.channel);
     let core = engine.core(Arc::new(settings), Chance::System);
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         match alarm(embedded) {
             Ok(alarm) => {
                 let flavor = runtime.runtime_flavor();
-                let driver = Driver::new(core, events, nodes, channel, alarm, clock, flavor);
+                let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
                 drop(runtime.spawn(Task::new(driver, engine.remains())));
             }
             Err(error) => {

@@ -193,8 +193,11 @@ impl Builder {
         let settings = self.options.clone().settle(
             self.rules,
             label,
-            nodes.collect(),
-            ("list".into(), Vec::new()),
+            crate::quorum::settings::Roster {
+                nodes: nodes.collect(),
+                list: "list".into(),
+                ranks: Vec::new(),
+            },
             "quorate:wake:test".into(),
         );
         format!("{settings:?} connect_timeout: {connect_timeout:?}")

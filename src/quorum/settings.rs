@@ -12,6 +12,16 @@ use crate::{
     },
 };
 
+/// The masters of a quorum.
+pub(crate) struct Roster {
+    /// Their ids, in the order in which they were given.
+    pub(crate) nodes: Vec<Arc<str>>,
+    /// Names the list of their addresses. A fleet with a name goes by that instead.
+    pub(crate) list: String,
+    /// The place of each node in the sorted list of addresses.
+    pub(crate) ranks: Vec<usize>,
+}
+
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_PREFIX: &str = "quorate";
@@ -306,24 +316,22 @@ impl Options {
         Terms::new(self.max_ttl(), self.restart_margin())
     }
 
-    /// The settings of a quorum with these nodes. `list` is the word for the list of them, unless the fleet has a name;
-    /// `ranks`: the place of each node in it. `channel`: where waiters of this process are told that it is their turn.
+    /// The settings of a quorum with these nodes. `channel`: where waiters of this process are told that it is their turn.
     pub(crate) fn settle(
         self,
         rules: Rules,
         label: Label,
-        nodes: Vec<Arc<str>>,
-        (list, ranks): (String, Vec<usize>),
+        roster: Roster,
         channel: String,
     ) -> Settings {
         Settings {
-            nodes,
+            nodes: roster.nodes,
             terms: self.terms(),
-            ranks: self.fleet.is_none().then_some(ranks),
+            ranks: self.fleet.is_none().then_some(roster.ranks),
             prefix: self.prefix().to_owned(),
             node_timeout: self.node_timeout(),
             allow_eviction: self.allow_eviction(),
-            list: self.fleet.unwrap_or(list),
+            list: self.fleet.unwrap_or(roster.list),
             label,
             channel: channel.into(),
             rules,

@@ -700,12 +700,14 @@ async fn connect_dropped_anywhere_leaves_no_task() {
 }
 
 /// What can be spawned, shared and stored: a compile-time promise.
-#[allow(dead_code)]
+#[allow(dead_code, clippy::too_many_arguments)]
 fn futures_are_send_and_static_and_values_are_shared(
     quorum: &Quorum,
     builder: Builder,
-    (mutex, rwlock): (&Mutex, &RwLock),
-    reentrant: (&ReentrantMutex, &Owner),
+    mutex: &Mutex,
+    rwlock: &RwLock,
+    reentrant: &ReentrantMutex,
+    owner: &Owner,
     lease: Lease,
     watch: LeaseWatch,
     mut changes: NodeChanges,
@@ -748,7 +750,6 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(mutex.try_lock());
     spawnable(mutex.run(|_| async {}));
     spawnable(mutex.try_run(|_| async {}));
-    let (reentrant, owner) = reentrant;
     spawnable(reentrant.lock(owner));
     spawnable(reentrant.try_lock(owner));
     spawnable(reentrant.run(owner, |_| async {}));

@@ -43,6 +43,8 @@ const TOP: &[&str] = &["testing"];
 const LONGEST_FILE: usize = 800;
 /// A newcomer can read a list of this length.
 const MOST_ENTRIES: usize = 15;
+/// `pub(super)` and `pub(in …)` in `src`: a type that is cut over several files needs many. Lower this when fewer are left.
+const MOST_SHARED_WITHIN_A_ROOM: usize = 1_610;
 /// These stand in `node::kinds` and are not kinds.
 const NOT_HELD: &[&str] = &[
     "admission",
@@ -150,6 +152,45 @@ fn a_question_changes_nothing() {
     }
     assert!(seen > 100, "only {seen} questions were read");
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Clippy counts arguments (clippy.toml). A tuple of several would hide them from it.
+#[test]
+fn no_tuple_hides_arguments() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["src", "cli/src"] {
+        for file in names::rust_files(&root.join(folder)) {
+            let code = fs::read_to_string(&file).unwrap();
+            // rustfmt gives each argument of a long list a line of its own.
+            let lines = code.lines().map(str::trim_start);
+            let arguments = lines.filter(|line| line.contains(": ") && line.ends_with(','));
+            for argument in arguments {
+                seen += 1;
+                let pattern = argument.split_once("): (");
+                if pattern.is_some_and(|(names, _)| names.starts_with('(')) {
+                    wrong.push(format!("{}: {argument}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 1_000, "only {seen} arguments were read");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn few_things_are_shared_within_a_room_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let count = |file| {
+        let code = fs::read_to_string(file).unwrap();
+        code.matches("pub(super)").count() + code.matches("pub(in ").count()
+    };
+    let all: usize = names::rust_files(&src).into_iter().map(count).sum();
+    println!("pub(super) and pub(in …): {all}");
+    assert!(
+        (MOST_SHARED_WITHIN_A_ROOM / 2..=MOST_SHARED_WITHIN_A_ROOM).contains(&all),
+        "{all}"
+    );
 }
 
 #[test]

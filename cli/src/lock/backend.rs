@@ -18,7 +18,7 @@ use crate::{
     args::{Args, Asked, Run},
     failure::{self, Failure},
     survey,
-    wanted::Wanted,
+    wanted::{Terms, Wanted},
 };
 
 /// How often Consul is asked whether it is there.
@@ -50,14 +50,15 @@ impl Backend {
         ttl: Duration,
         renewal: Renewal,
     ) -> Wanted {
+        let terms = Terms {
+            ttl,
+            wait: run.wait,
+            renewal,
+        };
         match self {
-            Self::Masters(quorum) => Wanted::of(quorum, asked, ttl, run.wait, renewal),
+            Self::Masters(quorum) => Wanted::of(quorum, asked, terms),
             #[cfg(feature = "consul")]
-            Self::Consul(consul) => {
-                let name = asked.shown();
-                let name = (name.as_str(), asked.limit());
-                Wanted::in_consul(consul, name, ttl, run.wait, renewal)
-            }
+            Self::Consul(consul) => Wanted::in_consul(consul, &asked.shown(), asked.limit(), terms),
         }
     }
 

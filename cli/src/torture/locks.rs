@@ -7,7 +7,7 @@ use quorate::{Error, Lease, Quorum, Renewal};
 use super::history::{Locks, Side};
 use crate::{
     args::{Asked, Load},
-    wanted::Wanted,
+    wanted::{Terms, Wanted},
 };
 
 /// Several are at most this many.
@@ -52,7 +52,12 @@ impl Wishes {
     ) -> Self {
         let (locks, name) = (locks(load), name(own));
         let quorum = quorum.clone();
-        let wanted = move |asked| Wanted::of(&quorum, &asked, ttl, Some(wait), Renewal::auto());
+        let terms = Terms {
+            ttl,
+            wait: Some(wait),
+            renewal: Renewal::auto(),
+        };
+        let wanted = move |asked| Wanted::of(&quorum, &asked, terms);
         Self {
             own,
             locks,

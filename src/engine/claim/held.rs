@@ -58,7 +58,8 @@ impl Claim {
         &self,
         entry: &Entry,
         ttl: Duration,
-        (max_ttl, window): (Duration, Duration),
+        max_ttl: Duration,
+        window: Duration,
     ) -> Arc<Operation> {
         match self {
             Self::Lock(lock) => lock.extend(entry, ttl, window),

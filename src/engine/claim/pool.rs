@@ -18,20 +18,23 @@ pub(crate) fn too_many(of: u32, limit: u32) -> Error {
     ))
 }
 
+/// The slot that a search asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) mode: Mode,
+    /// None: any.
+    pub(crate) slot: Option<u32>,
+    pub(crate) limit: Limit,
+}
+
 /// Takes a slot of a semaphore, or takes or keeps this place in line.
-pub(crate) fn take(
-    pool: &Pool,
-    place: Seated,
-    limit: Limit,
-    (mode, want): (Mode, Option<u32>),
-    ask: Ask,
-) -> Arc<Operation> {
+pub(crate) fn take(pool: &Pool, place: Seated, wanted: Wanted, ask: Ask) -> Arc<Operation> {
     Operation::new(slots::Command::Take {
         pool: pool.clone(),
         place,
-        limit,
-        mode,
-        want,
+        limit: wanted.limit,
+        mode: wanted.mode,
+        want: wanted.slot,
         ttl: ask.ttl,
         floor: ask.floor,
         max_ttl: pool.family.longest(ask.max_ttl),

@@ -37,10 +37,10 @@ impl Extension {
         holding: &Holding,
         reply: Option<Responder<()>>,
     ) -> (RoundId, Self) {
-        let most = (net.fleet().max_ttl(), net.window());
+        let (max_ttl, window) = (net.fleet().max_ttl(), net.window());
         let operation = holding
             .claim
-            .extend(&holding.entry, holding.node_ttl(), most);
+            .extend(&holding.entry, holding.node_ttl(), max_ttl, window);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
         let tag = Request::Extend.of(round);
@@ -135,10 +135,9 @@ impl Extension {
                 if self.is_renewal {
                     // It is tried some 15 times before the lease is lost.
                     let first = holding.upkeep.renewal_failed(net.now);
-                    let lease = (name, holding.shared.validity());
                     net.journal
                         .renewals
-                        .failed(net.now, lease, first, &error, held);
+                        .failed(net.now, &holding.shared, first, &error, held);
                 }
                 Err(error)
             }

@@ -40,17 +40,18 @@ pub(super) fn holders(
 
 /// Frees the slot on each node from the holder that the node has named. Other nodes are not asked to: there the same holder
 /// may have another slot, which it won.
-pub(super) fn free(
+pub(super) fn free<'a>(
     net: &mut Net,
     round: RoundId,
-    (pool, slot): (&Pool, u32),
-    (looked, holders): (&Answers<Inspected>, &[Option<Entry>]),
+    pool: &Pool,
+    slot: u32,
+    nodes: impl Iterator<Item = (&'a Heard<Inspected>, &'a Option<Entry>)>,
 ) -> Answers<Freed> {
     let claim = Claim::Slot(pool.clone(), slot);
     let until = net.now.plus(net.fleet().max_ttl());
     let tag = Request::EvictSlot.of(round);
     let mut answers = Answers::new(net.total());
-    for (node, (heard, holder)) in looked.iter().zip(holders).enumerate() {
+    for (node, (heard, holder)) in nodes.enumerate() {
         match (heard, holder) {
             (_, Some(holder)) => {
                 let operation = claim.release(holder, net.undo(0, None));

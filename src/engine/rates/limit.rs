@@ -9,9 +9,9 @@ use crate::{
     engine::{claim::units::Meter, event::Spending, net::Net},
     node::{session::RoundId, status::NodeState},
     protocol::rates::{
-        plan::{self, Plan},
+        plan::{self, Plan, Seen},
         view::View,
-        words::{Grace, Limited},
+        words::{Amount, Grace, Limited},
     },
 };
 
@@ -115,8 +115,8 @@ impl Limit {
             .min()
     }
 
-    /// What follows for one who wants so many.
-    pub(super) fn plan(&self, net: &mut Net, wanted: (u32, u32), search: &Search) -> Plan {
+    /// The next step of a search.
+    pub(super) fn plan(&self, net: &mut Net, search: &Search) -> Plan {
         let nodes = self.views(&search.silent);
         let trusted = net.now.minus(self.trust());
         let fresh = search.looked_at.map_or(trusted, |at| at.min(trusted));
@@ -125,8 +125,13 @@ impl Limit {
         let round_trips: Vec<Duration> = (0..net.total())
             .map(|node| net.mean_round_trip(node))
             .collect();
-        let (now, chance) = (net.now, &mut net.chance);
-        plan::plan(&nodes, wanted, (now, fresh), &round_trips, |most| {
+        let seen = Seen {
+            nodes: &nodes,
+            now: net.now,
+            fresh,
+        };
+        let chance = &mut net.chance;
+        plan::plan(seen, search.amount, &round_trips, |most| {
             chance.up_to(most.saturating_sub(1))
         })
     }
@@ -155,7 +160,9 @@ impl Limit {
 
     /// Until there are so many behind those who wait.
     pub(super) fn wait(&self, net: &Net, silent: &[Option<Silence>], wanted: u32) -> Duration {
-        let line = self.waiting().map(|spending| u64::from(spending.least));
+        let line = self
+            .waiting()
+            .map(|spending| u64::from(spending.amount.least));
         let wanted = line.sum::<u64>() + u64::from(wanted);
         let most = self
             .limited
@@ -166,18 +173,22 @@ impl Limit {
     }
 
     /// How many of those who wait can be served now, as units: at least what the first of them wants.
-    pub(super) fn wanted(&self, net: &Net, silent: &[Option<Silence>]) -> Option<(u32, u32)> {
+    pub(super) fn wanted(&self, net: &Net, silent: &[Option<Silence>]) -> Option<Amount> {
         let first = self.waiting().next()?;
         let room = plan::left(&self.views(silent), net.now);
         let mut most = 0;
         for spending in self.waiting() {
             let left = room - most;
-            if spending.least > left {
+            if spending.amount.least > left {
                 break;
             }
-            most += spending.most.min(left);
+            most += spending.amount.most.min(left);
         }
-        Some((first.least, most.max(first.least)))
+        let least = first.amount.least;
+        Some(Amount {
+            least,
+            most: most.max(least),
+        })
     }
 
     /// One of those who wait has gone. Whether it was the first.

@@ -28,7 +28,7 @@ use crate::{
     node::{Reply, session::RoundId},
     protocol::rates::{
         plan::Plan,
-        words::{Grace, Limited, Outcome, Part, Purse, Units},
+        words::{Amount, Grace, Limited, Outcome, Part, Purse, Units},
     },
 };
 
@@ -93,13 +93,13 @@ impl Rates {
         // Nobody overtakes those who wait.
         if !limit.line.is_empty() {
             let silent = limit.silences(net, spending.grace);
-            let wait = limit.wait(net, &silent, spending.least);
+            let wait = limit.wait(net, &silent, spending.amount.least);
             let left = limit.left(net, spending.grace);
             let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
             return;
         }
-        let (wanted, grace) = ((spending.least, spending.most), spending.grace);
-        self.go_on(net, Search::new(id, For::One(spending), wanted, grace));
+        let (amount, grace) = (spending.amount, spending.grace);
+        self.go_on(net, Search::new(id, For::One(spending), amount, grace));
     }
 
     pub(super) fn peek(
@@ -110,7 +110,10 @@ impl Rates {
         reply: Responder<Outcome>,
     ) {
         let id = self.limit_of(net, &limited);
-        self.go_on(net, Search::new(id, For::Peek(reply), (1, 1), grace));
+        self.go_on(
+            net,
+            Search::new(id, For::Peek(reply), Amount::exactly(1), grace),
+        );
     }
 
     pub(super) fn stop_waiting(&mut self, net: &mut Net, limited: &Arc<Limited>) {
@@ -179,11 +182,11 @@ impl Rates {
         let graces = limit.line.iter().map(|spending| spending.grace);
         let grace = graces.reduce(Grace::max).unwrap_or_default();
         let silent = limit.silences(net, grace);
-        let Some(wanted) = limit.wanted(net, &silent) else {
+        let Some(amount) = limit.wanted(net, &silent) else {
             return;
         };
         limit.is_served = true;
-        self.go_on(net, Search::new(id, For::Line, wanted, grace));
+        self.go_on(net, Search::new(id, For::Line, amount, grace));
     }
 
     // ---- inside -----------------------------------------------------------------------------
@@ -295,17 +298,16 @@ impl Rates {
             if let (Some(Silence::OutOfReach(trip)), Some(id)) =
                 (silence, net.settings.nodes.get(node))
             {
-                let times = (*trip, search.grace.most);
                 let name = &limit.limited.name;
-                net.journal.out_of_reach((node, id), name, times);
+                net.journal
+                    .out_of_reach(node, id, name, *trip, search.grace.most);
             }
         }
-        let wanted = (search.least, search.most);
         let plan = match search.whom {
             _ if search.is_in_vain() => Plan::Never,
             For::Peek(_) if !limit.is_known(net, &search) => Plan::Look,
             For::Peek(_) => Plan::Wait(Duration::ZERO),
-            _ => limit.plan(net, wanted, &search),
+            _ => limit.plan(net, &search),
         };
         if plan == Plan::Never && search.asks_the_late_again() {
             return self.go_on(net, search);
@@ -408,7 +410,7 @@ impl Rates {
     fn answered(&mut self, net: &mut Net, mut search: Search) {
         let late = search.late_nodes();
         let (parts, since) = search.take_given();
-        if count(&parts) >= search.least
+        if count(&parts) >= search.amount.least
             && let Some(since) = since
         {
             let since = match net.holds(Rule::AgeFromSending) {
@@ -526,7 +528,7 @@ impl Rates {
                 limit.is_served = false;
                 let shares = limit.shares(&search.silent);
                 while let Some(first) = limit.line.front() {
-                    let is_possible = u64::from(first.least) <= shares;
+                    let is_possible = u64::from(first.amount.least) <= shares;
                     if is_possible || stays(first) {
                         break;
                     }
@@ -578,13 +580,13 @@ impl Rates {
                         continue;
                     }
                     let there = count(&parts);
-                    if first.least > there || there == 0 {
+                    if first.amount.least > there || there == 0 {
                         break;
                     }
                     let Some(first) = limit.line.pop_front() else {
                         break;
                     };
-                    let some = split(&mut parts, first.most.min(there));
+                    let some = split(&mut parts, first.amount.most.min(there));
                     // They were counted for no longer.
                     let age = first.grace.most.min(search.age);
                     let units = units(&limit.limited, some, age);
@@ -610,7 +612,8 @@ impl Rates {
     pub(in crate::engine) fn heard(
         &mut self,
         net: &mut Net,
-        (request, round): (Request, RoundId),
+        request: Request,
+        round: RoundId,
         node: usize,
         answer: Result<Reply, Silence>,
     ) {

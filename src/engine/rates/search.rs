@@ -9,7 +9,7 @@ use crate::{
     engine::{event::Spending, net::Net, timers::LimitId},
     lease::response::Responder,
     node::status::NodeState,
-    protocol::rates::words::{Grace, Outcome, Part},
+    protocol::rates::words::{Amount, Grace, Outcome, Part},
 };
 
 /// So often a search waits for scripts that are given to nodes again.
@@ -29,10 +29,7 @@ pub(super) enum For {
 pub(super) struct Search {
     pub(super) limit: LimitId,
     pub(super) whom: For,
-    /// So many, or none.
-    pub(super) least: u32,
-    /// Rather so many.
-    pub(super) most: u32,
+    pub(super) amount: Amount,
     pub(super) grace: Grace,
     /// For how long what was asked for last may be used.
     pub(super) age: Duration,
@@ -75,13 +72,11 @@ pub(super) enum Said {
 }
 
 impl Search {
-    /// For so many, or rather for so many.
-    pub(super) fn new(limit: LimitId, whom: For, (least, most): (u32, u32), grace: Grace) -> Self {
+    pub(super) fn new(limit: LimitId, whom: For, amount: Amount, grace: Grace) -> Self {
         Self {
             limit,
             whom,
-            least,
-            most,
+            amount,
             grace,
             age: grace.least,
             silent: Vec::new(),

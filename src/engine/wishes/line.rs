@@ -153,7 +153,7 @@ impl Line {
         match push.says {
             Says::Granted { seq, token, .. } => {
                 one.saw(token);
-                one.place.handed(now, node, (seq, token));
+                one.place.handed(now, node, seq, token);
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.told_next(now, node, after),
@@ -373,7 +373,8 @@ impl Line {
         &mut self,
         net: &mut Net,
         waiter: Box<Waiter>,
-        (ticket, counter): (u64, u64),
+        ticket: u64,
+        counter: u64,
     ) -> Follows {
         self.last_ticket = self.last_ticket.max(ticket);
         self.lately.stands(waiter.wish.name(), net.now);
@@ -423,14 +424,10 @@ impl Line {
             None => net.fleet().max_ttl(),
         };
         let terms = Terms::new(wish.ttl, life, net.round_trip());
-        let (total, rules) = (net.total(), net.settings.rules);
-        let place = Place::new(
-            net.now,
-            (ticket, only_last),
-            terms,
-            (total, net.needed),
-            rules,
-        );
+        let mut place = Place::new(net.now, ticket, terms, net.total(), net.settings.rules);
+        if only_last {
+            place = place.only_last();
+        }
         let (id, round) = (wish.id, net.new_round());
         self.rounds.insert(round, id);
         self.entries.insert(entry.clone(), id);
@@ -439,7 +436,7 @@ impl Line {
             round,
             entry,
             place,
-            standing: Standing::new(total),
+            standing: Standing::new(net.total()),
             counter,
         };
         self.waiting.insert(id, Box::new(in_line));

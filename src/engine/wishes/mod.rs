@@ -243,7 +243,7 @@ impl Wishes {
             Ok(waits) => waits,
             Err(error) => return self.tell(net, waiter, error),
         };
-        match Attempt::begin(net, (&waiter.wish, lock), floor, waits) {
+        match Attempt::begin(net, &waiter.wish, lock, floor, waits) {
             Ok(attempt) => {
                 let round = attempt.round;
                 if let Some(known) = &mut waiter.known {
@@ -331,8 +331,9 @@ impl Wishes {
                         self.line.enter_unseen(net, waiter.for_turn(net, turn))
                     }
                     None => {
-                        let seen = (attempt.largest_ticket(), attempt.largest_counter());
-                        self.line.enter(net, waiter, seen)
+                        let ticket = attempt.largest_ticket();
+                        let counter = attempt.largest_counter();
+                        self.line.enter(net, waiter, ticket, counter)
                     }
                 };
                 return self.follow(net, follows);

@@ -20,11 +20,8 @@ use tokio::{
 use super::http::Http;
 use crate::{
     Error,
-    base::{
-        clock::{Clock, Tick},
-        name::Name,
-    },
-    lease::failing::FailingRenewals,
+    base::clock::{Clock, Tick},
+    lease::{failing::FailingRenewals, shared::Shared},
 };
 
 /// At most so many queries wait at Consul at once. It accepts 200 connections of one address, which all programs of a
@@ -120,7 +117,7 @@ impl Agent {
     }
 
     /// A renewal of this lease failed, for the `first` time in this outage or again.
-    pub(super) fn renewal_failed(&self, lease: (&Name, Duration), first: bool, error: &Error) {
+    pub(super) fn renewal_failed(&self, lease: &Shared, first: bool, error: &Error) {
         let leases = lock(&self.held).len();
         lock(&self.failing).failed(self.now(), lease, first, error, leases);
     }

@@ -222,8 +222,7 @@ impl Keeping {
                 let error = fault.error(self.shared.name.as_str(), &self.agent.http.node);
                 if is_due && self.shared.lost_now().is_none() {
                     let first = self.upkeep.renewal_failed(now);
-                    let lease = (&self.shared.name, self.shared.validity());
-                    self.agent.renewal_failed(lease, first, &error);
+                    self.agent.renewal_failed(&self.shared, first, &error);
                 }
                 Err(error)
             }

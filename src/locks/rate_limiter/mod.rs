@@ -16,7 +16,10 @@ use std::{
 };
 
 pub use self::decision::{Decision, RateLimitHeaders};
-use self::{block::Block, plan::Plan};
+use self::{
+    block::Block,
+    plan::{Choices, Plan},
+};
 use crate::{
     Error, Quota,
     base::{clock::Tick, name, quota::Masters, sweep::Sweep},
@@ -57,8 +60,7 @@ pub struct RateLimiter {
     name: Arc<str>,
     quota: Arc<Quota>,
     masters: Masters,
-    grace: Option<Duration>,
-    block: Option<u32>,
+    choices: Choices,
     outage: Outage,
     shared: Arc<Shared>,
 }
@@ -110,8 +112,7 @@ impl RateLimiter {
             name,
             quota: Arc::new(quota),
             masters,
-            grace: None,
-            block: None,
+            choices: Choices::default(),
             outage: Outage::default(),
             shared: Arc::default(),
         }
@@ -126,7 +127,7 @@ impl RateLimiter {
     /// 500 ms), and at most a tenth; with [blocks](Self::block) a tenth. One that is set is fixed: it has to be longer than a
     /// round trip. A unit counts longer by its grace, so a longer grace costs some of the rate.
     pub fn grace(mut self, d: Duration) -> Self {
-        self.grace = Some(d);
+        self.choices.grace = Some(d);
         self.renewed()
     }
 
@@ -137,7 +138,7 @@ impl RateLimiter {
     /// [grace](Self::grace) goes back only when it asks for the next block, so take blocks that are small beside what a process
     /// uses in that time. A quota with an interval of at most 16 units takes no blocks: `Invalid`.
     pub fn block(mut self, k: u32) -> Self {
-        self.block = Some(k);
+        self.choices.block = Some(k);
         self.renewed()
     }
 
@@ -285,13 +286,12 @@ impl RateLimiter {
 
     fn plan(&self) -> Result<Arc<Plan>, Error> {
         let plan = self.shared.plan.get_or_init(|| {
-            let settings = (self.grace, self.block);
             Plan::new(
                 &self.engine,
                 &self.name,
                 &self.quota,
                 self.masters,
-                settings,
+                self.choices,
             )
             .map(Arc::new)
         });

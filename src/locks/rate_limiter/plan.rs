@@ -26,6 +26,14 @@ const LONGEST_GRACE: Duration = Duration::from_millis(500);
 /// The longest time for which the result of a look at the slots is believed. It is also at most a quarter of the interval.
 const TRUST: Duration = Duration::from_secs(1);
 
+/// What a user may choose.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choices {
+    pub(super) grace: Option<Duration>,
+    /// The number of units in a block.
+    pub(super) block: Option<u32>,
+}
+
 /// What a limiter's settings come to.
 pub(super) struct Plan {
     /// The intervals in which every node has units of its own.
@@ -87,8 +95,9 @@ impl Plan {
         name: &Arc<str>,
         quota: &Quota,
         masters: Masters,
-        (grace, block): (Option<Duration>, Option<u32>),
+        choices: Choices,
     ) -> Result<Self, Error> {
+        let Choices { grace, block } = choices;
         let name = Name::new(Arc::clone(name))?;
         quota.check()?;
         let most = Duration::from_millis(quota.windows().first().map_or(0, Window::ahead));
@@ -136,7 +145,8 @@ impl Plan {
                     engine.clone(),
                     pool,
                     window.limit,
-                    (kept + grace.least, masters.max_ttl),
+                    kept + grace.least,
+                    masters.max_ttl,
                 ),
                 kept,
                 seen: Mutex::new(Seen::new(window.limit)),

@@ -17,7 +17,7 @@ use crate::{
     Error, NodeReport, NodeState, NodeStatus, Report, Vote,
     base::{clock::Tick, logs},
     engine::{Event, Waits},
-    protocol::rates::words::{Grace, Limited, Outcome, Units},
+    protocol::rates::words::{Amount, Grace, Limited, Outcome, Units},
 };
 
 /// How often units are asked for that come too late.
@@ -38,7 +38,7 @@ impl RateLimiter {
     /// Takes what can be had without asking anybody. How many are left.
     pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
         let block = &self.shared.block;
-        let may = self.block.is_some()
+        let may = self.choices.block.is_some()
             && n > 0
             && block.waiting.load(Relaxed) == 0
             && !self.engine.is_closed();
@@ -58,7 +58,7 @@ impl RateLimiter {
         if self.engine.is_closed() {
             return Err(Error::Closed);
         }
-        let decision = match (n, self.block) {
+        let decision = match (n, self.choices.block) {
             (0, _) => self.peek(&plan).await,
             (_, None) => self.units(&plan, n).await,
             (_, Some(k)) => self.of_block(&plan, n, k).await,
@@ -145,7 +145,7 @@ impl RateLimiter {
             match &plan.limited {
                 None => Ok(None),
                 Some(limited) => {
-                    let units = self.spend(limited, (n, n), grace, Waits::Never);
+                    let units = self.spend(limited, Amount::exactly(n), grace, Waits::Never);
                     units.await.map(Some)
                 }
             }
@@ -206,7 +206,15 @@ impl RateLimiter {
             }
             block.give_back();
             match self
-                .spend(limited, (n, k.max(n)), plan.grace, Waits::Never)
+                .spend(
+                    limited,
+                    Amount {
+                        least: n,
+                        most: k.max(n),
+                    },
+                    plan.grace,
+                    Waits::Never,
+                )
                 .await?
             {
                 Outcome::Given(units) if self.engine.now() < units.until => {
@@ -226,11 +234,11 @@ impl RateLimiter {
     pub(super) async fn spend(
         &self,
         limited: &Arc<Limited>,
-        wanted: (u32, u32),
+        amount: Amount,
         grace: Grace,
         waits: Waits,
     ) -> Result<Outcome, Error> {
-        self.engine.spend(limited, wanted, grace, waits).await
+        self.engine.spend(limited, amount, grace, waits).await
     }
 
     async fn peek(&self, plan: &Plan) -> Result<Decision, Error> {

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Error,
     engine::Waits,
-    protocol::rates::words::{Grace, Limited, Outcome, Units},
+    protocol::rates::words::{Amount, Grace, Limited, Outcome, Units},
 };
 
 /// The longest pause between two attempts in an outage.
@@ -45,7 +45,7 @@ impl RateLimiter {
             return Err(Error::Closed);
         }
         loop {
-            let given = match self.block {
+            let given = match self.choices.block {
                 None => self.wait_for_units(&plan, n).await,
                 Some(k) => self.wait_for_block(&plan, n, k).await,
             };
@@ -67,7 +67,9 @@ impl RateLimiter {
         match (plan.small.as_slice(), &plan.limited) {
             ([], Some(limited)) => {
                 for _ in 0..TRIES {
-                    let units = self.wait_for_some(limited, (n, n), plan.grace).await?;
+                    let units = self
+                        .wait_for_some(limited, Amount::exactly(n), plan.grace)
+                        .await?;
                     if self.use_up(Held::none(), Some(units)).is_some() {
                         return Ok(());
                     }
@@ -191,7 +193,14 @@ impl RateLimiter {
             }
             block.give_back();
             let units = self
-                .wait_for_some(limited, (n, k.max(n)), plan.grace)
+                .wait_for_some(
+                    limited,
+                    Amount {
+                        least: n,
+                        most: k.max(n),
+                    },
+                    plan.grace,
+                )
                 .await?;
             if self.engine.now() < units.until {
                 block.put(units, n);
@@ -204,14 +213,14 @@ impl RateLimiter {
     async fn wait_for_some(
         &self,
         limited: &std::sync::Arc<Limited>,
-        wanted: (u32, u32),
+        amount: Amount,
         grace: Grace,
     ) -> Result<Units, Error> {
         let waits = match self.outage {
             Outage::Deny => Waits::Always,
             Outage::Error | Outage::Allow => Waits::WhileTheyAnswer,
         };
-        match self.spend(limited, wanted, grace, waits).await? {
+        match self.spend(limited, amount, grace, waits).await? {
             Outcome::Given(units) => Ok(units),
             // The engine never denies a waiter.
             Outcome::Denied { .. } => Err(Error::Closed),

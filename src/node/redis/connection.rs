@@ -55,7 +55,6 @@ impl<S> RedisConnection<S> {
     pub(super) fn new(
         stream: S,
         client_id: u64,
-        note: Option<String>,
         channel: Option<Arc<str>>,
         keys: Arc<Keys>,
         secret: Secret,
@@ -64,7 +63,7 @@ impl<S> RedisConnection<S> {
         Self {
             stream,
             client_id,
-            note,
+            note: None,
             hears: channel.is_some(),
             channel,
             secret,
@@ -75,6 +74,11 @@ impl<S> RedisConnection<S> {
             answers: VecDeque::new(),
             over: None,
         }
+    }
+
+    /// Notes a right that the user lacks.
+    pub(super) fn set_note(&mut self, note: Option<String>) {
+        self.note = note;
     }
 
     /// The server's scripts may not publish, so waiters have to ask.

@@ -90,7 +90,8 @@ where
     let (secret, note) = (address.secret(), missing.note(&keys));
     // Without SPUBLISH its own scripts can tell nobody whose turn it is, itself included: it has to ask.
     let channel = subscribed.then(|| Arc::clone(channel));
-    let mut connection = RedisConnection::new(stream, id, note, channel, keys, secret, inbox);
+    let mut connection = RedisConnection::new(stream, id, channel, keys, secret, inbox);
+    connection.set_note(note);
     if missing.silences() {
         connection.mute();
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     base::{
         clock::Tick,
+        majority::majority,
         rules::{Rule, Rules},
     },
     protocol::queue::{
@@ -44,18 +45,12 @@ pub(crate) struct Place {
 
 impl Place {
     /// Takes a place. It asks all of the nodes first.
-    pub(crate) fn new(
-        now: Tick,
-        (ticket, only_last): (u64, bool),
-        terms: Terms,
-        (nodes, needed): (usize, usize),
-        rules: Rules,
-    ) -> Self {
+    pub(crate) fn new(now: Tick, ticket: u64, terms: Terms, nodes: usize, rules: Rules) -> Self {
         let mut place = Self {
             ticket,
-            only_last,
+            only_last: false,
             terms,
-            votes: Votes::new(needed, rules),
+            votes: Votes::new(majority(nodes), rules),
             beats: vec![Beat::default(); nodes].into(),
             owed: Vec::new(),
             hasten_at: None,
@@ -69,11 +64,18 @@ impl Place {
         place
     }
 
+    /// The same place, which is taken only behind all others.
+    pub(crate) fn only_last(mut self) -> Self {
+        self.only_last = true;
+        self
+    }
+
     /// The same place, of which no node knows. It asks from then on.
     pub(crate) fn anew(&self, at: Tick) -> Self {
-        let all = (self.beats.len(), self.votes.needed());
-        let ticket = (self.ticket, self.only_last);
-        Self::new(at, ticket, self.terms, all, self.rules)
+        Self {
+            only_last: self.only_last,
+            ..Self::new(at, self.ticket, self.terms, self.beats.len(), self.rules)
+        }
     }
 
     // ---- what nodes say ---------------------------------------------------------------------
@@ -115,7 +117,7 @@ impl Place {
                     return;
                 }
                 match sent {
-                    Some((_, t0)) if self.votes.taken(node, (seq, token), t0, self.terms.ttl) => {
+                    Some((_, t0)) if self.votes.taken(node, seq, token, t0, self.terms.ttl) => {
                         self.voted(now, node, was_partial);
                     }
                     Some(_) => {}
@@ -232,7 +234,7 @@ impl Place {
     }
 
     /// A node hands over, unasked.
-    pub(crate) fn handed(&mut self, now: Tick, node: usize, (seq, token): (u64, u64)) {
+    pub(crate) fn handed(&mut self, now: Tick, node: usize, seq: u64, token: u64) {
         let was_partial = self.votes.is_partial();
         let term = self.terms.term();
         match self.votes.pushed(node, seq, token, term, now) {

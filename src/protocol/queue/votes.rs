@@ -28,6 +28,22 @@ struct Vote {
     is_provisional: bool,
 }
 
+impl Vote {
+    /// A node's grant, which lasts this long from `t0` on, and has to be confirmed.
+    fn new(node: usize, seq: u64, token: u64, t0: Tick, granted: Duration) -> Self {
+        let (good, notice) = good_for(granted);
+        let end = t0.plus(good);
+        Self {
+            node,
+            seq,
+            token,
+            end,
+            lost_at: end.minus(notice),
+            is_provisional: true,
+        }
+    }
+}
+
 /// The votes of all nodes for one who waits.
 #[derive(Debug)]
 pub(crate) struct Votes {
@@ -109,7 +125,7 @@ impl Votes {
         if !self.rules.hold(Rule::PushFromItsRequest) {
             t0 = now;
         }
-        self.count(node, (seq, token), (t0, term), true)
+        self.count(Vote::new(node, seq, token, t0, term))
     }
 
     /// A node's answer to a request that was sent at `t0`: it is ours for the ttl from then on, by the request with
@@ -117,46 +133,34 @@ impl Votes {
     pub(crate) fn taken(
         &mut self,
         node: usize,
-        (seq, token): (u64, u64),
+        seq: u64,
+        token: u64,
         t0: Tick,
         ttl: Duration,
     ) -> bool {
-        self.count(node, (seq, token), (t0, ttl), false)
+        self.count(Vote {
+            is_provisional: false,
+            ..Vote::new(node, seq, token, t0, ttl)
+        })
     }
 
-    fn count(
-        &mut self,
-        node: usize,
-        (seq, token): (u64, u64),
-        (t0, granted): (Tick, Duration),
-        is_provisional: bool,
-    ) -> bool {
+    fn count(&mut self, vote: Vote) -> bool {
         let ignores_old = self.rules.hold(Rule::YieldedIsOver);
-        if self.was_yielded(node, seq) && ignores_old {
+        if self.was_yielded(vote.node, vote.seq) && ignores_old {
             return false;
         }
-        let (good, notice) = good_for(granted);
-        let end = t0.plus(good);
-        let vote = Vote {
-            node,
-            seq,
-            token,
-            end,
-            lost_at: end.minus(notice),
-            is_provisional,
-        };
-        match self.given.iter_mut().find(|known| known.node == node) {
+        match self.given.iter_mut().find(|known| known.node == vote.node) {
             // The same grant, heard of twice: the later end is true as well.
-            Some(known) if known.seq == seq => {
-                known.token = known.token.max(token);
+            Some(known) if known.seq == vote.seq => {
+                known.token = known.token.max(vote.token);
                 if known.lost_at < vote.lost_at {
                     (known.end, known.lost_at) = (vote.end, vote.lost_at);
-                    known.is_provisional = is_provisional;
+                    known.is_provisional = vote.is_provisional;
                 }
             }
             Some(known) => *known = vote,
             None => {
-                let place = self.given.partition_point(|other| other.node < node);
+                let place = self.given.partition_point(|other| other.node < vote.node);
                 self.given.insert(place, vote);
             }
         }
@@ -342,8 +346,8 @@ mod tests {
     fn an_answer_counts_from_its_own_request_and_for_the_ttl() {
         let mut votes = votes();
         assert!(votes.pushed(0, 1, 7, TERM, at(50)));
-        assert!(votes.taken(0, (1, 7), at(200), TTL), "it was prolonged");
-        assert!(votes.taken(2, (2, 7), at(300), TTL));
+        assert!(votes.taken(0, 1, 7, at(200), TTL), "it was prolonged");
+        assert!(votes.taken(2, 2, 7, at(300), TTL));
         let won = won(&votes, 310);
         assert_eq!(won.end, at(200 + 10_000 - 102));
         assert!(!won.is_provisional);
@@ -370,12 +374,12 @@ mod tests {
         assert_eq!(votes.give_way(), [(0, 1)]);
         assert!(!votes.pushed(0, 1, 7, TERM, at(2)), "a doubled push");
         assert!(
-            !votes.taken(0, (1, 7), at(2), TTL),
+            !votes.taken(0, 1, 7, at(2), TTL),
             "the node was not told yet"
         );
         assert!(votes.was_yielded(0, 1) && !votes.was_yielded(1, 1));
         let seq = votes.request(at(3));
-        assert!(votes.taken(0, (seq, 8), at(3), TTL));
+        assert!(votes.taken(0, seq, 8, at(3), TTL));
         assert!(votes.pushed(1, 1, 8, TERM, at(4)), "another node's");
         assert_eq!(won(&votes, 5).token, 8);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::view::View;
+use super::{view::View, words::Amount};
 use crate::base::clock::Tick;
 
 /// A node counts as near if its round trip is at most this much longer than twice that of the nearest node.
@@ -21,19 +21,28 @@ pub(crate) enum Plan {
     Never,
 }
 
-/// Asks for `most` units, or for as many as there are if these are at least `least`.
+/// What is known of the nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// The nodes that may be asked, each with its view.
+    pub(crate) nodes: &'a [(usize, &'a View)],
+    pub(crate) now: Tick,
+    /// A view is known if the node was looked at since then. With `None` every view is known.
+    pub(crate) fresh: Option<Tick>,
+}
+
+/// Asks for the preferred number of units, or for as many as there are if these are at least the least.
 ///
-/// - `nodes`: the nodes that may be asked, each with its view.
-/// - `fresh`: a view is known if the node was looked at since then. With `None` every view is known.
 /// - `round_trips`: the round trip to each node, by the node's index.
 /// - `chance`: returns a random number that is less than its argument.
 pub(crate) fn plan(
-    nodes: &[(usize, &View)],
-    (least, most): (u32, u32),
-    (now, fresh): (Tick, Option<Tick>),
+    seen: Seen<'_>,
+    amount: Amount,
     round_trips: &[Duration],
     chance: impl FnOnce(u64) -> u64,
 ) -> Plan {
+    let Seen { nodes, now, fresh } = seen;
+    let Amount { least, most } = amount;
     let rooms: Vec<(usize, u32)> = nodes
         .iter()
         .map(|(node, view)| (*node, view.room(now)))
@@ -136,12 +145,19 @@ mod tests {
         rooms.iter().map(view).collect()
     }
 
-    fn planned(rooms: &[u32], asked: (u32, u32), place: u64) -> Plan {
+    fn seen<'a>(nodes: &'a [(usize, &'a View)], now: u64, fresh: u64) -> Seen<'a> {
+        Seen {
+            nodes,
+            now: at(now),
+            fresh: Some(at(fresh)),
+        }
+    }
+
+    fn planned(rooms: &[u32], (least, most): (u32, u32), place: u64) -> Plan {
+        let asked = Amount { least, most };
         let views = views(rooms);
         let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
-        plan(&nodes, asked, (at(1), Some(at(0))), &[], |most| {
-            place.min(most - 1)
-        })
+        plan(seen(&nodes, 1, 0), asked, &[], |most| place.min(most - 1))
     }
 
     #[test]
@@ -158,13 +174,8 @@ mod tests {
             let views = views(rooms);
             let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
             let round_trips = [1, 4, 5].map(Duration::from_millis);
-            plan(
-                &nodes,
-                (wanted, wanted),
-                (at(1), Some(at(0))),
-                &round_trips,
-                |most| most - 1,
-            )
+            let wanted = Amount::exactly(wanted);
+            plan(seen(&nodes, 1, 0), wanted, &round_trips, |most| most - 1)
         };
         assert_eq!(asked(&[3, 3, 9], 3), Plan::Ask(vec![(1, 3)]));
         assert_eq!(asked(&[3, 2, 9], 3), Plan::Ask(vec![(0, 3)]));
@@ -198,7 +209,7 @@ mod tests {
     fn nobody_is_told_to_wait_by_what_is_not_known() {
         let views = views(&[0, 0]);
         let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
-        let plan = plan(&nodes, (1, 1), (at(500), Some(at(400))), &[], |_| 0);
+        let plan = plan(seen(&nodes, 500, 400), Amount::exactly(1), &[], |_| 0);
         assert_eq!(plan, Plan::Look);
     }
 }

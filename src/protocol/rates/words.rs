@@ -19,6 +19,24 @@ pub(crate) struct Limited {
     pub(crate) windows: Vec<Window>,
 }
 
+/// The number of units that a caller wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Amount {
+    /// Fewer units than this are a denial.
+    pub(crate) least: u32,
+    /// The preferred number.
+    pub(crate) most: u32,
+}
+
+impl Amount {
+    pub(crate) fn exactly(units: u32) -> Self {
+        Self {
+            least: units,
+            most: units,
+        }
+    }
+}
+
 /// How old units may be when they are used, counted from when the request for them was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grace {

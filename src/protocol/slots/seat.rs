@@ -6,6 +6,7 @@ use crate::{
     base::{
         clock::Tick,
         limit::Limit,
+        majority::majority,
         rules::{Rule, Rules},
         taken::Taken,
     },
@@ -78,23 +79,15 @@ pub(crate) struct Seat {
 pub(super) const MOST_HINTS: usize = 16;
 
 impl Seat {
-    /// `needed`: Q of how many nodes.
-    pub(crate) fn new(
-        ticket: u64,
-        terms: Terms,
-        limit: Limit,
-        waits: bool,
-        (nodes, needed): (usize, usize),
-        rules: Rules,
-    ) -> Self {
+    pub(crate) fn new(ticket: u64, terms: Terms, limit: Limit, nodes: usize, rules: Rules) -> Self {
         Self {
             ticket,
             terms,
             limit,
             has_met: false,
-            waits,
+            waits: true,
             views: vec![View::default(); nodes].into(),
-            needed,
+            needed: majority(nodes),
             has_begun: false,
             was_answered: false,
             round_at: Tick::default(),
@@ -110,23 +103,27 @@ impl Seat {
         }
     }
 
-    /// The same for who has met a limit before.
+    /// The same search, which takes a place in line or does not.
+    pub(crate) fn waits(self, waits: bool) -> Self {
+        Self { waits, ..self }
+    }
+
+    /// The same search by a semaphore that has met a limit before.
     pub(crate) fn has_met(self, has_met: bool) -> Self {
         Self { has_met, ..self }
     }
 
     /// The same place in line, of which no node knows.
     pub(crate) fn anew(&self, now: Tick) -> Self {
-        let all = (self.views.len(), self.needed);
         let mut seat = Self::new(
             self.ticket,
             self.terms,
             self.limit,
-            self.waits,
-            all,
+            self.views.len(),
             self.rules,
         );
-        (seat.has_met, seat.has_begun, seat.was_answered) = (self.has_met, true, true);
+        seat = seat.waits(self.waits).has_met(self.has_met);
+        (seat.has_begun, seat.was_answered) = (true, true);
         seat.ask_all(now);
         seat
     }

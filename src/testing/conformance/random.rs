@@ -32,7 +32,7 @@ const NAP: Duration = Duration::from_millis(30);
 ///
 /// A change for which one of them has no power is left out. These powers are returned.
 pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize) -> Vec<Power> {
-    ask_both(one, two, (seed, steps), Chance::ask).await
+    ask_both(one, two, seed, steps, Chance::ask).await
 }
 
 /// The same, of semaphores alone, on masters that vote all the time: more becomes of what is asked.
@@ -42,7 +42,7 @@ pub async fn slots_alike(
     seed: u64,
     steps: usize,
 ) -> Vec<Power> {
-    ask_both(one, two, (seed, steps), Chance::ask_of_slots).await
+    ask_both(one, two, seed, steps, Chance::ask_of_slots).await
 }
 
 /// The same, of read-write locks alone.
@@ -52,7 +52,7 @@ pub async fn rwlocks_alike(
     seed: u64,
     steps: usize,
 ) -> Vec<Power> {
-    ask_both(one, two, (seed, steps), Chance::ask_of_rwlocks).await
+    ask_both(one, two, seed, steps, Chance::ask_of_rwlocks).await
 }
 
 /// The same, of several locks at once and of each alone.
@@ -62,7 +62,7 @@ pub async fn several_alike(
     seed: u64,
     steps: usize,
 ) -> Vec<Power> {
-    ask_both(one, two, (seed, steps), Chance::ask_of_several).await
+    ask_both(one, two, seed, steps, Chance::ask_of_several).await
 }
 
 /// The same, of rate limits alone.
@@ -72,13 +72,14 @@ pub async fn limits_alike(
     seed: u64,
     steps: usize,
 ) -> Vec<Power> {
-    ask_both(one, two, (seed, steps), Chance::ask_of_limits).await
+    ask_both(one, two, seed, steps, Chance::ask_of_limits).await
 }
 
 async fn ask_both(
     one: &dyn Subject,
     two: &dyn Subject,
-    (seed, steps): (u64, usize),
+    seed: u64,
+    steps: usize,
     next: impl Fn(&mut Chance) -> Ask,
 ) -> Vec<Power> {
     let mut chance = Chance::new(seed, one.wall_us());

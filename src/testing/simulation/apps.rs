@@ -160,6 +160,20 @@ fn poll<T>(call: &mut Call<T>) -> Option<Result<T, Error>> {
     }
 }
 
+/// What a task asks for.
+struct Demand<'a> {
+    /// The name of the call, as traces show it.
+    what: &'static str,
+    name: &'a str,
+    call: Call<Option<Lease>>,
+    /// The longest that the call may take, in ns.
+    bound: Option<u64>,
+    /// How long it is held, in ns.
+    hold: u64,
+    /// It has to be granted.
+    must: bool,
+}
+
 impl World {
     pub(crate) fn new_task(&mut self, c: usize, engine: &Engine) -> Task {
         let names = (0..self.plan.names).map(|n| format!("lock-{n}"));
@@ -420,38 +434,43 @@ impl World {
                 Some(self.one_attempt()),
             ),
         };
-        self.ask(c, t, (what, &name), call, bound, (hold, must));
+        let name = &name;
+        self.ask(
+            c,
+            t,
+            Demand {
+                what,
+                name,
+                call,
+                bound,
+                hold,
+                must,
+            },
+        );
     }
 
-    /// How long one that does not wait may take: ACQUIRE, and RAISE; once more where the nodes were met anew.
-    fn one_attempt(&self) -> u64 {
-        let one = nanos(self.plan.node_timeout) + self.one_request();
-        2 * (nanos(self.plan.node_timeout) + one) + 100 * MS
-    }
-
-    fn ask(
-        &mut self,
-        c: usize,
-        t: usize,
-        (what, name): (&'static str, &str),
-        call: Call<Option<Lease>>,
-        bound: Option<u64>,
-        (hold, must): (u64, bool),
-    ) {
-        let op = self.operation(c, what, name);
+    fn ask(&mut self, c: usize, t: usize, demand: Demand<'_>) {
+        let op = self.operation(c, demand.what, demand.name);
         if self.tracing() {
             self.trace(format!("c{c}: {op}"));
         }
-        let pending = self.pending(c, t, op, call, bound);
+        let must = demand.must;
+        let pending = self.pending(c, t, op, demand.call, demand.bound);
         self.clients[c].tasks[t].stage = Stage::Asking {
             pending,
-            hold,
+            hold: demand.hold,
             must,
         };
         if !must && !self.plan.patient && self.dice.percent(20) {
             let wait = self.dice.skewed(50 * US, 80 * MS);
             self.set_timer(c, t, wait);
         }
+    }
+
+    /// How long one that does not wait may take: ACQUIRE, and RAISE; once more where the nodes were met anew.
+    fn one_attempt(&self) -> u64 {
+        let one = nanos(self.plan.node_timeout) + self.one_request();
+        2 * (nanos(self.plan.node_timeout) + one) + 100 * MS
     }
 
     /// Where nobody gets a lock that somebody waits for, for how long that goes on.
@@ -474,12 +493,12 @@ impl World {
             let mut holders = self.checks.leases.iter();
             let held = holders.any(|lease| lease.op.name == name);
             let stall = self.checks.stalls.entry(name).or_default();
-            stall.look(self.now, waits.filter(|_| !held), (quiet, bound))?;
+            stall.look(self.now, waits.filter(|_| !held), quiet, bound)?;
             self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         }
-        self.look_for_idle_sets((quiet, bound))?;
-        self.look_for_idle_slots((quiet, bound))?;
-        self.look_for_idle_rwlocks((quiet, bound))?;
+        self.look_for_idle_sets(quiet, bound)?;
+        self.look_for_idle_slots(quiet, bound)?;
+        self.look_for_idle_rwlocks(quiet, bound)?;
         self.at(self.now + 20 * MS, What::Look);
         Ok(())
     }

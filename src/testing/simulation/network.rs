@@ -298,7 +298,7 @@ impl World {
                 None => self.obey(id, s, command, guard.as_str(), place)?,
             };
             if self.tracing() {
-                self.trace_answer(id, command, &answer, (place + 1, message.len()));
+                self.trace_answer(id, command, &answer, place + 1, message.len());
             }
             raised |= matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
             answers.push((answer, Arc::clone(operation)));
@@ -327,7 +327,8 @@ impl World {
         id: usize,
         command: &Command,
         answer: &Answer,
-        (place, of): (usize, usize),
+        place: usize,
+        of: usize,
     ) {
         let Connection {
             client,
@@ -399,7 +400,7 @@ impl World {
             let (turns, standing) = (&mut self.checks.turns, server.store.standing(name, time));
             let standing: Vec<&str> = standing.map(Entry::as_str).collect();
             let turns = turns.entry(name.as_str().to_owned()).or_default();
-            turns.stand(now, (s, self.plan.servers), &standing);
+            turns.stand(now, s, self.plan.servers, &standing);
         }
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;

@@ -62,7 +62,7 @@ impl World {
         }
         for (entry, held) in held {
             if let Some(names) = self.checks.sets.get(entry) {
-                whole::check(s, entry.as_str(), (held, names.len()))?;
+                whole::check(s, entry.as_str(), held, names.len())?;
             }
         }
         Ok(())

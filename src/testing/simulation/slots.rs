@@ -39,7 +39,7 @@ impl World {
             let max_ttl = self.plan.terms.max_ttl;
             // Where more than three quarters of its time are left, it is not written anew.
             let kept = u64::try_from(max_ttl.as_micros()).unwrap_or(u64::MAX) * 3;
-            server.limits.said(s, &name, limit, (time, kept))?;
+            server.limits.said(s, &name, limit, time, kept)?;
         }
         // Other counters go with their slots, and those go by age.
         if let (slots::Family::Permits, Some((slot, counter))) = (pool.family, counter) {

@@ -5,6 +5,8 @@ mod rwlocks;
 mod several;
 mod slots;
 
+use std::ops::Range;
+
 use super::*;
 use crate::torture::history::{Access, Accesses, Event, Line, Side, parse};
 
@@ -57,15 +59,16 @@ impl Told {
         )
     }
 
-    /// A section that reads and writes `fenced` and `plain`, from `at` to `end`.
+    /// A section that reads and writes `fenced` and `plain`, at this time in ms.
     fn section(
         &mut self,
         label: &str,
         op: u64,
-        (at, end): (u64, u64),
+        time: Range<u64>,
         token: u64,
         wrote: (Access, Access),
     ) -> &mut Self {
+        let Range { start: at, end } = time;
         let read = |access: Access| {
             access
                 .value()
@@ -165,9 +168,9 @@ fn finds_some(told: &Told, kind: Kind, text: &str) {
 /// Two clients in turn, and the store at the end.
 fn sound() -> Told {
     let mut told = Told::by(&["p", "q", "look"]);
-    told.section("p", 1, (10, 20), 100, both(1));
-    told.section("q", 1, (30, 40), 101, both(2));
-    told.section("p", 2, (50, 60), 102, both(3));
+    told.section("p", 1, 10..20, 100, both(1));
+    told.section("q", 1, 30..40, 101, both(2));
+    told.section("p", 2, 50..60, 102, both(3));
     told.say(
         "look",
         100,
@@ -194,7 +197,7 @@ fn a_sound_history_holds() {
 #[test]
 fn two_holders_at_once() {
     let mut told = sound();
-    told.section("q", 2, (55, 70), 103, both(4));
+    told.section("q", 2, 55..70, 103, both(4));
     told.files[2].1.pop();
     finds(
         &told,
@@ -222,7 +225,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
             also: Vec::new(),
         },
     );
-    told.section("p", 3, (2_100, 2_200), 104, both(4));
+    told.section("p", 3, 2_100..2_200, 104, both(4));
     // It had waited since 75.
     let waited = told.files[0]
         .1
@@ -270,7 +273,7 @@ fn who_was_told_of_the_loss_holds_no_more() {
             reason: "evicted".into(),
         },
     );
-    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    told.section("q", 1, 60..70, 101, (Access::NO_STORE, Access::NO_STORE));
     let none = Access::NO_STORE;
     told.say(
         "p",
@@ -290,7 +293,7 @@ fn who_was_told_of_the_loss_holds_no_more() {
 fn a_killed_holder_held_while_it_lived() {
     let mut told = Told::by(&["p", "q"]);
     told.granted("p", 1, 10, 100);
-    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    told.section("q", 1, 60..70, 101, (Access::NO_STORE, Access::NO_STORE));
     assert!(told.judge().held(), "nothing was heard of p after 10");
     told.say("p", 65, invoked(2, "a"));
     finds(
@@ -303,7 +306,7 @@ fn a_killed_holder_held_while_it_lived() {
 #[test]
 fn a_token_that_goes_back() {
     let mut told = sound();
-    told.section("q", 2, (80, 90), 99, both(4));
+    told.section("q", 2, 80..90, 99, both(4));
     told.files[2].1.pop();
     let found = told.judge().findings;
     assert!(
@@ -322,7 +325,7 @@ fn a_token_that_goes_back() {
 #[test]
 fn a_token_given_twice() {
     let mut told = sound();
-    told.section("q", 2, (80, 90), 102, both(4));
+    told.section("q", 2, 80..90, 102, both(4));
     told.files[2].1.pop();
     finds(
         &told,
@@ -343,7 +346,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     told.section(
         "q",
         1,
-        (6_000, 6_010),
+        6_000..6_010,
         101,
         (Access::NO_STORE, Access::NO_STORE),
     );
@@ -361,7 +364,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     assert!(found.is_empty(), "{found:#?}");
     // But if it was wished for after q had been granted, the order is certain.
     let mut told = Told::by(&["p", "q"]);
-    told.section("q", 1, (60, 70), 101, (Access::NO_STORE, Access::NO_STORE));
+    told.section("q", 1, 60..70, 101, (Access::NO_STORE, Access::NO_STORE));
     told.say("p", 80, invoked(1, "a"));
     told.say(
         "p",
@@ -379,7 +382,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
 #[test]
 fn a_lost_update_where_tokens_are_checked() {
     let mut told = sound();
-    told.section("q", 2, (80, 90), 103, (Access::Value(3), Access::Value(4)));
+    told.section("q", 2, 80..90, 103, (Access::Value(3), Access::Value(4)));
     told.files[2].1.pop();
     finds(
         &told,
@@ -396,7 +399,7 @@ fn a_lost_update_where_tokens_are_checked() {
 #[test]
 fn a_lost_update_elsewhere_needs_a_refusal() {
     let mut told = sound();
-    told.section("q", 2, (80, 90), 103, (Access::Value(4), Access::Value(3)));
+    told.section("q", 2, 80..90, 103, (Access::Value(4), Access::Value(3)));
     told.files[2].1.pop();
     finds(
         &told,
@@ -414,7 +417,7 @@ fn a_lost_update_elsewhere_needs_a_refusal() {
 #[test]
 fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
     let mut told = Told::by(&["p", "q", "look"]);
-    told.section("p", 1, (10, 20), 100, both(1));
+    told.section("p", 1, 10..20, 100, both(1));
     told.granted("q", 1, 30, 101);
     told.say(
         "q",
@@ -426,8 +429,8 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
             also: Vec::new(),
         },
     );
-    told.section("p", 2, (2_000, 2_010), 102, both(2));
-    told.section("p", 3, (2_020, 2_030), 103, both(3));
+    told.section("p", 2, 2_000..2_010, 102, both(2));
+    told.section("p", 3, 2_020..2_030, 103, both(3));
     // q writes 2 when the counter is 3; then p comes by 3 again.
     let refused = Event::Ended {
         op: 1,
@@ -440,7 +443,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
     told.section(
         "p",
         4,
-        (2_050, 2_060),
+        2_050..2_060,
         104,
         (Access::Value(4), Access::Value(3)),
     );
@@ -484,7 +487,7 @@ fn updates_that_are_missing_at_the_end() {
 #[test]
 fn a_valid_holder_that_is_refused() {
     let mut told = sound();
-    told.section("q", 2, (80, 90), 103, (Access::REFUSED, Access::Value(4)));
+    told.section("q", 2, 80..90, 103, (Access::REFUSED, Access::Value(4)));
     told.files[2].1.pop();
     finds(
         &told,
@@ -596,7 +599,7 @@ fn a_wait_longer_than_promised() {
     assert!(!with(&mut told, scenario(14)).held());
     // The load begins anew, much later.
     told.files.push(("r", told.files[0].1[..1].to_vec()));
-    told.section("r", 1, (5_000, 5_010), 104, both(4));
+    told.section("r", 1, 5_000..5_010, 104, both(4));
     told.files[2]
         .1
         .retain(|line| !matches!(line.event, Event::Stored { .. }));
@@ -665,7 +668,7 @@ fn a_fault_that_nobody_felt() {
                 stops: None,
             },
         );
-        told.section("q", 2, (80, 90), 103, both(4));
+        told.section("q", 2, 80..90, 103, both(4));
         told.files[2]
             .1
             .retain(|line| !matches!(line.event, Event::Stored { .. }));
@@ -691,7 +694,7 @@ fn a_fault_that_is_none() {
             stops: Some("q".into()),
         },
     );
-    told.section("p", 3, (2_000, 2_010), 104, both(4));
+    told.section("p", 3, 2_000..2_010, 104, both(4));
     told.say(
         "look",
         3_000,
@@ -699,9 +702,9 @@ fn a_fault_that_is_none() {
             what: "all resumed".into(),
         },
     );
-    told.section("p", 4, (3_010, 3_020), 105, both(5));
+    told.section("p", 4, 3_010..3_020, 105, both(5));
     assert!(told.judge().held(), "{:#?}", told.judge().findings);
-    told.section("q", 2, (2_500, 2_510), 104, both(5));
+    told.section("q", 2, 2_500..2_510, 104, both(5));
     let found = told.judge().findings;
     let vacuous = found
         .iter()
@@ -915,7 +918,7 @@ fn an_order_that_was_kept_is_counted() {
 fn what_has_to_be_found_and_what_may_be() {
     let planted = |scenario| {
         let mut told = sound();
-        told.section("q", 2, (55, 70), 103, both(4));
+        told.section("q", 2, 55..70, 103, both(4));
         told.files[2].1.pop();
         told.say("look", 100, Event::Scenario(scenario));
         told.judge().held()

@@ -168,14 +168,8 @@ impl InLine {
         let asked: Vec<usize> = self.place.asked().collect();
         let granted = self.place.held().map(|(node, _)| node);
         let ttl = self.waiter.wish.node_ttl().max(self.place.terms.life);
-        let kept = (net.undo(self.counter, None), ttl);
-        roll_back(
-            net,
-            &self.claim(),
-            &self.entry,
-            asked.into_iter(),
-            granted,
-            kept,
-        );
+        let undo = net.undo(self.counter, None);
+        let release = self.claim().release(&self.entry, undo);
+        roll_back(net, &release, ttl, asked.into_iter(), granted);
     }
 }

@@ -195,7 +195,7 @@ impl Asking {
             net.timers.at(Key::Wish(self.waiter.wish.id), at);
         }
         let wish = &self.waiter.wish;
-        let (mode, want, floor) = match ask {
+        let (mode, slot, floor) = match ask {
             Ask::Pick(want) => (Mode::Pick, Some(want), None),
             Ask::Move { want, floor } => (Mode::Move, Some(want), floor),
             Ask::Stay => (Mode::Move, None, None),
@@ -209,6 +209,11 @@ impl Asking {
             floor: floor.unwrap_or_else(|| net.floor(self.counter)),
             max_ttl: net.fleet().max_ttl(),
         };
+        let wanted = claim::Wanted {
+            mode,
+            slot,
+            limit: self.seat.limit,
+        };
         for hears in [true, false] {
             let some = old.iter().copied();
             let some: Vec<usize> = some
@@ -218,8 +223,7 @@ impl Asking {
                 continue;
             }
             let place = self.place(net, hears);
-            let operation =
-                claim::take(&self.slot.pool, place, self.seat.limit, (mode, want), asks);
+            let operation = claim::take(&self.slot.pool, place, wanted, asks);
             for node in &some {
                 self.seat.hears(*node, hears);
             }
@@ -339,15 +343,9 @@ impl Asking {
         let asked: Vec<usize> = self.seat.asked().collect();
         let held: Vec<usize> = self.seat.held().map(|(node, _)| node).collect();
         let claim = Claim::Slot(self.slot.pool.clone(), 0);
-        let kept = (net.undo(self.counter, None), self.stands_for());
-        roll_back(
-            net,
-            &claim,
-            &self.entry,
-            asked.into_iter(),
-            held.into_iter(),
-            kept,
-        );
+        let release = claim.release(&self.entry, net.undo(self.counter, None));
+        let life = self.stands_for();
+        roll_back(net, &release, life, asked.into_iter(), held.into_iter());
     }
 }
 
@@ -363,9 +361,8 @@ pub(super) fn seat(net: &Net, waiter: &Waiter, agreed: &Agreed, ticket: u64) -> 
     let max_ttl = net.fleet().max_ttl();
     let terms = Terms::new(waiter.wish.ttl, max_ttl, net.round_trip());
     let limit = agreed.at(net.now, max_ttl * FORGOTTEN_AFTER);
-    let (all, rules) = ((net.total(), net.needed), net.settings.rules);
-    let seat = Seat::new(ticket, terms, limit, waits(waiter), all, rules);
-    seat.has_met(agreed.has_met())
+    let seat = Seat::new(ticket, terms, limit, net.total(), net.settings.rules);
+    seat.waits(waits(waiter)).has_met(agreed.has_met())
 }
 
 // ---- The end of a search, its rest, and its new beginning

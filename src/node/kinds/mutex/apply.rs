@@ -84,7 +84,13 @@ impl Memory {
                 max_ttl,
             } => {
                 let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
-                self.join(name, (place, *only_last), *ttl, mint, at)
+                let join = Join {
+                    name,
+                    place,
+                    only_last: *only_last,
+                    ttl: *ttl,
+                };
+                self.join(join, mint, at)
             }
             Command::Yield {
                 name,
@@ -424,16 +430,24 @@ enum Served {
     Stuck,
 }
 
+/// The arguments of JOIN.
+#[derive(Clone, Copy)]
+struct Join<'a> {
+    name: &'a Name,
+    place: &'a Place,
+    only_last: bool,
+    ttl: Duration,
+}
+
 impl Memory {
     /// JOIN.
-    fn join(
-        &mut self,
-        name: &Name,
-        (place, only_last): (&Place, bool),
-        ttl: Duration,
-        mint: &mut Mint<'_>,
-        at: Moment,
-    ) -> Result<Reply, Fault> {
+    fn join(&mut self, join: Join<'_>, mint: &mut Mint<'_>, at: Moment) -> Result<Reply, Fault> {
+        let Join {
+            name,
+            place,
+            only_last,
+            ttl,
+        } = join;
         let entry = &place.entry;
         if self.is_held_by(name, entry, 0, at.time) {
             at.may_delete()?; // PEXPIRE too is allowed to a full server

@@ -31,6 +31,14 @@ pub(crate) struct Memory {
     evicted: BTreeMap<Name, u64>,
 }
 
+/// One side of a lock, and its holder.
+#[derive(Clone, Copy)]
+struct Hold<'a> {
+    name: &'a Name,
+    entry: &'a Entry,
+    side: Side,
+}
+
 impl Memory {
     /// Obeys one command.
     pub(crate) fn apply(
@@ -62,7 +70,17 @@ impl Memory {
                 wait,
             } => {
                 let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
-                self.read(name, (entry, *ttl), mint, wait.as_ref(), at)
+                self.read(
+                    Hold {
+                        name,
+                        entry,
+                        side: Side::Reader,
+                    },
+                    *ttl,
+                    mint,
+                    wait.as_ref(),
+                    at,
+                )
             }
             Command::Write {
                 name,
@@ -73,7 +91,17 @@ impl Memory {
                 wait,
             } => {
                 let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
-                self.write(name, (entry, *ttl), mint, wait.as_ref(), at)
+                self.write(
+                    Hold {
+                        name,
+                        entry,
+                        side: Side::Writer,
+                    },
+                    *ttl,
+                    mint,
+                    wait.as_ref(),
+                    at,
+                )
             }
             Command::Raise {
                 name,
@@ -94,7 +122,16 @@ impl Memory {
                 side,
                 ttl,
                 window,
-            } => self.extend(name, (entry, *side), *ttl, *window, at),
+            } => self.extend(
+                Hold {
+                    name,
+                    entry,
+                    side: *side,
+                },
+                *ttl,
+                *window,
+                at,
+            ),
             Command::Repair {
                 name,
                 entry,
@@ -104,7 +141,16 @@ impl Memory {
                 max_ttl,
             } => {
                 let bring = || counters.bring_to(&counted(name), *token, *max_ttl, at);
-                self.repair(name, (entry, *side), *ttl, bring, at)
+                self.repair(
+                    Hold {
+                        name,
+                        entry,
+                        side: *side,
+                    },
+                    *ttl,
+                    bring,
+                    at,
+                )
             }
             Command::Release {
                 name,
@@ -142,12 +188,13 @@ impl Memory {
 
     fn read(
         &mut self,
-        name: &Name,
-        (entry, ttl): (&Entry, Duration),
+        hold: Hold<'_>,
+        ttl: Duration,
         mint: &mut Mint<'_>,
         wait: Option<&Wait>,
         at: Moment,
     ) -> Result<Reply, Fault> {
+        let Hold { name, entry, .. } = hold;
         let (now, counted) = (at.ms(), &counted(name));
         let counter = mint.counters.read(counted, at);
         let lock = self.lock(name);
@@ -174,12 +221,13 @@ impl Memory {
 
     fn write(
         &mut self,
-        name: &Name,
-        (entry, ttl): (&Entry, Duration),
+        hold: Hold<'_>,
+        ttl: Duration,
         mint: &mut Mint<'_>,
         wait: Option<&Wait>,
         at: Moment,
     ) -> Result<Reply, Fault> {
+        let Hold { name, entry, .. } = hold;
         let (now, counted) = (at.ms(), &counted(name));
         let counter = mint.counters.read(counted, at);
         let lock = self.lock(name);
@@ -204,12 +252,12 @@ impl Memory {
 
     fn extend(
         &mut self,
-        name: &Name,
-        (entry, side): (&Entry, Side),
+        hold: Hold<'_>,
         ttl: Duration,
         window: Duration,
         at: Moment,
     ) -> Result<Reply, Fault> {
+        let Hold { name, entry, side } = hold;
         let (now, lock) = (at.ms(), self.lock(name));
         let (writes, until) = (lock.is_written_by(entry, now), now.saturating_add(ms(ttl)));
         match side {
@@ -235,15 +283,15 @@ impl Memory {
         Ok(Reply::Extended)
     }
 
-    /// `bring`: brings the counter up to the token; whether it was less.
+    /// `bring` brings the counter up to the token.
     fn repair(
         &mut self,
-        name: &Name,
-        (entry, side): (&Entry, Side),
+        hold: Hold<'_>,
         ttl: Duration,
         bring: impl FnOnce() -> Result<bool, Fault>,
         at: Moment,
     ) -> Result<Reply, Fault> {
+        let Hold { name, entry, side } = hold;
         let now = at.ms();
         let evicted = self.evicted.get(name).is_some_and(|until| now <= *until);
         let lock = self.lock(name);

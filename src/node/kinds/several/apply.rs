@@ -34,7 +34,7 @@ pub(crate) fn apply(
             let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
             if let Some(held) = refusal(locks, names, mint, at) {
                 if !at.rules.hold(Rule::AllOrNone) {
-                    take_what_is_free(locks, names, (entry, *ttl), at);
+                    take_what_is_free(locks, names, entry, *ttl, at);
                 }
                 return Ok(held);
             }
@@ -158,7 +158,8 @@ fn refusal(
 fn take_what_is_free(
     locks: &mut mutex::Memory,
     names: &[Name],
-    (entry, ttl): (&Entry, Duration),
+    entry: &Entry,
+    ttl: Duration,
     at: Moment,
 ) {
     let free = names.iter().filter(|name| !locks.is_held(name, at));

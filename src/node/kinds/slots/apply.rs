@@ -351,6 +351,13 @@ impl Memory {
 const STEPS: u64 = 32;
 
 /// To take a slot for the first time or to move, and the wanted slot.
+/// A slot that its holder asks for again.
+#[derive(Clone, Copy)]
+struct Ours {
+    number: u32,
+    ticket: u64,
+}
+
 type Wish = (Mode, Option<u32>);
 
 /// The outcome for the asking waiter.
@@ -382,7 +389,10 @@ impl<'c> Room<'c> {
             _ => {}
         }
         let ours = self.kept.slot_of(entry, self.at);
-        let ours = ours.map(|(number, slot)| (number, slot.ticket));
+        let ours = ours.map(|(number, slot)| Ours {
+            number,
+            ticket: slot.ticket,
+        });
         let came = match ours {
             Some(ours) => self.moved(entry, ours, wish, ttl, mint)?,
             None => self.come(place, wish, ttl, mint)?,
@@ -413,11 +423,15 @@ impl<'c> Room<'c> {
     fn moved(
         &mut self,
         entry: &Entry,
-        (old, ticket): (u32, u64),
+        ours: Ours,
         (mode, want): Wish,
         ttl: Duration,
         mint: &mut Mint<'_>,
     ) -> Result<Came, Fault> {
+        let Ours {
+            number: old,
+            ticket,
+        } = ours;
         let rules = self.at.rules;
         let moves = mode == Mode::Move && rules.hold(Rule::NumberedSlots);
         let to = want.filter(|want| moves && self.is_free(*want));

@@ -20,7 +20,7 @@ fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
 fn connection<S>(stream: S) -> RedisConnection<S> {
     let (keys, channel) = (Arc::new(Keys::new("quorate")), Some(CHANNEL.into()));
     let secret = Secret::new("sesame");
-    RedisConnection::new(stream, 7, None, channel, keys, secret, Inbox::new())
+    RedisConnection::new(stream, 7, channel, keys, secret, Inbox::new())
 }
 
 /// Operations of one reply each.

@@ -15,7 +15,7 @@ fn ms(ms: u64) -> Duration {
 /// Three nodes, 10 ms away.
 fn place() -> Place {
     let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
-    Place::new(at(0), (TICKET, false), terms, (3, 2), Rules::ALL)
+    Place::new(at(0), TICKET, terms, 3, Rules::ALL)
 }
 
 /// It has asked all nodes, and each answered that it is first behind a holder that did not wait.
@@ -120,13 +120,13 @@ fn who_is_next_asks_when_what_stands_before_it_ends() {
 #[test]
 fn two_hand_overs_with_one_token_win() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     assert_eq!(
         rests_until(&mut place, 100),
         Some(at(112)),
         "1.2 round trips"
     );
-    place.handed(at(101), 2, (1, 7));
+    place.handed(at(101), 2, 1, 7);
     let won = wins(&mut place, 101);
     assert_eq!((won.token, won.end), (7, at(1_000 - 12)));
     assert_eq!(place.held().collect::<Vec<_>>(), [(0, 7), (2, 7)]);
@@ -135,7 +135,7 @@ fn two_hand_overs_with_one_token_win() {
 #[test]
 fn after_one_hand_over_the_others_are_asked() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     assert_eq!(place.next(at(112)), Step::Ask(vec![1, 2], 2));
     assert!(rests_until(&mut place, 113).unwrap() > at(200), "once");
     place.answered(at(122), 1, Answer::Taken { seq: 2, token: 7 });
@@ -146,7 +146,7 @@ fn after_one_hand_over_the_others_are_asked() {
 fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
     for (ticket, yields) in [(TICKET - 1, true), (TICKET + 1, false), (0, false)] {
         let mut place = in_line();
-        place.handed(at(100), 0, (1, 7));
+        place.handed(at(100), 0, 1, 7);
         place.next(at(112));
         place.answered(at(121), 1, behind(0, 900, ticket));
         // The third may still be ours.
@@ -159,7 +159,7 @@ fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
         assert_eq!(place.next(at(122)), Step::GiveWay(vec![(0, 1)]));
         rests_until(&mut place, 122);
         // A late word about what was given back is told again that it was.
-        place.handed(at(124), 0, (1, 7));
+        place.handed(at(124), 0, 1, 7);
         rests_until(&mut place, 124);
         place.came_back(at(125), 0);
         place.next(at(125));
@@ -215,11 +215,11 @@ fn who_is_told_asks_when_the_time_has_come_however_many_stand_before_it() {
 #[test]
 fn unequal_tokens_wait_for_the_rest_and_are_raised() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
-    place.handed(at(100), 1, (1, 8));
+    place.handed(at(100), 0, 1, 7);
+    place.handed(at(100), 1, 1, 8);
     assert_eq!(rests_until(&mut place, 100), Some(at(110)));
     assert_eq!(place.next(at(110)), Step::Raise(8, vec![(0, 1)]));
-    place.handed(at(111), 2, (1, 6));
+    place.handed(at(111), 2, 1, 6);
     assert_eq!(place.next(at(111)), Step::Raise(8, vec![(2, 1)]));
     place.raised(at(111), 2, Some(8));
     assert_eq!(wins(&mut place, 112).token, 8);
@@ -228,8 +228,8 @@ fn unequal_tokens_wait_for_the_rest_and_are_raised() {
 #[test]
 fn a_raise_that_comes_to_nothing_gives_all_back() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
-    place.handed(at(100), 1, (1, 8));
+    place.handed(at(100), 0, 1, 7);
+    place.handed(at(100), 1, 1, 8);
     rests_until(&mut place, 100);
     assert_eq!(place.next(at(110)), Step::Raise(8, vec![(0, 1)]));
     place.raised(at(111), 0, Some(9));
@@ -247,7 +247,7 @@ fn a_raise_that_comes_to_nothing_gives_all_back() {
 #[test]
 fn a_vote_that_is_over_is_asked_for_again() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     place.next(at(112));
     for node in 1..3 {
         place.answered(at(113), node, behind(0, 5_010 - 113, 0));
@@ -300,7 +300,7 @@ fn a_node_that_cannot_call_is_asked_more_often() {
 #[test]
 fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
     let terms = Terms::new(Duration::from_secs(1), Duration::from_secs(30), ms(10));
-    let mut place = Place::new(at(0), (TICKET, false), terms, (5, 3), Rules::ALL);
+    let mut place = Place::new(at(0), TICKET, terms, 5, Rules::ALL);
     place.next(at(0));
     for (node, token) in [(0, 7), (1, 7), (2, 9)] {
         let seq = 1;
@@ -330,7 +330,7 @@ fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
 #[test]
 fn it_gives_way_to_a_holder_without_a_ticket_that_renews() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     for (now, remaining) in [(110, 4_900), (300, 4_720)] {
         place.answered(at(now), 1, behind(0, remaining, 0));
         place.answered(at(now), 2, behind(0, remaining, 0));
@@ -355,7 +355,7 @@ fn between_equal_tickets_the_entry_decides() {
         holder: 0,
     };
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     place.answered(at(110), 1, behind(false));
     place.answered(at(110), 2, behind(false));
     let next = place.next(at(110));
@@ -379,13 +379,13 @@ fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
     let another: Change = |place| place.answered(at(130), 4, behind(0, 900, 0));
     for change in [silent, refused, unreached, before, another] {
         let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
-        let mut place = Place::new(at(0), (TICKET, false), terms, (5, 3), Rules::ALL);
+        let mut place = Place::new(at(0), TICKET, terms, 5, Rules::ALL);
         place.next(at(0));
         for node in 0..5 {
             // Who has it now stood before us: that says nothing of who comes next.
             place.answered(at(10), node, behind(0, 5_000, TICKET - 3));
         }
-        place.handed(at(100), 0, (1, 7));
+        place.handed(at(100), 0, 1, 7);
         assert_eq!(place.next(at(112)), Step::Ask(vec![1, 2, 3, 4], 2));
         for node in [1, 2] {
             place.answered(at(122), node, behind(0, 900, TICKET - 1));
@@ -401,7 +401,7 @@ fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
 #[test]
 fn what_was_given_back_in_vain_is_given_back_again() {
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     place.next(at(112));
     for node in 1..3 {
         place.answered(at(122), node, behind(0, 900, TICKET - 1));
@@ -441,7 +441,7 @@ fn it_gives_way_to_one_whom_a_majority_names() {
         holder,
     };
     let mut place = in_line();
-    place.handed(at(100), 0, (1, 7));
+    place.handed(at(100), 0, 1, 7);
     place.answered(at(110), 1, by(5));
     rests_until(&mut place, 110);
     place.answered(at(111), 2, by(6));
@@ -455,10 +455,10 @@ fn it_gives_way_to_one_whom_a_majority_names() {
 fn a_split_that_falls_apart_gives_all_back_to_who_stands_before() {
     for before in [true, false] {
         let mut place = in_line_twice();
-        place.handed(at(280), 0, (1, 7));
+        place.handed(at(280), 0, 1, 7);
         let ticket = if before { TICKET - 1 } else { TICKET + 1 };
         place.answered(at(290), 2, behind(0, 900, ticket));
-        place.handed(at(918), 1, (2, 8));
+        place.handed(at(918), 1, 2, 8);
         assert!(matches!(settles(&mut place, 918), Step::Rest(_)));
         // The first vote is good for 1 s, less 12 ms of drift and 50 ms of notice.
         let next = settles(&mut place, 938);
@@ -473,8 +473,8 @@ fn a_split_that_falls_apart_gives_all_back_to_who_stands_before() {
 #[test]
 fn unequal_tokens_are_not_waited_for_until_a_vote_is_over() {
     let mut place = in_line_twice();
-    place.handed(at(280), 0, (1, 7));
-    place.handed(at(928), 1, (2, 8));
+    place.handed(at(280), 0, 1, 7);
+    place.handed(at(928), 1, 2, 8);
     assert_eq!(settles(&mut place, 928), Step::Rest(Some(at(933))));
     assert_eq!(settles(&mut place, 933), Step::Raise(8, vec![(0, 1)]));
 }

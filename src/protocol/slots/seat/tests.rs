@@ -25,7 +25,7 @@ fn terms() -> Terms {
 /// Of three nodes.
 fn seat(slots: u32, waits: bool) -> Seat {
     let limit = Limit { version: 1, slots };
-    Seat::new(7, terms(), limit, waits, (3, 2), Rules::ALL)
+    Seat::new(7, terms(), limit, 3, Rules::ALL).waits(waits)
 }
 
 fn zero(_: u64) -> u64 {
@@ -279,7 +279,7 @@ fn another_limit_is_a_conflict_for_who_knows_none_and_is_followed_if_it_is_newer
         version: 4,
         slots: 5,
     };
-    let mut seat = Seat::new(7, terms(), limit, true, (3, 2), Rules::ALL);
+    let mut seat = Seat::new(7, terms(), limit, 3, Rules::ALL);
     let _ = next(&mut seat, 0);
     seat.conflicts(0, other);
     assert!(
@@ -382,7 +382,7 @@ proptest! {
         random in any::<u64>(),
     ) {
         let limit = Limit { version: 1, slots: 3 };
-        let mut seat = Seat::new(7, terms(), limit, true, (5, 3), Rules::ALL);
+        let mut seat = Seat::new(7, terms(), limit, 5, Rules::ALL);
         let mut up_to = |most: u64| random % most.saturating_add(1);
         // By node: how many requests are on their way; what it said to the last one.
         let (mut pending, mut last) = ([0_u32; 5], [None; 5]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Stage, Thing, nanos, some};
+use super::{Call, Demand, Stage, Thing, nanos, some};
 use crate::{
     FencingToken, Lease, RwLock,
     engine::Engine,
@@ -59,7 +59,20 @@ impl World {
                 }
             }
         };
-        self.ask(c, t, (what, NAME), call, bound, (hold, false));
+        let name = NAME;
+        let must = false;
+        self.ask(
+            c,
+            t,
+            Demand {
+                what,
+                name,
+                call,
+                bound,
+                hold,
+                must,
+            },
+        );
     }
 
     /// After the faults.
@@ -74,7 +87,20 @@ impl World {
             _ => ("read (probe)", some(lock.read())),
         };
         let bound = Some(6_000 * MS);
-        self.ask(c, 0, (what, NAME), call, bound, (5 * MS, true));
+        let name = NAME;
+        let (hold, must) = (5 * MS, true);
+        self.ask(
+            c,
+            0,
+            Demand {
+                what,
+                name,
+                call,
+                bound,
+                hold,
+                must,
+            },
+        );
         true
     }
 
@@ -158,7 +184,7 @@ impl World {
 
     /// Where somebody waits for what nobody has, for how long that goes on; and for how long nobody of those gets in who
     /// wait to read, or to write, whoever has it meanwhile.
-    pub(super) fn look_for_idle_rwlocks(&mut self, (quiet, bound): (u64, u64)) -> Held {
+    pub(super) fn look_for_idle_rwlocks(&mut self, quiet: u64, bound: u64) -> Held {
         let Some(rwlocks) = self.plan.rwlocks else {
             return Ok(());
         };
@@ -166,11 +192,11 @@ impl World {
         let is_held = self.checks.leases.iter().any(|lease| lease.op.name == NAME);
         let waits = reads.clone().or(writes.clone()).filter(|_| !is_held);
         let stall = self.checks.stalls.entry(NAME.into()).or_default();
-        stall.look(self.now, waits, (quiet, bound))?;
+        stall.look(self.now, waits, quiet, bound)?;
         self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         for (share, waits) in [(Share::Reader, reads), (Share::Alone, writes)] {
             let stall = self.checks.stalls.entry(side(share).into()).or_default();
-            stall.look(self.now, waits, (quiet, rwlocks.kept_out))?;
+            stall.look(self.now, waits, quiet, rwlocks.kept_out)?;
             let longest = stall.longest / MS;
             self.stats.longest_kept_out = self.stats.longest_kept_out.max(longest);
         }

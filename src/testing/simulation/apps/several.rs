@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Where somebody waits for names of which none is held, for how long that goes on.
-    pub(super) fn look_for_idle_sets(&mut self, (quiet, bound): (u64, u64)) -> Held {
+    pub(super) fn look_for_idle_sets(&mut self, quiet: u64, bound: u64) -> Held {
         if self.plan.several == 0 {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl World {
             let is_held = held.any(|lease| parts_of(&set).any(|name| name == lease.op.name));
             let waits = waiting.get(&set).filter(|_| !is_held).cloned();
             let stall = self.checks.stalls.entry(set).or_default();
-            stall.look(self.now, waits, (quiet, bound))?;
+            stall.look(self.now, waits, quiet, bound)?;
             self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Stage, nanos, some};
+use super::{Call, Demand, Stage, nanos, some};
 use crate::{
     Error, Lease, Semaphore,
     engine::Engine,
@@ -87,7 +87,20 @@ impl World {
             }
             _ => ("try_acquire", Box::pin(semaphore.try_acquire()), None),
         };
-        self.ask(c, t, (what, NAME), call, bound, (hold, false));
+        let name = NAME;
+        let must = false;
+        self.ask(
+            c,
+            t,
+            Demand {
+                what,
+                name,
+                call,
+                bound,
+                hold,
+                must,
+            },
+        );
         if !self.plan.patient && self.dice.percent(20) {
             let wait = self.dice.skewed(50_000, 80 * MS);
             self.set_timer(c, t, wait);
@@ -102,7 +115,21 @@ impl World {
         let semaphore = semaphore.ttl(Duration::from_millis(self.plan.ttl.1));
         let call = some(semaphore.wait_timeout(Duration::from_secs(5)).acquire());
         let bound = Some(6_000 * MS);
-        self.ask(c, 0, ("acquire (probe)", NAME), call, bound, (5 * MS, true));
+        let name = NAME;
+        let what = "acquire (probe)";
+        let (hold, must) = (5 * MS, true);
+        self.ask(
+            c,
+            0,
+            Demand {
+                what,
+                name,
+                call,
+                bound,
+                hold,
+                must,
+            },
+        );
         true
     }
 
@@ -229,7 +256,7 @@ impl World {
 
     /// Where somebody waits for a slot that nobody holds, for how long that goes on. (What is being gathered is
     /// nobody's yet: then only that nobody holds any.)
-    pub(super) fn look_for_idle_slots(&mut self, (quiet, bound): (u64, u64)) -> Held {
+    pub(super) fn look_for_idle_slots(&mut self, quiet: u64, bound: u64) -> Held {
         let (Some(slots), Some(known)) = (self.plan.slots, self.checks.semaphores.get(NAME)) else {
             return Ok(());
         };
@@ -241,7 +268,7 @@ impl World {
             .waiting_for("acquire", NAME)
             .or_else(|| self.waiting_for("acquire_many", NAME));
         let stall = self.checks.stalls.entry(NAME.into()).or_default();
-        stall.look(self.now, waits.filter(|_| held < busy), (quiet, bound))?;
+        stall.look(self.now, waits.filter(|_| held < busy), quiet, bound)?;
         self.stats.longest_stall = self.stats.longest_stall.max(stall.longest / MS);
         Ok(())
     }

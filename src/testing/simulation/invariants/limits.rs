@@ -17,7 +17,8 @@ impl Limits {
         node: usize,
         name: &str,
         limit: Limit,
-        (time, kept): (u64, u64),
+        time: u64,
+        kept: u64,
     ) -> Held {
         let before = self.0.insert(name.to_owned(), (limit, time));
         let Some((last, _)) = before.filter(|(_, at)| time.saturating_sub(*at) < kept) else {
@@ -46,7 +47,7 @@ mod tests {
         let mut limits = Limits::default();
         let mut said = |version, slots, time| {
             limits
-                .said(0, "a", Limit { version, slots }, (time, 100))
+                .said(0, "a", Limit { version, slots }, time, 100)
                 .is_ok()
         };
         assert!(said(1, 5, 0));

@@ -18,7 +18,8 @@ impl Stall {
         &mut self,
         now: u64,
         waits: Option<Operation>,
-        (quiet, bound): (u64, u64),
+        quiet: u64,
+        bound: u64,
     ) -> Held {
         let Some(waits) = waits else {
             self.since = None;
@@ -48,13 +49,13 @@ mod tests {
     fn it_sees_a_lock_that_nobody_gets() {
         let waits = || Some(operation(1, 5, 0, 0));
         let mut stall = Stall::default();
-        assert_eq!(stall.look(10, waits(), (0, 50)), Ok(()));
-        assert_eq!(stall.look(60, waits(), (0, 50)), Ok(()));
-        assert_eq!(stall.look(61, waits(), (11, 50)), Ok(()), "a fault");
-        assert!(stall.look(61, waits(), (0, 50)).is_err());
+        assert_eq!(stall.look(10, waits(), 0, 50), Ok(()));
+        assert_eq!(stall.look(60, waits(), 0, 50), Ok(()));
+        assert_eq!(stall.look(61, waits(), 11, 50), Ok(()), "a fault");
+        assert!(stall.look(61, waits(), 0, 50).is_err());
         stall.over();
-        assert_eq!(stall.look(70, waits(), (0, 50)), Ok(()));
-        assert_eq!(stall.look(80, None, (0, 50)), Ok(()));
-        assert_eq!(stall.look(130, waits(), (0, 50)), Ok(()));
+        assert_eq!(stall.look(70, waits(), 0, 50), Ok(()));
+        assert_eq!(stall.look(80, None, 0, 50), Ok(()));
+        assert_eq!(stall.look(130, waits(), 0, 50), Ok(()));
     }
 }

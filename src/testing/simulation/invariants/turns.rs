@@ -18,7 +18,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// These stand on a node now.
-    pub(crate) fn stand(&mut self, now: u64, (node, nodes): (usize, usize), standing: &[&str]) {
+    pub(crate) fn stand(&mut self, now: u64, node: usize, nodes: usize, standing: &[&str]) {
         for (entry, since) in &mut self.since {
             if let Some(at) = since.get_mut(node)
                 && !standing.contains(&entry.as_str())
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn it_sees_who_is_overtaken() {
         let mut turns = Turns::default();
-        turns.stand(10, (0, 3), &["a"]);
-        turns.stand(20, (1, 3), &["a", "b"]);
+        turns.stand(10, 0, 3, &["a"]);
+        turns.stand(20, 1, 3, &["a", "b"]);
         assert_eq!(
             turns.granted(&operation(1, 5, 15, 30), 2),
             Ok(()),
@@ -72,8 +72,8 @@ mod tests {
             "no later"
         );
         assert!(turns.granted(&operation(1, 5, 21, 30), 2).is_err());
-        turns.stand(25, (0, 3), &[]);
-        turns.stand(26, (2, 3), &["a"]);
+        turns.stand(25, 0, 3, &[]);
+        turns.stand(26, 2, 3, &["a"]);
         assert_eq!(turns.granted(&operation(1, 5, 21, 30), 2), Ok(()), "others");
         assert!(turns.granted(&operation(1, 5, 27, 30), 2).is_err());
     }

@@ -4,7 +4,7 @@
 use super::{Held, Violation};
 
 /// Of the names that this holder asked for a node has so many for it.
-pub(crate) fn check(node: usize, holder: &str, (held, of): (usize, usize)) -> Held {
+pub(crate) fn check(node: usize, holder: &str, held: usize, of: usize) -> Held {
     if held == 0 || held == of {
         return Ok(());
     }
@@ -18,8 +18,8 @@ mod tests {
 
     #[test]
     fn it_sees_a_part() {
-        assert_eq!(check(0, "a", (0, 3)), Ok(()));
-        assert_eq!(check(0, "a", (3, 3)), Ok(()));
-        assert!(check(0, "a", (2, 3)).is_err());
+        assert_eq!(check(0, "a", 0, 3), Ok(()));
+        assert_eq!(check(0, "a", 3, 3), Ok(()));
+        assert!(check(0, "a", 2, 3).is_err());
     }
 }

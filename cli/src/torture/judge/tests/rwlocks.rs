@@ -18,12 +18,16 @@ type Stores = ((Access, Access), (Access, Access));
 
 impl Told {
     /// A [section](Told::section) from this side.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "tests plant a section in a line each"
+    )]
     fn on_side(
         &mut self,
         side: Side,
         label: &str,
         op: u64,
-        times: (u64, u64),
+        times: Range<u64>,
         token: u64,
         (read, wrote): Stores,
     ) -> &mut Self {
@@ -54,11 +58,11 @@ impl Told {
         self
     }
 
-    fn reads(&mut self, label: &str, op: u64, times: (u64, u64), token: u64) -> &mut Self {
+    fn reads(&mut self, label: &str, op: u64, times: Range<u64>, token: u64) -> &mut Self {
         self.on_side(Side::Reader, label, op, times, token, (NONE, NONE))
     }
 
-    fn writes(&mut self, label: &str, op: u64, times: (u64, u64), token: u64) -> &mut Self {
+    fn writes(&mut self, label: &str, op: u64, times: Range<u64>, token: u64) -> &mut Self {
         self.on_side(Side::Writer, label, op, times, token, (NONE, NONE))
     }
 }
@@ -68,11 +72,11 @@ fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
     let writes = |value| (both(value - 1), both(value));
     let reads = |value| (both(value), both(value));
-    told.on_side(Side::Writer, "p", 1, (10, 20), 100, writes(1));
-    told.on_side(Side::Reader, "p", 2, (30, 60), 100, reads(1));
-    told.on_side(Side::Reader, "q", 1, (40, 50), 100, reads(1));
-    told.on_side(Side::Writer, "q", 2, (70, 80), 105, writes(2));
-    told.on_side(Side::Reader, "p", 3, (90, 95), 107, reads(2));
+    told.on_side(Side::Writer, "p", 1, 10..20, 100, writes(1));
+    told.on_side(Side::Reader, "p", 2, 30..60, 100, reads(1));
+    told.on_side(Side::Reader, "q", 1, 40..50, 100, reads(1));
+    told.on_side(Side::Writer, "q", 2, 70..80, 105, writes(2));
+    told.on_side(Side::Reader, "p", 3, 90..95, 107, reads(2));
     let (name, fenced, plain) = ("a".into(), 2, 2);
     let stored = Event::Stored {
         name,
@@ -99,8 +103,8 @@ fn a_writer_is_alone() {
         (Side::Writer, Side::Writer),
     ] {
         let mut told = by(&["p", "q"]);
-        told.on_side(first, "p", 1, (10, 30), 100, (NONE, NONE));
-        told.on_side(second, "q", 1, (20, 40), 101, (NONE, NONE));
+        told.on_side(first, "p", 1, 10..30, 100, (NONE, NONE));
+        told.on_side(second, "q", 1, 20..40, 101, (NONE, NONE));
         finds(
             &told,
             Kind::Exclusion,
@@ -108,17 +112,16 @@ fn a_writer_is_alone() {
         );
     }
     let mut told = by(&["p", "q"]);
-    told.reads("p", 1, (10, 30), 100)
-        .reads("q", 1, (20, 40), 100);
+    told.reads("p", 1, 10..30, 100).reads("q", 1, 20..40, 100);
     assert!(told.judge().held());
 }
 
 #[test]
 fn a_reader_that_stays_is_seen_behind_one_that_is_gone() {
     let mut told = by(&["p", "q", "r"]);
-    told.reads("p", 1, (10, 100), 100);
-    told.reads("q", 1, (20, 30), 100);
-    told.writes("r", 1, (50, 60), 101);
+    told.reads("p", 1, 10..100, 100);
+    told.reads("q", 1, 20..30, 100);
+    told.writes("r", 1, 50..60, 101);
     finds(
         &told,
         Kind::Exclusion,
@@ -130,8 +133,8 @@ fn a_reader_that_stays_is_seen_behind_one_that_is_gone() {
 fn writers_tokens_are_unique_and_grow() {
     let then = |token| {
         let mut told = by(&["p", "q"]);
-        told.writes("p", 1, (10, 30), 100);
-        told.writes("q", 1, (50, 60), token);
+        told.writes("p", 1, 10..30, 100);
+        told.writes("q", 1, 50..60, token);
         told
     };
     assert!(then(101).judge().held());
@@ -143,9 +146,9 @@ fn writers_tokens_are_unique_and_grow() {
 fn an_epoch_lies_between_two_writers() {
     let with = |epoch| {
         let mut told = by(&["p", "q", "r"]);
-        told.writes("p", 1, (10, 30), 100);
-        told.reads("q", 1, (50, 60), epoch);
-        told.writes("r", 1, (80, 90), 105);
+        told.writes("p", 1, 10..30, 100);
+        told.reads("q", 1, 50..60, epoch);
+        told.writes("r", 1, 80..90, 105);
         told
     };
     for epoch in [100, 104] {
@@ -159,8 +162,8 @@ fn an_epoch_lies_between_two_writers() {
     );
     // Readers may have the same one, or any order.
     let mut told = by(&["p", "q"]);
-    told.reads("p", 1, (10, 30), 100);
-    told.reads("q", 1, (50, 60), 99);
+    told.reads("p", 1, 10..30, 100);
+    told.reads("q", 1, 50..60, 99);
     assert!(told.judge().held());
 }
 
@@ -168,7 +171,7 @@ fn an_epoch_lies_between_two_writers() {
 fn nothing_changes_under_a_reader() {
     let changed = |first: (Access, Access), last| {
         let mut told = by(&["p"]);
-        told.on_side(Side::Reader, "p", 1, (10, 30), 100, (first, last));
+        told.on_side(Side::Reader, "p", 1, 10..30, 100, (first, last));
         told
     };
     let (three, four) = (Access::Value(3), Access::Value(4));
@@ -198,15 +201,8 @@ fn a_stale_writer_explains_what_changes_under_a_reader() {
     // q's lease ends at 1,910; it has the epoch's own token, and writes at 2,020.
     let with = |wrote_until| {
         let mut told = by(&["p", "q"]);
-        told.on_side(Side::Writer, "q", 1, (10, 2_020), 100, (both(3), both(4)));
-        told.on_side(
-            Side::Reader,
-            "p",
-            1,
-            (2_000, 2_050),
-            100,
-            (both(3), both(4)),
-        );
+        told.on_side(Side::Writer, "q", 1, 10..2_020, 100, (both(3), both(4)));
+        told.on_side(Side::Reader, "p", 1, 2_000..2_050, 100, (both(3), both(4)));
         for line in &mut told.files[1].1 {
             if let Event::Ended { .. } = line.event {
                 line.at = wrote_until * MS;
@@ -222,7 +218,7 @@ fn a_stale_writer_explains_what_changes_under_a_reader() {
 fn a_reader_is_refused_by_a_newer_writer_only_when_its_lease_is_over() {
     let mut told = by(&["p", "q"]);
     let refused = (Access::REFUSED, Access::Value(1));
-    told.on_side(Side::Reader, "p", 1, (10, 50), 100, (both(1), refused));
+    told.on_side(Side::Reader, "p", 1, 10..50, 100, (both(1), refused));
     finds(
         &told,
         Kind::Fence,
@@ -305,7 +301,7 @@ fn no_reader_overtakes_a_writer_that_waits_alone() {
     // Another writer frees it meanwhile, and lets readers in.
     let mut told = overtaking(Side::Writer, Side::Reader);
     told.files.push(("r", vec![told.files[0].1[0].clone()]));
-    told.writes("r", 1, (700, 800), 90);
+    told.writes("r", 1, 700..800, 90);
     assert_eq!(order_of(&told), (0, 0));
 }
 
@@ -316,10 +312,10 @@ fn readers_that_come_and_go_do_not_excuse_that_nobody_writes() {
         if named {
             told.say("p", 0, Event::Scenario(super::named()));
         }
-        told.writes("q", 1, (10, 20), 90);
+        told.writes("q", 1, 10..20, 90);
         for op in 0..until {
             let from = op * 1_000 + 100;
-            told.reads("p", op + 1, (from, from + 800), 100);
+            told.reads("p", op + 1, from..from + 800, 100);
             let mut wish = invoked(op + 2, "a");
             if let Event::Invoked { side, .. } = &mut wish {
                 *side = Some(Side::Writer);

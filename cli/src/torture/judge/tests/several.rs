@@ -14,12 +14,16 @@ fn by(labels: &[&'static str]) -> Told {
 
 impl Told {
     /// A [section](Told::section) of these names, which writes these values to their counters.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "tests plant a section in a line each"
+    )]
     fn of(
         &mut self,
         names: &[&str],
         label: &str,
         op: u64,
-        times: (u64, u64),
+        times: Range<u64>,
         token: u64,
         wrote: &[u64],
     ) -> &mut Self {
@@ -65,9 +69,9 @@ impl Told {
 /// `a` and `b`, meanwhile `c` alone, then `c` and `b`.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
-    told.of(&["a", "b"], "p", 1, (10, 30), 100, &[1, 1]);
-    told.of(&["c"], "q", 1, (12, 32), 90, &[1]);
-    told.of(&["c", "b"], "q", 2, (50, 60), 101, &[2, 2]);
+    told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
+    told.of(&["c"], "q", 1, 12..32, 90, &[1]);
+    told.of(&["c", "b"], "q", 2, 50..60, 101, &[2, 2]);
     told.holds("a", 1).holds("b", 2).holds("c", 2);
     told
 }
@@ -84,9 +88,9 @@ fn a_sound_history_holds() {
 fn who_shares_one_name_is_not_there_at_once() {
     let with = |names: &[&str]| {
         let mut told = by(&["p", "q"]);
-        told.of(&["a", "b"], "p", 1, (10, 30), 100, &[1, 1]);
+        told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
         let wrote: Vec<u64> = names.iter().map(|_| 2).collect();
-        told.of(names, "q", 1, (20, 40), 101, &wrote);
+        told.of(names, "q", 1, 20..40, 101, &wrote);
         told
     };
     for names in [["c", "b"].as_slice(), &["b"]] {
@@ -106,10 +110,10 @@ fn who_shares_one_name_is_not_there_at_once() {
 fn a_token_is_newer_than_the_last_of_each_name() {
     let then = |token, names: &[&str]| {
         let mut told = by(&["p", "q", "r"]);
-        told.of(&["a"], "p", 1, (10, 30), 100, &[1]);
-        told.of(&["b"], "q", 1, (10, 30), 200, &[1]);
+        told.of(&["a"], "p", 1, 10..30, 100, &[1]);
+        told.of(&["b"], "q", 1, 10..30, 200, &[1]);
         let wrote: Vec<u64> = names.iter().map(|_| 2).collect();
-        told.of(names, "r", 1, (50, 60), token, &wrote);
+        told.of(names, "r", 1, 50..60, token, &wrote);
         told
     };
     assert!(then(201, &["a", "b"]).judge().held());
@@ -140,8 +144,8 @@ fn updates_of_each_name_are_counted() {
     );
     // The second name of both.
     let mut told = by(&["p", "q"]);
-    told.of(&["a", "b"], "p", 1, (10, 30), 100, &[1, 1]);
-    told.of(&["c", "b"], "q", 1, (50, 60), 101, &[1, 1]);
+    told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
+    told.of(&["c", "b"], "q", 1, 50..60, 101, &[1, 1]);
     let found = told.judge().findings;
     assert_eq!(found.len(), 2, "in either store: {found:#?}");
     let says = |it: &Finding| it.text.contains("an update of \"b\" was lost");
@@ -153,11 +157,11 @@ fn all_names_have_to_be_free_for_a_gap() {
     // r waits for both from 20 on: `a` is free from 30 on, `b` from 100 on; it gets them at 160.
     let with = |alone: bool| {
         let mut told = by(&["p", "q", "r"]);
-        told.of(&["a"], "p", 1, (10, 30), 100, &[1]);
-        told.of(&["b"], "q", 1, (10, 100), 100, &[1]);
+        told.of(&["a"], "p", 1, 10..30, 100, &[1]);
+        told.of(&["b"], "q", 1, 10..100, 100, &[1]);
         match alone {
-            true => told.of(&["a"], "r", 1, (160, 180), 101, &[2]),
-            false => told.of(&["a", "b"], "r", 1, (160, 180), 101, &[2, 2]),
+            true => told.of(&["a"], "r", 1, 160..180, 101, &[2]),
+            false => told.of(&["a", "b"], "r", 1, 160..180, 101, &[2, 2]),
         };
         let wish = told.files[2].1.iter_mut();
         let wish = wish.filter(|line| matches!(line.event, Event::Invoked { .. }));
@@ -174,7 +178,7 @@ fn all_names_have_to_be_free_for_a_gap() {
     assert_eq!(alone.longest_gap, Some(130 * MS));
     // Somebody has one of them in between.
     let mut told = with(false);
-    told.of(&["b"], "q", 2, (120, 125), 150, &[2]);
+    told.of(&["b"], "q", 2, 120..125, 150, &[2]);
     for line in &mut told.files[2].1 {
         if let Event::Granted { token, .. } = &mut line.event {
             *token = 151;

@@ -14,12 +14,16 @@ fn by(labels: &[&'static str]) -> Told {
 
 impl Told {
     /// A [section](Told::section) in this slot.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "tests plant a section in a line each"
+    )]
     fn in_slot(
         &mut self,
         slot: u32,
         label: &str,
         op: u64,
-        times: (u64, u64),
+        times: Range<u64>,
         token: u64,
         wrote: (Access, Access),
     ) -> &mut Self {
@@ -56,10 +60,10 @@ impl Told {
 /// Two at a time, each in its slot, with tokens and counters of its own; and the store at the end.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
-    told.in_slot(0, "p", 1, (10, 30), 200, both(1));
-    told.in_slot(1, "q", 1, (12, 32), 100, both(1));
-    told.in_slot(0, "q", 2, (40, 60), 201, both(2));
-    told.in_slot(1, "p", 2, (45, 65), 101, both(2));
+    told.in_slot(0, "p", 1, 10..30, 200, both(1));
+    told.in_slot(1, "q", 1, 12..32, 100, both(1));
+    told.in_slot(0, "q", 2, 40..60, 201, both(2));
+    told.in_slot(1, "p", 2, 45..65, 101, both(2));
     told.stored(0, 2).stored(1, 2);
     told
 }
@@ -75,8 +79,8 @@ fn a_sound_history_holds() {
 fn two_in_one_slot() {
     let mut told = by(&["p", "q"]);
     let none = (Access::NO_STORE, Access::NO_STORE);
-    told.in_slot(1, "p", 1, (10, 30), 100, none);
-    told.in_slot(1, "q", 1, (20, 40), 101, none);
+    told.in_slot(1, "p", 1, 10..30, 100, none);
+    told.in_slot(1, "q", 1, 20..40, 101, none);
     finds(
         &told,
         Kind::Exclusion,
@@ -93,9 +97,9 @@ fn more_than_it_has_slots() {
     let none = (Access::NO_STORE, Access::NO_STORE);
     let three = |third: u64| {
         let mut told = by(&["p", "q", "r"]);
-        told.in_slot(0, "p", 1, (10, 30), 100, none);
-        told.in_slot(1, "q", 1, (10, 25), 100, none);
-        told.in_slot(2, "r", 1, (third, third + 20), 100, none);
+        told.in_slot(0, "p", 1, 10..30, 100, none);
+        told.in_slot(1, "q", 1, 10..25, 100, none);
+        told.in_slot(2, "r", 1, third..third + 20, 100, none);
         told
     };
     finds(
@@ -116,8 +120,8 @@ fn tokens_are_compared_within_a_slot() {
     let none = (Access::NO_STORE, Access::NO_STORE);
     let then = |slot, token| {
         let mut told = by(&["p", "q"]);
-        told.in_slot(0, "p", 1, (10, 30), 100, none);
-        told.in_slot(slot, "q", 1, (50, 60), token, none);
+        told.in_slot(0, "p", 1, 10..30, 100, none);
+        told.in_slot(slot, "q", 1, 50..60, token, none);
         told
     };
     assert!(then(1, 99).judge().held());
@@ -141,8 +145,8 @@ fn updates_are_counted_for_each_slot() {
     );
     // The same value in two slots is no lost update; in one it is.
     let mut told = by(&["p", "q"]);
-    told.in_slot(0, "p", 1, (10, 20), 100, both(1));
-    told.in_slot(0, "q", 1, (30, 40), 101, both(1));
+    told.in_slot(0, "p", 1, 10..20, 100, both(1));
+    told.in_slot(0, "q", 1, 30..40, 101, both(1));
     let found = told.judge().findings;
     assert_eq!(found.len(), 2, "in either store: {found:#?}");
     assert!(found[0].text.contains("both wrote 1"), "{found:#?}");
@@ -153,7 +157,7 @@ fn a_refusal_is_explained_by_who_had_the_same_slot() {
     let refused = |slot| {
         let mut told = by(&["p", "q"]);
         let wrote = (Access::REFUSED, Access::Value(1));
-        told.in_slot(0, "p", 1, (10, 50), 100, wrote);
+        told.in_slot(0, "p", 1, 10..50, 100, wrote);
         told.granted("q", 1, 30, 101).put_in_slot("q", 1, slot);
         told.judge()
     };
@@ -191,10 +195,10 @@ fn a_slot_left_on_a_node() {
 fn a_slot_that_is_free_and_wished_for_is_a_gap_though_the_other_is_held() {
     let none = (Access::NO_STORE, Access::NO_STORE);
     let mut told = by(&["p", "q", "r"]);
-    told.in_slot(0, "p", 1, (10, 500), 100, none);
-    told.in_slot(1, "q", 1, (10, 100), 100, none);
+    told.in_slot(0, "p", 1, 10..500, 100, none);
+    told.in_slot(1, "q", 1, 10..100, 100, none);
     // r has waited since both were taken.
-    told.in_slot(1, "r", 1, (160, 180), 101, none);
+    told.in_slot(1, "r", 1, 160..180, 101, none);
     let wish = told.files[2].1.iter_mut();
     let wish = wish.filter(|line| matches!(line.event, Event::Invoked { .. }));
     wish.for_each(|line| line.at = 20 * MS);

@@ -5,7 +5,7 @@ use super::*;
 /// Of five nodes, to be the last or nowhere.
 fn only_last() -> Place {
     let terms = Terms::new(Duration::from_secs(10), Duration::from_secs(30), ms(10));
-    let mut place = Place::new(at(0), (TICKET, true), terms, (5, 3), Rules::ALL);
+    let mut place = Place::new(at(0), TICKET, terms, 5, Rules::ALL).only_last();
     assert_eq!(place.next(at(0)), Step::Ask(vec![0, 1, 2, 3, 4], 1));
     place
 }

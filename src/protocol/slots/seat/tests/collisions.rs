@@ -60,7 +60,7 @@ fn the_more_is_free_the_sooner_it_is_tried_again_and_in_a_part_of_the_ttl() {
         let (ttl, life) = (Duration::from_secs(10), Duration::from_secs(30));
         let terms = Terms::new(ttl, life, Duration::from_millis(round_trip));
         let limit = Limit { version: 1, slots };
-        let mut seat = Seat::new(7, terms, limit, true, (3, 2), Rules::ALL);
+        let mut seat = Seat::new(7, terms, limit, 3, Rules::ALL);
         next(&mut seat, 0);
         for node in 0..3 {
             seat.answered(at(0), node, self::slots(None, &[0]));
