@@ -84,8 +84,8 @@ pub use report::{NodeReport, Report, Silence, Vote};
 pub use crate::{
     base::{name::Name, owner::Entry},
     node::{
-        Answer, Command, Connection, Dial, DialError, Disconnected, Fault, Guard, Incoming, Node,
-        Operation, Push, Reply, Says, kinds,
+        Answer, Answered, Command, Connection, Dial, DialError, Disconnected, Fault, Guard,
+        Incoming, Node, Operation, Push, Says, answer, kinds,
     },
 };
 

@@ -11,7 +11,7 @@ use super::{
     net::Net,
     patience::{Failure, Past},
     rollback::roll_back,
-    round::{self, Request},
+    round::{self},
     timers::Key,
 };
 use crate::{
@@ -19,10 +19,14 @@ use crate::{
     base::{clock::Tick, owner::Entry, rules::Rule},
     engine::claim::{Ask, Claim, Lock, Side, Undo, Waits},
     lease::upkeep::Good,
-    node::session::{RoundId, Tag},
+    node::{
+        answer::Answer,
+        session::Purpose,
+        session::{RoundId, Tag},
+    },
     protocol::ballot::{
         acquire::{Ballot, Outcome, Tokens, Verdict},
-        answers::{Heard, Said},
+        answers::Heard,
         validity::{notice, valid_until},
     },
 };
@@ -95,7 +99,7 @@ impl Attempt {
                 None => {}
             }
         }
-        let tag = Request::Acquire.of(round);
+        let tag = Purpose::Acquire.of(round);
         for (node, silence) in round::ask(net, tag, &operation, asked.iter().copied()) {
             ballot.vote(node, Err(silence));
         }
@@ -118,11 +122,11 @@ impl Attempt {
 
     /// Under this its deadline rings, of the raise too.
     pub(super) fn tag(&self) -> Tag {
-        Request::Acquire.of(self.round)
+        Purpose::Acquire.of(self.round)
     }
 
     /// A node's answer.
-    pub(super) fn heard(&mut self, net: &mut Net, node: usize, answer: Result<Said, Silence>) {
+    pub(super) fn heard(&mut self, net: &mut Net, node: usize, answer: Result<Answer, Silence>) {
         let late = self.ballot.vote(node, answer);
         if let Some(token) = late.filter(|_| !self.rolled_back) {
             // A late grant while others are being raised: it is raised too.
@@ -183,7 +187,7 @@ impl Attempt {
             let granted = self.ballot.granted().map(|(node, _)| node);
             let answers = self.ballot.answers();
             let is_refused =
-                |node| matches!(answers.get(node), Some(Heard::Said(Said::Held { .. })));
+                |node| matches!(answers.get(node), Some(Heard::Said(Answer::Held { .. })));
             let asked = self.asked.iter().copied();
             // A writer that got some nodes in vain opens no window: readers would come in there again and again, before all
             // writers. And nobody is told of what was never held.
@@ -204,7 +208,7 @@ impl Attempt {
 
     /// What is to be known of it once it failed. `is_stale`: some node said that it is not what it was.
     pub(super) fn past(&self, now: Tick, failure: Failure) -> Past {
-        let stale = |heard: &Heard<Said>| {
+        let stale = |heard: &Heard<Answer>| {
             matches!(
                 heard,
                 Heard::Silent(Silence::NotAdmitted | Silence::ScriptsFlushed)
@@ -232,8 +236,8 @@ impl Attempt {
 
     /// The largest ticket in any answer: of those who wait, or of who holds.
     pub(super) fn largest_ticket(&self) -> u64 {
-        let ticket = |heard: &Heard<Said>| match heard {
-            Heard::Said(Said::Held { ticket, .. }) => *ticket,
+        let ticket = |heard: &Heard<Answer>| match heard {
+            Heard::Said(Answer::Held { ticket, .. }) => *ticket,
             _ => 0,
         };
         self.ballot.answers().iter().map(ticket).max().unwrap_or(0)
@@ -323,7 +327,7 @@ impl Attempt {
     fn raise(&mut self, net: &mut Net, token: u64, nodes: impl IntoIterator<Item = usize>) {
         let max_ttl = net.fleet().max_ttl();
         let operation: Arc<_> = self.claim.raise(&self.entry, 0, token, max_ttl);
-        let tag = Request::Raise.of(self.round);
+        let tag = Purpose::Raise.of(self.round);
         for (node, silence) in round::ask(net, tag, &operation, nodes) {
             self.ballot.vote(node, Err(silence));
         }

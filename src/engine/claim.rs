@@ -6,7 +6,6 @@
 //! | `wants.rs`, `held.rs` | what somebody wants, and what is held |
 //! | `lock.rs`, `line.rs`, `pool.rs` | what is asked for a lock, for a place in line, of a semaphore |
 //! | `question.rs` | what operators ask |
-//! | `vote.rs` | what the nodes say to all these |
 //! | `units.rs` | the units of a rate limit |
 
 mod held;
@@ -15,7 +14,6 @@ mod lock;
 mod pool;
 mod question;
 pub(crate) mod units;
-mod vote;
 mod wants;
 
 use std::time::Duration;
@@ -27,14 +25,9 @@ pub(crate) use self::{
     line::{Place, give_way, join},
     lock::{Lock, Side, Waits},
     pool::{
-        Family, Inspected, Mode, Pool, Seated, Wanted, give_back, leave, look, looked, resize,
-        take, too_many,
+        Family, Mode, Pool, Seated, Wanted, give_back, leave, look, looked, resize, take, too_many,
     },
-    question::{
-        Evicted, Seen, SeenRwlock, evict, evict_rwlock, evicted, inspect, inspect_rwlock, seen,
-        seen_rwlock,
-    },
-    vote::vote_of,
+    question::{Evicted, evict, evict_rwlock, evicted, inspect, inspect_rwlock, seen, seen_rwlock},
     wants::{Queue, Slot, Wants},
 };
 

@@ -15,7 +15,6 @@ use crate::{
     base::{clock::Tick, logs, owner::Entry, shrink::Room as _},
     engine::{
         bootstrap::Bootstrap,
-        claim::vote_of,
         early::{Asked, Early},
         event::Event,
         holdings::Holdings,
@@ -25,7 +24,6 @@ use crate::{
         rates::Rates,
         ready::Ready,
         rests::Rests,
-        round::Request,
         shutdown::Shutdown,
         status::Status,
         timers::Key,
@@ -34,6 +32,7 @@ use crate::{
     lease::keeper::Keeper,
     node::{
         DialError, Disconnected, Incoming,
+        session::Purpose,
         session::{Effect, Heard, RoundId, Session, Step, Tag},
         status::{NodeState, NodeStatus},
     },
@@ -197,53 +196,50 @@ impl Core {
             }
         };
         let round = tag.round;
-        match Request::from(tag) {
-            Some(Request::Acquire) => {
-                let follows = self.wishes.heard(net, round, node, answer.map(vote_of));
+        match tag.purpose {
+            Purpose::Acquire => {
+                let follows = self.wishes.heard(net, round, node, answer);
                 self.follow(round, node, follows);
             }
-            Some(Request::Raise) => {
-                let follows = self.wishes.raised(net, round, node, answer.map(vote_of));
+            Purpose::Raise => {
+                let follows = self.wishes.raised(net, round, node, answer);
                 self.follow(round, node, follows);
             }
-            Some(Request::Join) => {
-                let follows = self.wishes.joined(net, round, node, answer.map(vote_of));
+            Purpose::Join => {
+                let follows = self.wishes.joined(net, round, node, answer);
                 self.grant(follows);
             }
-            Some(Request::Take) => {
-                let follows = self.wishes.took(net, round, node, answer.map(vote_of));
+            Purpose::Take => {
+                let follows = self.wishes.took(net, round, node, answer);
                 self.follow(round, node, follows);
             }
-            Some(Request::GiveBack) => {
-                let follows = self.wishes.gave_back(net, round, node, answer.map(vote_of));
+            Purpose::GiveBack => {
+                let follows = self.wishes.gave_back(net, round, node, answer);
                 self.follow(round, node, follows);
             }
-            Some(Request::Look | Request::Resize | Request::EvictSlot) => {
+            Purpose::Look | Purpose::Resize | Purpose::EvictSlot => {
                 self.pools.heard(net, round, node, answer);
             }
-            Some(request @ (Request::Spend | Request::Meter)) => {
-                self.rates.heard(net, request, round, node, answer);
+            purpose @ (Purpose::Spend | Purpose::Meter) => {
+                self.rates.heard(net, purpose, round, node, answer);
             }
             // What was not given back is asked for again, when the node says that it is ours still.
-            Some(Request::GiveWay | Request::Refund) => {}
-            Some(Request::Extend) => {
-                let answer = answer.map(vote_of);
+            Purpose::GiveWay | Purpose::Refund => {}
+            Purpose::Extend => {
                 self.holdings.extension_heard(net, round, node, answer);
             }
-            Some(Request::Repair) => {
-                let said = answer.ok().map(vote_of);
+            Purpose::Repair => {
+                let answer = answer.ok();
                 self.holdings
-                    .repair_heard(&mut self.net, round, node, said.as_ref());
+                    .repair_heard(&mut self.net, round, node, answer.as_ref());
             }
-            Some(Request::Release) => {
-                let answer = answer.map(vote_of);
+            Purpose::Release => {
                 self.holdings.release_heard(net, round, node, answer);
             }
-            Some(Request::Question | Request::QuestionOfSlots | Request::QuestionOfRwlock) => {
+            Purpose::Question | Purpose::QuestionOfSlots | Purpose::QuestionOfRwlock => {
                 self.questions.heard(net, tag, node, answer);
             }
-            Some(Request::Bootstrap) => self.bootstrap.heard(round, node, answer),
-            None => {}
+            Purpose::Bootstrap => self.bootstrap.heard(round, node, answer),
         }
     }
 
@@ -310,39 +306,36 @@ impl Core {
             }
             Key::Limit(id) => self.rates.line_due(net, id),
             Key::Rest(id) => self.rests.over(id),
-            Key::Round(round, request) => self.answers_due(Tag { round, request }),
+            Key::Round(tag) => self.answers_due(tag),
         }
     }
 
     /// Time has come when the answers to a round are due.
     fn answers_due(&mut self, tag: Tag) {
         let (net, round) = (&mut self.net, tag.round);
-        match Request::from(tag) {
-            Some(Request::Acquire | Request::Raise | Request::Take) => {
+        match tag.purpose {
+            Purpose::Acquire | Purpose::Raise | Purpose::Take => {
                 let follows = self.wishes.round_due(net, round);
                 self.grant(follows);
             }
-            Some(Request::Extend) => self.holdings.extension_due(net, round),
-            Some(Request::Release) => self.holdings.release_due(net, round),
-            Some(Request::Question | Request::QuestionOfSlots | Request::QuestionOfRwlock) => {
+            Purpose::Extend => self.holdings.extension_due(net, round),
+            Purpose::Release => self.holdings.release_due(net, round),
+            Purpose::Question | Purpose::QuestionOfSlots | Purpose::QuestionOfRwlock => {
                 self.questions.round_due(net, tag);
             }
-            Some(Request::Look | Request::Resize | Request::EvictSlot) => {
+            Purpose::Look | Purpose::Resize | Purpose::EvictSlot => {
                 self.pools.round_due(net, round);
             }
-            Some(request @ (Request::Spend | Request::Meter)) => {
-                self.rates.round_due(net, request, round);
+            purpose @ (Purpose::Spend | Purpose::Meter) => {
+                self.rates.round_due(net, purpose, round);
             }
             // Nothing waits for a repair.
-            Some(
-                Request::Repair
-                | Request::Join
-                | Request::GiveWay
-                | Request::GiveBack
-                | Request::Refund
-                | Request::Bootstrap,
-            )
-            | None => {}
+            Purpose::Repair
+            | Purpose::Join
+            | Purpose::GiveWay
+            | Purpose::GiveBack
+            | Purpose::Refund
+            | Purpose::Bootstrap => {}
         }
     }
 

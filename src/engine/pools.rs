@@ -6,19 +6,25 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     net::Net,
-    round::{self, Request},
+    round::{self},
     timers::Key,
 };
-use crate::protocol::ballot::answers::Said;
+
 use crate::{
     Error, LimitConflict, Report, Silence, Vote,
     base::{
         limit::{Agreed, Limit},
         rules::Rule,
     },
-    engine::claim::{self, Inspected, Pool, vote_of},
+    engine::claim::{self, Pool},
     lease::response::Responder,
-    node::{Operation, Reply, session::RoundId, status::NodeState},
+    node::{
+        Operation,
+        answer::{Answer, PoolInspection},
+        session::Purpose,
+        session::RoundId,
+        status::NodeState,
+    },
     protocol::ballot::answers::{Answers, Evidence, Heard},
 };
 
@@ -32,12 +38,16 @@ struct Asks {
 }
 
 enum For {
-    Available(Answers<Inspected>, Arc<Agreed>, Responder<Vec<Duration>>),
+    Available(
+        Answers<PoolInspection>,
+        Arc<Agreed>,
+        Responder<Vec<Duration>>,
+    ),
     /// The limit that stands is read first.
-    ToResize(Answers<Inspected>, Arc<Agreed>, u32, Responder<()>),
+    ToResize(Answers<PoolInspection>, Arc<Agreed>, u32, Responder<()>),
     Resize(Answers<Found>, Arc<Agreed>, Limit, Responder<()>),
     /// The holder of the slot is read first.
-    ToEvict(Answers<Inspected>, u32, Responder<bool>),
+    ToEvict(Answers<PoolInspection>, u32, Responder<bool>),
     Evict(Answers<Freed>, Responder<bool>),
 }
 
@@ -55,7 +65,7 @@ impl Evidence for Freed {
     }
 }
 
-impl Evidence for Inspected {
+impl Evidence for PoolInspection {
     fn vote(&self) -> Vote {
         Vote::Confirmed
     }
@@ -78,7 +88,7 @@ impl Pools {
         let operation = claim::look(&pool);
         let for_what = For::Available(Answers::new(net.total()), agreed, reply);
         let asks = Asks { pool, for_what };
-        self.ask(net, Request::Look, asks, &operation);
+        self.ask(net, Purpose::Look, asks, &operation);
     }
 
     pub(super) fn resize(
@@ -92,14 +102,14 @@ impl Pools {
         let operation = claim::look(&pool);
         let for_what = For::ToResize(Answers::new(net.total()), agreed, to, reply);
         let asks = Asks { pool, for_what };
-        self.ask(net, Request::Look, asks, &operation);
+        self.ask(net, Purpose::Look, asks, &operation);
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, pool: Pool, slot: u32, reply: Responder<bool>) {
         let operation = claim::look(&pool);
         let for_what = For::ToEvict(Answers::new(net.total()), slot, reply);
         let asks = Asks { pool, for_what };
-        self.ask(net, Request::Look, asks, &operation);
+        self.ask(net, Purpose::Look, asks, &operation);
     }
 
     pub(super) fn heard(
@@ -107,7 +117,7 @@ impl Pools {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Reply, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         if let Some(asks) = self.0.get_mut(&round) {
             asks.for_what.heard(node, answer);
@@ -138,7 +148,7 @@ impl Pools {
         self.0.len()
     }
 
-    fn ask(&mut self, net: &mut Net, request: Request, mut asks: Asks, operation: &Arc<Operation>) {
+    fn ask(&mut self, net: &mut Net, request: Purpose, mut asks: Asks, operation: &Arc<Operation>) {
         let round = net.new_round();
         let (tag, nodes) = (request.of(round), 0..net.total());
         for (node, silence) in round::ask(net, tag, operation, nodes) {
@@ -186,7 +196,7 @@ impl Pools {
                     let operation = claim::resize(&pool, limit, net.fleet().max_ttl());
                     let for_what = For::Resize(Answers::new(net.total()), agreed, limit, reply);
                     let asks = Asks { pool, for_what };
-                    self.ask(net, Request::Resize, asks, &operation);
+                    self.ask(net, Purpose::Resize, asks, &operation);
                 }
                 Err(of) => drop(reply.send(Err(of(report(net, &pool, &answers))))),
             },
@@ -229,15 +239,15 @@ fn report<T: Evidence + PartialEq>(net: &Net, pool: &Pool, answers: &Answers<T>)
 }
 
 impl For {
-    fn request(&self) -> Request {
+    fn request(&self) -> Purpose {
         match self {
-            Self::Available(..) | Self::ToResize(..) | Self::ToEvict(..) => Request::Look,
-            Self::Resize(..) => Request::Resize,
-            Self::Evict(..) => Request::EvictSlot,
+            Self::Available(..) | Self::ToResize(..) | Self::ToEvict(..) => Purpose::Look,
+            Self::Resize(..) => Purpose::Resize,
+            Self::Evict(..) => Purpose::EvictSlot,
         }
     }
 
-    fn heard(&mut self, node: usize, answer: Result<Reply, Silence>) {
+    fn heard(&mut self, node: usize, answer: Result<Answer, Silence>) {
         // No other reply fits the command.
         match self {
             Self::Available(answers, ..)
@@ -247,15 +257,15 @@ impl For {
                 answers.set(node, seen);
             }
             Self::Resize(answers, ..) => {
-                let found = answer.and_then(|reply| match vote_of(reply) {
-                    Said::Limit(limit) => Ok(Found(limit)),
+                let found = answer.and_then(|reply| match reply {
+                    Answer::Limit(limit) => Ok(Found(limit)),
                     _ => Err(Silence::TimedOut),
                 });
                 answers.set(node, found);
             }
             Self::Evict(answers, _) => {
-                let freed = answer.and_then(|reply| match vote_of(reply) {
-                    Said::Released(_) => Ok(Freed),
+                let freed = answer.and_then(|reply| match reply {
+                    Answer::Released(_) => Ok(Freed),
                     _ => Err(Silence::TimedOut),
                 });
                 answers.set(node, freed);
@@ -278,7 +288,7 @@ impl For {
 type Of = fn(Report) -> Error;
 
 /// The greatest limit that is known, if Q nodes have answered.
-fn limit_of(net: &Net, answers: &Answers<Inspected>) -> Result<Option<Limit>, Of> {
+fn limit_of(net: &Net, answers: &Answers<PoolInspection>) -> Result<Option<Limit>, Of> {
     if answers.count(|_| true) >= net.needed {
         let rules = net.settings.rules;
         let known = answers.iter().filter_map(|heard| match heard {
@@ -305,14 +315,14 @@ fn free(
     net: &Net,
     pool: &Pool,
     agreed: &Agreed,
-    answers: &Answers<Inspected>,
+    answers: &Answers<PoolInspection>,
 ) -> Result<Vec<Duration>, Error> {
     let known = limit_of(net, answers).map_err(|of| of(report(net, pool, answers)))?;
     if let Some(known) = known {
         agreed.set(known, net.now, net.settings.rules);
     }
     let slots = known.map_or(agreed.slots(), |known| known.slots);
-    let seen: Vec<&Inspected> = answers
+    let seen: Vec<&PoolInspection> = answers
         .iter()
         .filter_map(|heard| match heard {
             Heard::Said(inspected) => Some(inspected),
@@ -331,7 +341,7 @@ fn free(
 }
 
 /// For how much longer a slot is taken. Of more than an inspection shows that is not known.
-fn left(seen: &Inspected, slot: u32) -> Duration {
+fn left(seen: &PoolInspection, slot: u32) -> Duration {
     if !seen.taken.has(slot) {
         return Duration::ZERO;
     }

@@ -6,26 +6,28 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     net::Net,
-    round::{self, Request},
+    round::{self},
     timers::Key,
 };
 use crate::{
     Error, Inspection, Silence,
     base::{name::Name, owner::Entry, rules::Rule},
-    engine::claim::{self, Claim, Evicted, Family, Inspected, Lock, Pool, Seen, SeenRwlock, Side},
+    engine::claim::{self, Claim, Evicted, Family, Lock, Pool, Side},
     lease::response::Responder,
     node::{
-        Operation, Reply,
+        Operation,
+        answer::{Answer, MutexInspection, PoolInspection, RwlockInspection},
+        session::Purpose,
         session::{RoundId, Tag},
     },
     protocol::ballot::answers::{Answers, Heard},
 };
 
 /// What belongs to one question.
-const REQUESTS: [Request; 3] = [
-    Request::Question,
-    Request::QuestionOfSlots,
-    Request::QuestionOfRwlock,
+const REQUESTS: [Purpose; 3] = [
+    Purpose::Question,
+    Purpose::QuestionOfSlots,
+    Purpose::QuestionOfRwlock,
 ];
 
 /// Questions under way. Each waits for every node: an operator wants to know what each one says.
@@ -39,9 +41,9 @@ struct Question {
 
 enum Asks {
     WhoHolds {
-        mutex: Answers<Seen>,
-        slots: Answers<Inspected>,
-        rwlock: Answers<SeenRwlock>,
+        mutex: Answers<MutexInspection>,
+        slots: Answers<PoolInspection>,
+        rwlock: Answers<RwlockInspection>,
         reply: Responder<Inspection>,
     },
     ToFree {
@@ -58,10 +60,10 @@ impl Questions {
             family: Family::Permits,
         };
         let operations = [
-            (Request::Question, claim::inspect(name.clone())),
-            (Request::QuestionOfSlots, claim::look(&pool)),
+            (Purpose::Question, claim::inspect(name.clone())),
+            (Purpose::QuestionOfSlots, claim::look(&pool)),
             (
-                Request::QuestionOfRwlock,
+                Purpose::QuestionOfRwlock,
                 claim::inspect_rwlock(name.clone()),
             ),
         ];
@@ -77,9 +79,9 @@ impl Questions {
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
         let max_ttl = net.fleet().max_ttl();
         let operations = [
-            (Request::Question, claim::evict(name.clone(), max_ttl)),
+            (Purpose::Question, claim::evict(name.clone(), max_ttl)),
             (
-                Request::QuestionOfRwlock,
+                Purpose::QuestionOfRwlock,
                 claim::evict_rwlock(name.clone(), max_ttl),
             ),
         ];
@@ -110,7 +112,7 @@ impl Questions {
         net: &mut Net,
         tag: Tag,
         node: usize,
-        answer: Result<Reply, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         if let Some(question) = self.0.get_mut(&tag.round) {
             question.asks.heard(tag, node, answer);
@@ -146,7 +148,7 @@ impl Questions {
         &mut self,
         net: &mut Net,
         mut question: Question,
-        operations: &[(Request, Arc<Operation>)],
+        operations: &[(Purpose, Arc<Operation>)],
     ) {
         let round = net.new_round();
         for (request, operation) in operations {
@@ -193,7 +195,7 @@ impl Question {
             return;
         };
         let name = self.name.clone();
-        let (answers, lock) = match is_of(tag, Request::QuestionOfRwlock) {
+        let (answers, lock) = match is_of(tag, Purpose::QuestionOfRwlock) {
             // A release frees whatever the entry has.
             true => (rwlock, Lock::Rwlock(name, Side::Writer)),
             false => (mutex, Lock::Mutex(name)),
@@ -254,18 +256,18 @@ impl Question {
 }
 
 impl Asks {
-    fn heard(&mut self, tag: Tag, node: usize, answer: Result<Reply, Silence>) {
+    fn heard(&mut self, tag: Tag, node: usize, answer: Result<Answer, Silence>) {
         match self {
-            Self::WhoHolds { slots, .. } if is_of(tag, Request::QuestionOfSlots) => {
+            Self::WhoHolds { slots, .. } if is_of(tag, Purpose::QuestionOfSlots) => {
                 slots.set(node, read(answer, claim::looked));
             }
-            Self::WhoHolds { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+            Self::WhoHolds { rwlock, .. } if is_of(tag, Purpose::QuestionOfRwlock) => {
                 rwlock.set(node, read(answer, claim::seen_rwlock));
             }
             Self::WhoHolds { mutex, .. } => mutex.set(node, read(answer, claim::seen)),
             Self::ToFree { mutex, rwlock, .. } => {
                 let evicted = read(answer, claim::evicted);
-                match is_of(tag, Request::QuestionOfRwlock) {
+                match is_of(tag, Purpose::QuestionOfRwlock) {
                     true => rwlock.set(node, evicted),
                     false => mutex.set(node, evicted),
                 }
@@ -275,14 +277,14 @@ impl Asks {
 
     fn outstanding(&self, tag: Tag) -> Vec<usize> {
         match self {
-            Self::WhoHolds { slots, .. } if is_of(tag, Request::QuestionOfSlots) => {
+            Self::WhoHolds { slots, .. } if is_of(tag, Purpose::QuestionOfSlots) => {
                 slots.outstanding().collect()
             }
-            Self::WhoHolds { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+            Self::WhoHolds { rwlock, .. } if is_of(tag, Purpose::QuestionOfRwlock) => {
                 rwlock.outstanding().collect()
             }
             Self::WhoHolds { mutex, .. } => mutex.outstanding().collect(),
-            Self::ToFree { rwlock, .. } if is_of(tag, Request::QuestionOfRwlock) => {
+            Self::ToFree { rwlock, .. } if is_of(tag, Purpose::QuestionOfRwlock) => {
                 rwlock.outstanding().collect()
             }
             Self::ToFree { mutex, .. } => mutex.outstanding().collect(),
@@ -290,13 +292,13 @@ impl Asks {
     }
 }
 
-fn is_of(tag: Tag, request: Request) -> bool {
-    Request::from(tag) == Some(request)
+fn is_of(tag: Tag, request: Purpose) -> bool {
+    tag.purpose == request
 }
 
 fn read<T>(
-    answer: Result<Reply, Silence>,
-    read: impl FnOnce(Reply) -> Option<T>,
+    answer: Result<Answer, Silence>,
+    read: impl FnOnce(Answer) -> Option<T>,
 ) -> Result<T, Silence> {
     // No other reply fits the command.
     answer.and_then(|reply| read(reply).ok_or(Silence::TimedOut))

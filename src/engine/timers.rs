@@ -6,14 +6,14 @@ use super::event::WishId;
 use crate::{
     base::{clock::Tick, ids::ById},
     lease::keeper::LeaseId,
-    node::session::{RoundId, Tag},
+    node::session::Tag,
 };
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     /// The parts of a [`Tag`], which take less room here.
-    Round(RoundId, u8),
+    Round(Tag),
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.
     Wish(WishId),
@@ -26,7 +26,7 @@ pub(crate) enum Key {
 impl Key {
     /// For the answers to a request of a round.
     pub(crate) fn of(tag: Tag) -> Self {
-        Self::Round(tag.round, tag.request)
+        Self::Round(tag)
     }
 }
 
@@ -120,14 +120,14 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::session::{Purpose, RoundId};
 
     fn lease(id: u64) -> Key {
         Key::Lease(LeaseId(id))
     }
 
     fn round(id: u64) -> Key {
-        let round = RoundId(id);
-        Key::of(Tag { round, request: 0 })
+        Key::of(Purpose::Acquire.of(RoundId(id)))
     }
 
     #[test]

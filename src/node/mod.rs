@@ -7,6 +7,7 @@
 // Public by the feature `unstable-node` alone.
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
+pub mod answer;
 pub(crate) mod batch;
 pub(crate) mod fault;
 pub mod kinds;
@@ -30,8 +31,9 @@ use std::{
 pub(crate) use self::kinds::{admission, mutex, rate, rwlock, server, several, slots};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::{
+    answer::{Answer, Answered},
     fault::Fault,
-    kinds::{Answer, Command, Reply},
+    kinds::Command,
     operation::{Guard, Operation},
     push::{Push, Says},
 };
@@ -90,7 +92,7 @@ pub trait Connection: Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// The answer to the oldest operation that is unanswered.
-    Answer(Answer),
+    Answer(Answered),
     /// What it says unasked. It answers nothing.
     Push(Push),
     /// A message that says nothing to anybody here.

@@ -27,14 +27,16 @@ const FLOORS: &[&[&str]] = &[
     &["quorum"],
     &["integrations"],
 ];
-/// A lower room that may not be named all the same: the decisions of the protocol do not know what a node is, and Consul
-/// is not another face of a quorum of masters.
+/// A lower room that may not be named. The decisions of the protocol know no more of a node than its [`ANSWERS`], and Consul is
+/// not another face of a quorum of masters.
 const NEVER: &[(&str, &str)] = &[
     ("protocol", "node"),
     ("protocol", "engine"),
     ("integrations::consul", "quorum"),
     ("integrations::consul", "fence"),
 ];
+/// All that the decisions of the protocol name of a node.
+const ANSWERS: &str = "node::answer";
 /// Rooms beside the floors, and what they may name. Only the last floor names them.
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["report::error", "base::token"]), ("docs", &[])];
 /// Nobody names these; they may name anything.
@@ -264,7 +266,8 @@ fn the_test_sees_what_it_forbids() {
     assert_eq!(circles(&edges), [["engine::core", "engine::net"]]);
     assert!(may_name("engine", "node") && !may_name("node", "engine"));
     assert!(may_name("engine", "lease") && !may_name("lease", "engine"));
-    assert!(!may_name("protocol", "node"));
+    assert!(!may_name("protocol", "node") && !may_name("protocol", "node::session"));
+    assert!(may_name("protocol::ballot", ANSWERS));
     assert!(!may_name("fence", "node") && !may_name("engine", "testing"));
     assert!(may_name("integrations", "fence") && !may_name("quorum", "fence"));
     assert!(!may_name("fence", "integrations") && !may_name("locks", "integrations"));
@@ -292,7 +295,7 @@ fn may_name(from: &str, to: &str) -> bool {
     if let Some((aside, allowed)) = ASIDE.iter().find(|(aside, _)| is_in(from, aside)) {
         return is_in(to, aside) || allowed.iter().any(|room| is_in(to, room));
     }
-    let is = |(a, b): &(&str, &str)| is_in(from, a) && is_in(to, b);
+    let is = |(a, b): &(&str, &str)| is_in(from, a) && is_in(to, b) && !is_in(to, ANSWERS);
     if NEVER.iter().any(is) {
         return false;
     }

@@ -17,8 +17,8 @@ use crate::{
     base::clock::Tick,
     lease::response::Responder,
     node::{
-        Reply,
         admission::{self, BootRecord, Mode},
+        answer::Answer,
         session::RoundId,
         status::NodeState,
     },
@@ -95,7 +95,7 @@ impl Bootstrap {
     }
 
     /// A node's answer; looked at with everything else, by [`look`](Self::look).
-    pub(super) fn heard(&mut self, round: RoundId, node: usize, answer: Result<Reply, Silence>) {
+    pub(super) fn heard(&mut self, round: RoundId, node: usize, answer: Result<Answer, Silence>) {
         let Some(Running {
             stage: Stage::Surveying(poll) | Stage::Lifting(poll) | Stage::Admitting(poll),
             ..

@@ -8,11 +8,13 @@ use crate::{
     base::printable::printable,
     engine::{
         net::Net,
-        round::{self, Request},
+        round::{self},
     },
     node::{
-        Operation, Reply,
+        Operation,
         admission::{self, Admit, BootRecord, Mode},
+        answer::Answer,
+        session::Purpose,
         session::RoundId,
     },
     protocol::ballot::answers::{Answers, Evidence, Heard},
@@ -72,14 +74,14 @@ impl Poll {
 
     fn begin(net: &mut Net, operation: impl Fn(usize) -> Arc<Operation>) -> Self {
         let round = net.new_round();
-        round::put_to_all(net, Request::Bootstrap.of(round), operation);
+        round::put_to_all(net, Purpose::Bootstrap.of(round), operation);
         let answers = Answers::new(net.total());
         Self { round, answers }
     }
 
-    pub(super) fn heard(&mut self, node: usize, answer: Result<Reply, Silence>) {
+    pub(super) fn heard(&mut self, node: usize, answer: Result<Answer, Silence>) {
         let answer = answer.and_then(|reply| match reply {
-            Reply::Admission(reply) => Ok(reply),
+            Answer::Admission(reply) => Ok(reply),
             // No other reply fits the command.
             _ => Err(Silence::TimedOut),
         });

@@ -6,10 +6,14 @@ use super::Ask;
 use crate::{
     Error,
     base::{limit::Limit, owner::Entry},
-    node::{Operation, Reply, slots},
+    node::{
+        Operation,
+        answer::{Answer, PoolInspection},
+        slots,
+    },
 };
 
-pub(crate) use slots::{Family, Inspected, Mode, Place as Seated, Pool};
+pub(crate) use slots::{Family, Mode, Place as Seated, Pool};
 
 /// So many slots can never be held together.
 pub(crate) fn too_many(of: u32, limit: u32) -> Error {
@@ -80,9 +84,9 @@ pub(crate) fn look(pool: &Pool) -> Arc<Operation> {
 }
 
 /// A node's answer to [`look`].
-pub(crate) fn looked(reply: Reply) -> Option<Inspected> {
-    match reply {
-        Reply::Slots(slots::Reply::Inspected(inspected)) => Some(inspected),
+pub(crate) fn looked(answer: Answer) -> Option<PoolInspection> {
+    match answer {
+        Answer::InspectedPool(inspection) => Some(*inspection),
         _ => None,
     }
 }

@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Vote,
     base::{name::Name, owner::Entry},
-    node::{Operation, Reply, mutex, rwlock},
+    node::{
+        Operation,
+        answer::{Answer, MutexInspection, RwlockInspection},
+        mutex, rwlock,
+    },
     protocol::ballot::answers::Evidence,
 };
-
-/// Who reads, who writes and who waits to, by a name, as one node answers.
-pub(crate) use rwlock::Inspected as SeenRwlock;
 
 /// Reads who holds the mutex of this name.
 pub(crate) fn inspect(name: Name) -> Arc<Operation> {
@@ -33,41 +34,18 @@ pub(crate) fn evict_rwlock(name: Name, max_ttl: Duration) -> Arc<Operation> {
     Operation::new(rwlock::Command::Evict { name, max_ttl })
 }
 
-/// Who holds the mutex of a name, as one node answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// The holder's entry, and for how much longer; none: without an end.
-    pub(crate) holder: Option<(String, Option<Duration>)>,
-    /// The newest token that was given out there; 0 if none.
-    pub(crate) counter: u64,
-    /// Those who wait, in order, as far as they are told: entry, and for how long they have waited.
-    pub(crate) line: Vec<(String, Duration)>,
-    /// How many wait.
-    pub(crate) waiting: u64,
-}
-
 /// A node's answer to [`inspect`].
-pub(crate) fn seen(reply: Reply) -> Option<Seen> {
-    match reply {
-        Reply::Mutex(mutex::Reply::Inspected {
-            holder,
-            counter,
-            line,
-            waiting,
-        }) => Some(Seen {
-            holder,
-            counter,
-            line,
-            waiting,
-        }),
+pub(crate) fn seen(answer: Answer) -> Option<MutexInspection> {
+    match answer {
+        Answer::InspectedMutex(inspection) => Some(*inspection),
         _ => None,
     }
 }
 
 /// A node's answer to [`inspect_rwlock`].
-pub(crate) fn seen_rwlock(reply: Reply) -> Option<SeenRwlock> {
-    match reply {
-        Reply::Rwlock(rwlock::Reply::Inspected(inspected)) => Some(inspected),
+pub(crate) fn seen_rwlock(answer: Answer) -> Option<RwlockInspection> {
+    match answer {
+        Answer::InspectedRwlock(inspection) => Some(*inspection),
         _ => None,
     }
 }
@@ -88,13 +66,9 @@ impl Evidence for Evicted {
 }
 
 /// A node's answer to [`evict`] or [`evict_rwlock`].
-pub(crate) fn evicted(reply: Reply) -> Option<Evicted> {
-    let (held, holders) = match reply {
-        Reply::Mutex(mutex::Reply::Evicted { held, holder }) => {
-            (held, holder.into_iter().collect())
-        }
-        Reply::Rwlock(rwlock::Reply::Evicted { held, holders }) => (held, holders),
-        _ => return None,
+pub(crate) fn evicted(answer: Answer) -> Option<Evicted> {
+    let Answer::Evicted { held, holders } = answer else {
+        return None;
     };
     let holders = holders.iter().filter_map(|text| Entry::read(text));
     Some(Evicted {

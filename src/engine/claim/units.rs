@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     base::quota::Stamp,
-    node::{Operation, Reply, rate},
+    node::{Operation, rate},
 };
 
-pub(crate) use rate::{Meter, Reply as Metered};
+pub(crate) use rate::Meter;
 
 /// Takes units of a limit. They may be used for `age` from now on.
 pub(crate) fn spend(meter: &Meter, units: u32, age: Duration) -> Arc<Operation> {
@@ -32,12 +32,4 @@ pub(crate) fn look(meter: &Meter) -> Arc<Operation> {
     Operation::new(rate::Command::Look {
         meter: meter.clone(),
     })
-}
-
-/// A node's answer to one of them.
-pub(crate) fn metered(reply: Reply) -> Option<Metered> {
-    match reply {
-        Reply::Rate(reply) => Some(reply),
-        _ => None,
-    }
 }

@@ -10,7 +10,7 @@ use crate::{
     base::owner::Chance,
     engine::Event,
     lease::keeper::LeaseId,
-    node::{Answer, Incoming},
+    node::{Answered, Incoming},
 };
 
 impl Core {
@@ -46,7 +46,7 @@ impl Core {
     pub(crate) fn answered(
         &mut self,
         node: usize,
-        answers: impl IntoIterator<Item = Answer>,
+        answers: impl IntoIterator<Item = Answered>,
     ) -> bool {
         self.came(node, answers.into_iter().map(Incoming::Answer))
     }

@@ -9,14 +9,11 @@ use crate::{
     base::{clock::Tick, rules::Rule},
     engine::{
         net::Net,
-        round::{self, Request},
+        round::{self},
     },
     lease::{keeper::LeaseId, response::Responder},
-    node::session::RoundId,
-    protocol::ballot::{
-        answers::Said,
-        extend::{Ballot, Verdict},
-    },
+    node::{answer::Answer, session::Purpose, session::RoundId},
+    protocol::ballot::extend::{Ballot, Verdict},
 };
 
 /// One extension under way. A renewal has nobody waiting.
@@ -43,7 +40,7 @@ impl Extension {
             .extend(&holding.entry, holding.node_ttl(), max_ttl, window);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
-        let tag = Request::Extend.of(round);
+        let tag = Purpose::Extend.of(round);
         for (node, silence) in round::ask(net, tag, &operation, 0..net.total()) {
             ballot.vote(node, Err(silence));
         }
@@ -68,10 +65,10 @@ impl Extension {
         net: &mut Net,
         mut holding: Option<&mut Holding>,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
-        let is_lost = answer == Ok(Said::Lost);
-        if let (Ok(Said::Extended), Some(holding)) = (&answer, holding.as_deref_mut()) {
+        let is_lost = answer == Ok(Answer::Lost);
+        if let (Ok(Answer::Extended), Some(holding)) = (&answer, holding.as_deref_mut()) {
             holding.found_on(node);
         }
         self.ballot.vote(node, answer);
@@ -85,7 +82,7 @@ impl Extension {
     pub(super) fn due(&mut self, net: &mut Net, round: RoundId) {
         let outstanding = self.ballot.answers().outstanding();
         let outstanding = outstanding.map(|node| (node, None));
-        for (node, silence) in round::due(net, Request::Extend.of(round), outstanding) {
+        for (node, silence) in round::due(net, Purpose::Extend.of(round), outstanding) {
             self.ballot.vote(node, Err(silence));
         }
     }

@@ -14,7 +14,8 @@ use crate::{
         round,
     },
     lease::{keeper::no_readers, response::Responder, shared::Shared, upkeep::Upkeep},
-    protocol::ballot::answers::{Answers, Said},
+    node::answer::Answer,
+    protocol::ballot::answers::Answers,
 };
 
 /// One lease.
@@ -146,7 +147,7 @@ impl Holding {
     /// released.
     pub(super) fn give_up(&mut self, net: &Net) {
         if let Some((reply, _)) = self.pending.take_if(|_| self.shared.validity().is_zero()) {
-            let answers = Answers::<Said>::new(net.total());
+            let answers = Answers::<Answer>::new(net.total());
             let (name, nodes) = (self.shared.name.as_str(), &net.settings.nodes);
             let again = Some(net.try_again(net.needed));
             let report = answers.report(name, net.needed, nodes, again);

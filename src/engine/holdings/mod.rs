@@ -16,7 +16,7 @@ use self::{
     holding::{Holding, reason_of},
     release::Release,
 };
-use super::{grant::Grant, net::Net, round::Request, timers::Key};
+use super::{grant::Grant, net::Net, timers::Key};
 use crate::{
     Error, Lease, LossReason, Silence,
     base::{ids::ById, logs},
@@ -25,8 +25,7 @@ use crate::{
         response::Responder,
         upkeep::Due,
     },
-    node::session::RoundId,
-    protocol::ballot::answers::Said,
+    node::{answer::Answer, session::Purpose, session::RoundId},
 };
 
 /// All leases, and what is asked for them.
@@ -84,19 +83,19 @@ impl Holdings {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: &Result<Said, Silence>,
+        answer: &Result<Answer, Silence>,
     ) {
         let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
         let counter = match (answer, holding.claim.slot()) {
-            (Ok(Said::Granted(counter) | Said::Raised(counter)), None) => *counter,
-            (Ok(Said::Slots { mine, .. }), Some(slot)) => match mine {
+            (Ok(Answer::Granted(counter) | Answer::Raised(counter)), None) => *counter,
+            (Ok(Answer::Slots { mine, .. }), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,
                 _ => return repair::instead(net, lease_of(round), holding, node),
             },
             // Of whichever slot: a repair says it of this one.
-            (Ok(Said::Raised(_)), Some(_)) => return,
+            (Ok(Answer::Raised(_)), Some(_)) => return,
             // It may have another slot of ours, or our place in line.
             (_, Some(_)) => return repair::instead(net, lease_of(round), holding, node),
             (_, None) => return,
@@ -172,7 +171,7 @@ impl Holdings {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         if let Some(extension) = self.extensions.get_mut(&round) {
             let holding = self.leases.get_mut(&extension.lease());
@@ -187,7 +186,7 @@ impl Holdings {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        said: Option<&Said>,
+        said: Option<&Answer>,
     ) {
         if let Some(holding) = self.leases.get_mut(&lease_of(round)) {
             repair::heard(net, lease_of(round), holding, node, said);
@@ -216,7 +215,7 @@ impl Holdings {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         if let Some(release) = self.releases.get_mut(&round) {
             release.heard(node, answer);
@@ -320,7 +319,7 @@ impl Holdings {
         let (id, held) = (extension.lease(), self.leases.len());
         let decided = extension.decide(net, self.leases.get_mut(&id), held);
         if extension.is_over() {
-            net.timers.cancel(Key::of(Request::Extend.of(round)));
+            net.timers.cancel(Key::of(Purpose::Extend.of(round)));
             self.extensions.remove(&round);
         }
         if decided {
@@ -332,7 +331,7 @@ impl Holdings {
         if !self.releases.get(&round).is_some_and(Release::is_decided) {
             return;
         }
-        net.timers.cancel(Key::of(Request::Release.of(round)));
+        net.timers.cancel(Key::of(Purpose::Release.of(round)));
         if let Some(release) = self.releases.remove(&round) {
             release.end(net);
         }

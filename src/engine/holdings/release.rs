@@ -6,14 +6,15 @@ use crate::{
     base::{name::Name, rules::Rule},
     engine::{
         net::Net,
-        round::{self, Request},
+        round::{self},
     },
     lease::response::Responder,
-    node::session::{DutyId, RoundId},
-    protocol::ballot::{
-        answers::Said,
-        release::{Ballot, Verdict},
+    node::{
+        answer::Answer,
+        session::Purpose,
+        session::{DutyId, RoundId},
     },
+    protocol::ballot::release::{Ballot, Verdict},
 };
 
 /// A release under way.
@@ -35,7 +36,7 @@ impl Release {
         let undo = net.undo(holding.lacks.token, holding.waited.as_ref());
         let operation = holding.claim.release(&holding.entry, undo);
         let round = net.new_round();
-        let tag = reply.is_some().then(|| Request::Release.of(round));
+        let tag = reply.is_some().then(|| Purpose::Release.of(round));
         let until = net.now.plus(holding.stands_for);
         // Also where it was never granted: its owner may stand in line there.
         let told = match net.holds(Rule::LeaveEverywhere) {
@@ -52,7 +53,7 @@ impl Release {
                 ballot.vote(node, Err(silence));
             }
         }
-        round::arm(net, Request::Release.of(round));
+        round::arm(net, Purpose::Release.of(round));
         let release = Self {
             name: holding.shared.name.clone(),
             owed,
@@ -62,7 +63,7 @@ impl Release {
         Some((round, release))
     }
 
-    pub(super) fn heard(&mut self, node: usize, answer: Result<Said, Silence>) {
+    pub(super) fn heard(&mut self, node: usize, answer: Result<Answer, Silence>) {
         self.ballot.vote(node, answer);
     }
 
@@ -73,7 +74,7 @@ impl Release {
             (node, owed.map(|(_, duty)| *duty))
         };
         let outstanding = self.ballot.answers().outstanding().map(duty);
-        for (node, silence) in round::due(net, Request::Release.of(round), outstanding) {
+        for (node, silence) in round::due(net, Purpose::Release.of(round), outstanding) {
             self.ballot.vote(node, Err(silence));
         }
     }

@@ -7,11 +7,10 @@ use crate::{
     base::rules::Rule,
     engine::{
         net::Net,
-        round::{self, Request},
+        round::{self},
     },
     lease::keeper::LeaseId,
-    node::session::RoundId,
-    protocol::ballot::answers::Said,
+    node::{answer::Answer, session::Purpose, session::RoundId},
 };
 
 /// A majority has just extended the lease, and these nodes have lost it.
@@ -47,7 +46,7 @@ fn ask(net: &mut Net, lease: LeaseId, holding: &mut Holding, due: Vec<usize>) {
     let (ttl, token) = (holding.node_ttl(), holding.lacks.token);
     let operation = holding.claim.repair(&holding.entry, ttl, token, max_ttl);
     // There is one at a time for a node, so its lease says which it is.
-    let tag = Request::Repair.of(RoundId(lease.0));
+    let tag = Purpose::Repair.of(RoundId(lease.0));
     let unasked = round::ask(net, tag, &operation, due.iter().copied());
     for node in due {
         if unasked.iter().all(|(other, _)| *other != node) {
@@ -73,14 +72,14 @@ pub(super) fn heard(
     lease: LeaseId,
     holding: &mut Holding,
     node: usize,
-    said: Option<&Said>,
+    said: Option<&Answer>,
 ) {
-    let stands = said == Some(&Said::Repaired(true));
+    let stands = said == Some(&Answer::Repaired(true));
     holding.lacks.ended(node, stands);
     if stands {
         holding.held_on(node);
     }
-    let refused = said == Some(&Said::Repaired(false)) && holding.claim.slot().is_some();
+    let refused = said == Some(&Answer::Repaired(false)) && holding.claim.slot().is_some();
     if refused && holding.lacks.insists(node) {
         complete(net, lease, holding, [node].into_iter());
     }

@@ -5,22 +5,22 @@ use crate::{
     Error, Silence,
     base::owner::Entry,
     engine::{
-        claim::{Claim, Inspected, Pool},
+        claim::{Claim, Pool},
         net::Net,
-        round::{self, Request},
+        round::{self},
     },
-    node::session::RoundId,
+    node::{answer::PoolInspection, session::Purpose, session::RoundId},
     protocol::ballot::answers::{Answers, Heard},
 };
 
 /// The holder of the slot on each node, by the node's index. `None`: the node names no holder, or did not answer. An
 /// error: the slot is taken, and no node names its holder.
 pub(super) fn holders(
-    answers: &Answers<Inspected>,
+    answers: &Answers<PoolInspection>,
     slot: u32,
 ) -> Result<Vec<Option<Entry>>, Error> {
     let mut is_taken = false;
-    let holder = |heard: &Heard<Inspected>| {
+    let holder = |heard: &Heard<PoolInspection>| {
         let Heard::Said(inspected) = heard else {
             return None;
         };
@@ -45,11 +45,11 @@ pub(super) fn free<'a>(
     round: RoundId,
     pool: &Pool,
     slot: u32,
-    nodes: impl Iterator<Item = (&'a Heard<Inspected>, &'a Option<Entry>)>,
+    nodes: impl Iterator<Item = (&'a Heard<PoolInspection>, &'a Option<Entry>)>,
 ) -> Answers<Freed> {
     let claim = Claim::Slot(pool.clone(), slot);
     let until = net.now.plus(net.fleet().max_ttl());
-    let tag = Request::EvictSlot.of(round);
+    let tag = Purpose::EvictSlot.of(round);
     let mut answers = Answers::new(net.total());
     for (node, (heard, holder)) in nodes.enumerate() {
         match (heard, holder) {

@@ -6,16 +6,17 @@ use crate::{
     FencingToken, Holder, NodeInspection, NodeRwlock, NodeSlots, Reader, Silence, Slot, Waiter,
     WaitingWriter,
     base::owner::label_of,
-    engine::claim::{Evicted, Inspected, Seen, SeenRwlock},
+    engine::claim::Evicted,
+    node::answer::{MutexInspection, PoolInspection, RwlockInspection},
     protocol::ballot::answers::Heard,
 };
 
 /// Of the mutex, of the semaphore and of the read-write lock of one name.
 pub(super) fn inspection(
     node: &Arc<str>,
-    mutex: &Heard<Seen>,
-    semaphore: &Heard<Inspected>,
-    rwlock: &Heard<SeenRwlock>,
+    mutex: &Heard<MutexInspection>,
+    semaphore: &Heard<PoolInspection>,
+    rwlock: &Heard<RwlockInspection>,
 ) -> NodeInspection {
     let mut told = NodeInspection {
         node: Arc::clone(node),
@@ -66,7 +67,7 @@ pub(super) fn eviction(
 }
 
 /// None if it knows nothing of a semaphore.
-fn slots(node: &Arc<str>, inspected: &Inspected) -> Option<NodeSlots> {
+fn slots(node: &Arc<str>, inspected: &PoolInspection) -> Option<NodeSlots> {
     if is_nothing(inspected) {
         return None;
     }
@@ -89,7 +90,7 @@ fn slots(node: &Arc<str>, inspected: &Inspected) -> Option<NodeSlots> {
 }
 
 /// None if it knows nothing of a read-write lock.
-fn shares(node: &Arc<str>, seen: &SeenRwlock) -> Option<NodeRwlock> {
+fn shares(node: &Arc<str>, seen: &RwlockInspection) -> Option<NodeRwlock> {
     if is_nothing(seen) {
         return None;
     }
@@ -139,9 +140,9 @@ fn line(node: &Arc<str>, line: &[(String, Duration)]) -> Vec<Waiter> {
 
 /// Why it has not told all.
 fn silence(
-    mutex: &Heard<Seen>,
-    semaphore: &Heard<Inspected>,
-    rwlock: &Heard<SeenRwlock>,
+    mutex: &Heard<MutexInspection>,
+    semaphore: &Heard<PoolInspection>,
+    rwlock: &Heard<RwlockInspection>,
 ) -> Option<Silence> {
     let others = [why_silent(semaphore), why_silent(rwlock)];
     // A user may be kept to the keys of some mutexes, of some semaphores, or of some read-write locks.
@@ -191,23 +192,23 @@ mod tests {
 
     #[test]
     fn a_node_is_silent_unless_it_told_all_that_it_may() {
-        let lock = || Heard::Said(Seen::default());
-        let nothing = || Heard::Said(Inspected::default());
-        let free = || Heard::Said(SeenRwlock::default());
+        let lock = || Heard::Said(MutexInspection::default());
+        let nothing = || Heard::Said(PoolInspection::default());
+        let free = || Heard::Said(RwlockInspection::default());
         let slots = || {
             let limit = Some(Limit {
                 version: 1,
                 slots: 3,
             });
-            Heard::Said(Inspected {
+            Heard::Said(PoolInspection {
                 limit,
-                ..Inspected::default()
+                ..PoolInspection::default()
             })
         };
         let read = || {
-            Heard::Said(SeenRwlock {
+            Heard::Said(RwlockInspection {
                 reading: 1,
-                ..SeenRwlock::default()
+                ..RwlockInspection::default()
             })
         };
         for (mutex, semaphore, rwlock, why) in [

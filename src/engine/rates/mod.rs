@@ -18,14 +18,14 @@ use crate::{
     Error, Silence, Vote,
     base::{clock::Tick, ids::ById, rules::Rule, sweep::Sweep},
     engine::{
-        claim::units::{self, Metered},
+        claim::units,
         event::{Spending, Waits},
         net::{Net, SHORTEST_PAUSE},
-        round::{self, Request},
+        round::{self},
         timers::{Key, LimitId},
     },
     lease::response::Responder,
-    node::{Reply, session::RoundId},
+    node::{answer::Answer, session::Purpose, session::RoundId},
     protocol::rates::{
         plan::Plan,
         words::{Amount, Grace, Limited, Outcome, Part, Purse, Units},
@@ -201,7 +201,7 @@ impl Rates {
                 continue;
             };
             let operation = units::refund(meter, part.units, part.stamps);
-            let tag = Request::Refund.of(net.new_round());
+            let tag = Purpose::Refund.of(net.new_round());
             let times = if net.holds(Rule::RefundOnce) { 1 } else { 2 };
             for _ in 0..times {
                 round::ask(net, tag, &operation, [part.node]);
@@ -348,7 +348,7 @@ impl Rates {
             .unwrap_or(net.now.plus(net.settings.node_timeout));
         search.parked = Some(until);
         let round = net.new_round();
-        net.timers.at(Key::of(Request::Spend.of(round)), until);
+        net.timers.at(Key::of(Purpose::Spend.of(round)), until);
         self.parked.insert(round, search);
     }
 
@@ -357,7 +357,7 @@ impl Rates {
         let Some(search) = self.parked.remove(&round) else {
             return;
         };
-        net.timers.cancel(Key::of(Request::Spend.of(round)));
+        net.timers.cancel(Key::of(Purpose::Spend.of(round)));
         self.go_on(net, search);
     }
 
@@ -369,7 +369,7 @@ impl Rates {
             limit.used_at = net.now;
         }
         let round = net.new_round();
-        let tag = Request::Spend.of(round);
+        let tag = Purpose::Spend.of(round);
         for (node, units) in nodes {
             let Some(limit) = self.limits.get_mut(&search.limit) else {
                 return;
@@ -444,7 +444,7 @@ impl Rates {
             return;
         }
         let round = net.new_round();
-        let tag = Request::Meter.of(round);
+        let tag = Purpose::Meter.of(round);
         let mut looks = Looks {
             limit: search.limit,
             outstanding: Vec::new(),
@@ -612,14 +612,13 @@ impl Rates {
     pub(in crate::engine) fn heard(
         &mut self,
         net: &mut Net,
-        request: Request,
+        purpose: Purpose,
         round: RoundId,
         node: usize,
-        answer: Result<Reply, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
-        let answer = answer.and_then(|reply| units::metered(reply).ok_or(Silence::TimedOut));
-        match request {
-            Request::Meter => self.looked(net, round, node, answer),
+        match purpose {
+            Purpose::Meter => self.looked(net, round, node, answer),
             _ if self.late.contains_key(&(round, node)) => {
                 self.given_late(net, round, node, answer);
             }
@@ -628,12 +627,12 @@ impl Rates {
     }
 
     /// Answers are due.
-    pub(in crate::engine) fn round_due(&mut self, net: &mut Net, request: Request, round: RoundId) {
+    pub(in crate::engine) fn round_due(&mut self, net: &mut Net, purpose: Purpose, round: RoundId) {
         if self.parked.contains_key(&round) {
             return self.unpark(net, round);
         }
-        let outstanding: Vec<usize> = match request {
-            Request::Meter => self
+        let outstanding: Vec<usize> = match purpose {
+            Purpose::Meter => self
                 .looks
                 .get(&round)
                 .map(|looks| looks.outstanding.clone()),
@@ -644,9 +643,9 @@ impl Rates {
         }
         .unwrap_or_default();
         let outstanding = outstanding.into_iter().map(|node| (node, None));
-        for (node, silence) in round::due(net, request.of(round), outstanding) {
-            match request {
-                Request::Meter => self.looked(net, round, node, Err(silence)),
+        for (node, silence) in round::due(net, purpose.of(round), outstanding) {
+            match purpose {
+                Purpose::Meter => self.looked(net, round, node, Err(silence)),
                 _ => {
                     let search = self.searches.get_mut(&round);
                     if let Some(asked) = search.and_then(|search| {
@@ -666,7 +665,7 @@ impl Rates {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Metered, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         let Some(search) = self.searches.get_mut(&round) else {
             return;
@@ -684,19 +683,19 @@ impl Rates {
         {
             view.answered(units);
             match &answer {
-                Ok(Metered::Spent { room, .. }) => {
+                Ok(Answer::Spent { room, .. }) => {
                     view.takes(net.now, units, age);
                     view.has(net.now, *room);
                 }
-                Ok(Metered::Full { room, .. }) => view.found_full(net.now, *room),
+                Ok(Answer::Full { room, .. }) => view.found_full(net.now, *room),
                 // Nothing was done.
                 Err(Silence::ScriptsFlushed | Silence::NotAdmitted | Silence::Failed(_)) => {}
                 _ => view.takes(net.now, units, age),
             }
         }
         match answer {
-            Ok(Metered::Spent { stamps, .. }) => asked.said = Some(Said::Spent(stamps)),
-            Ok(Metered::Full { .. }) => asked.said = Some(Said::Full),
+            Ok(Answer::Spent { stamps, .. }) => asked.said = Some(Said::Spent(stamps)),
+            Ok(Answer::Full { .. }) => asked.said = Some(Said::Full),
             Ok(_) => asked.said = Some(Said::Nothing),
             Err(silence) => {
                 asked.said = Some(Said::Nothing);
@@ -706,7 +705,7 @@ impl Rates {
         if search.is_answered()
             && let Some(search) = self.searches.remove(&round)
         {
-            net.timers.cancel(Key::of(Request::Spend.of(round)));
+            net.timers.cancel(Key::of(Purpose::Spend.of(round)));
             self.answered(net, search);
         }
     }
@@ -717,9 +716,9 @@ impl Rates {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Metered, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
-        if let (Some((id, units)), Ok(Metered::Spent { stamps, .. })) =
+        if let (Some((id, units)), Ok(Answer::Spent { stamps, .. })) =
             (self.late.remove(&(round, node)), answer)
         {
             let part = Part {
@@ -736,7 +735,7 @@ impl Rates {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Metered, Silence>,
+        answer: Result<Answer, Silence>,
     ) {
         let Some(looks) = self.looks.get_mut(&round) else {
             return;
@@ -747,7 +746,7 @@ impl Rates {
             return;
         }
         match answer {
-            Ok(Metered::Seen(taken)) => {
+            Ok(Answer::Metered(taken)) => {
                 let limit = self.limits.get_mut(&looks.limit);
                 if let Some(view) = limit.and_then(|limit| limit.view_mut(node)) {
                     let taken = taken.iter().map(|interval| {
@@ -768,7 +767,7 @@ impl Rates {
         if !self.looks.get(&round).is_some_and(is_over) {
             return;
         }
-        net.timers.cancel(Key::of(Request::Meter.of(round)));
+        net.timers.cancel(Key::of(Purpose::Meter.of(round)));
         let Some(looks) = self.looks.remove(&round) else {
             return;
         };

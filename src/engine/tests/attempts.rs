@@ -9,17 +9,11 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     let mut answer = world.try_lock();
     assert_eq!(world.sent().len(), 5);
     world.at(280);
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
-    world
-        .core
-        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
+    world.core.answered(1, [Ok(Answer::Granted(8))]);
     world.core.answered(3, [Ok(held())]);
     world.at(300);
-    world
-        .core
-        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+    world.core.answered(2, [Ok(Answer::Granted(7))]);
     world.at(500);
     assert_eq!(
         world.sent(),
@@ -36,12 +30,8 @@ fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     let wanted = [(1, 'R'), (2, 'R'), (4, 'R')];
     assert_eq!(released, wanted, "rolled back, but where it was refused");
     world.at(520);
-    world
-        .core
-        .answered(4, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
-    world
-        .core
-        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
+    world.core.answered(4, [Ok(Answer::Granted(8))]);
+    world.core.answered(2, [Ok(Answer::Raised(8))]);
     assert!(
         !world.sent().contains(&(4, 'T')),
         "nor is anything raised any more"
@@ -58,24 +48,14 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
     let mut answer = world.try_lock();
     world.sent();
     world.at(10);
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
-    world
-        .core
-        .answered(1, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
+    world.core.answered(1, [Ok(Answer::Granted(8))]);
     world.at(21);
     assert_eq!(world.sent(), [(0, 'T')], "one more reply time, then raised");
-    world
-        .core
-        .answered(2, [Ok(Said::Mutex(mutex::Reply::Granted(5)))]);
+    world.core.answered(2, [Ok(Answer::Granted(5))]);
     assert_eq!(world.sent(), [(2, 'T')]);
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Lost))]);
-    world
-        .core
-        .answered(2, [Ok(Said::Mutex(mutex::Reply::Raised(8)))]);
+    world.core.answered(0, [Ok(Answer::Lost)]);
+    world.core.answered(2, [Ok(Answer::Raised(8))]);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
 }
@@ -207,7 +187,8 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     let mut world = World::new(3);
     let seen = Arc::new(AtomicU64::new(0));
     let _first = world.ask(|wish| wish.seen = Arc::clone(&seen));
-    let refused = mutex::Reply::Held {
+    let refused = Answer::Held {
+        which: None,
         remaining: None,
         counter: GREATEST,
         holder: None,
@@ -237,7 +218,7 @@ fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
         if last {
             clock.set(over, 0);
         }
-        Ok(Said::Mutex(mutex::Reply::Granted(7)))
+        Ok(Answer::Granted(7))
     });
     world.core.answered(0, read);
     for answer in &mut answers {
@@ -301,7 +282,7 @@ fn requests_are_gathered_only_while_somebody_waits_for_others() {
     assert!(!world.core.may_gather(3), "it is enough");
     world.core.left();
     for node in 0..2 {
-        let all = (0..4).map(|_| Ok(Said::Mutex(mutex::Reply::Granted(7))));
+        let all = (0..4).map(|_| Ok(Answer::Granted(7)));
         world.core.answered(node, all);
     }
     assert!(first.try_recv().is_ok());

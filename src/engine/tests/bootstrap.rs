@@ -3,7 +3,7 @@
 use super::*;
 
 /// No counters.
-const UNUSED: Said = Said::Admission(admission::Reply::Surveyed {
+const UNUSED: Answer = Answer::Admission(admission::Reply::Surveyed {
     used: false,
     lock: None,
 });
@@ -38,7 +38,7 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
     let admitted = admits(&world.until_sent());
     let whole = 27 * 3600 * 1000;
     assert_eq!(admitted, [0, 1, 2].map(|node| (node, Mode::New, whole)));
-    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
+    world.all_say(&[const { Answer::Admission(admission::Reply::Admitted(true)) }; 3]);
     assert!(answer.try_recv().is_err(), "until all of them vote");
     world.witnessed = vec![whole; 3];
     world.until_sent();
@@ -55,7 +55,7 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
         world.core.answered(0, [Ok(UNUSED)]);
         world.core.answered(
             1,
-            [Ok(Said::Admission(admission::Reply::Surveyed {
+            [Ok(Answer::Admission(admission::Reply::Surveyed {
                 used: true,
                 lock,
             }))],
@@ -90,10 +90,11 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     assert_eq!(admitted, [0, 1, 2].map(|n| (n, Mode::Forced, 35_300)));
     world
         .core
-        .answered(0, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
-    world
-        .core
-        .answered(1, [Ok(Said::Admission(admission::Reply::Admitted(false)))]);
+        .answered(0, [Ok(Answer::Admission(admission::Reply::Admitted(true)))]);
+    world.core.answered(
+        1,
+        [Ok(Answer::Admission(admission::Reply::Admitted(false)))],
+    );
     let error = answer.try_recv().unwrap().unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     let why = "2 of 3 nodes are available and all are needed (1 whose memory changed)";
@@ -110,16 +111,16 @@ fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
         assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
         world
             .core
-            .answered(0, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
+            .answered(0, [Ok(Answer::Admission(admission::Reply::Admitted(true)))]);
         world
             .core
-            .answered(1, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
+            .answered(1, [Ok(Answer::Admission(admission::Reply::Admitted(true)))]);
         assert!(world.until_sent().is_empty(), "not before all have it");
         world
             .core
-            .answered(2, [Ok(Said::Admission(admission::Reply::Admitted(true)))]);
+            .answered(2, [Ok(Answer::Admission(admission::Reply::Admitted(true)))]);
         assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
-        world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
+        world.all_say(&[const { Answer::Admission(admission::Reply::Admitted(true)) }; 3]);
         (world.terms, world.witnessed) = (vec![TERMS; 3], vec![40_000; 3]);
         world.until_sent();
         assert!(matches!(answer.try_recv(), Ok(Ok(()))));
@@ -212,12 +213,12 @@ fn a_raise_that_is_refused_half_way_looks_anew() {
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
     world.at(6_001);
-    world.all_say(&[true, false, true].map(|is| Said::Admission(admission::Reply::Admitted(is))));
+    world.all_say(&[true, false, true].map(|is| Answer::Admission(admission::Reply::Admitted(is))));
     let again = world.until_sent();
     assert_eq!(raised(&again), [LESSER; 3], "from the beginning");
     world.terms = vec![TERMS; 3];
     world.at(6_002);
-    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(false)) }; 3]);
+    world.all_say(&[const { Answer::Admission(admission::Reply::Admitted(false)) }; 3]);
     assert!(world.until_sent().is_empty());
     assert!(
         matches!(answer.try_recv(), Ok(Ok(()))),
@@ -244,9 +245,9 @@ fn a_raise_that_was_written_is_not_said_to_lack_a_majority_that_votes() {
     let mut world = World::lesser(&[40_000; 3]);
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
-    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
+    world.all_say(&[const { Answer::Admission(admission::Reply::Admitted(true)) }; 3]);
     assert_eq!(raised(&world.until_sent()), [TERMS; 3]);
-    world.all_say(&[const { Said::Admission(admission::Reply::Admitted(true)) }; 3]);
+    world.all_say(&[const { Answer::Admission(admission::Reply::Admitted(true)) }; 3]);
     world.terms = vec![TERMS; 3];
     world.core.disconnected(2, &Disconnected("died".into()));
     world.until_sent();

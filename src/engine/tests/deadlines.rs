@@ -1,7 +1,7 @@
 //! From when and until when answers are waited for, and what waits for nodes.
 
 use super::*;
-use crate::node;
+use crate::node::answer::MutexInspection;
 
 /// All nodes stall. The RELEASEs that follow are still on their way to the connections, which take back what
 /// they have: the requests before them.
@@ -27,7 +27,7 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
     }
     assert!(matches!(second.try_recv(), Ok(Err(Error::NoQuorum(_)))));
     for node in 0..3 {
-        world.says(node, mutex::Reply::Granted(7));
+        world.says(node, Answer::Granted(7));
         let given = given.iter().filter(|(to, _)| *to == node);
         for (_, operation) in given {
             let released = matches!(
@@ -35,7 +35,7 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
                 Command::Mutex(mutex::Command::Release { .. })
             );
             assert!(released, "{operation:?}");
-            world.says(node, mutex::Reply::Released(true));
+            world.says(node, Answer::Released(true));
         }
     }
     assert!(world.core.leftovers().contains(&("releases", 0)));
@@ -62,9 +62,7 @@ fn a_deadline_counts_once_the_sockets_were_looked_at() {
     let seen = |ms: u64| Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000);
     world.core.tick(seen(499));
     assert!(is_open(&mut answer));
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
     world.core.tick(seen(500));
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -115,9 +113,7 @@ fn a_late_node_does_not_make_the_others_late() {
     world.core.disconnected(2, &Disconnected("died".into()));
     world.at(499);
     assert!(is_open(&mut answer));
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
     world.at(500);
     assert!(matches!(answer.try_recv(), Ok(Err(Error::NoQuorum(_)))));
 }
@@ -149,26 +145,16 @@ fn requests_wait_while_open_is_being_restored() {
         .collect();
     assert_eq!(asked, [(0, 'A'), (1, 'A')]);
     for node in 0..2 {
-        world
-            .core
-            .answered(node, [Ok(Said::Mutex(mutex::Reply::Released(false)))]);
-        let inspected = mutex::Reply::Inspected {
-            holder: None,
+        world.core.answered(node, [Ok(Answer::Released(false))]);
+        let inspected = Answer::InspectedMutex(Box::new(MutexInspection {
             counter: 7,
-            line: Vec::new(),
-            waiting: 0,
-        };
-        let nothing = node::slots::Reply::Inspected(node::slots::Inspected::default());
-        let nobody = node::rwlock::Reply::Inspected(node::rwlock::Inspected::default());
-        let inspected = [
-            Ok(Said::Mutex(inspected)),
-            Ok(Said::Slots(nothing)),
-            Ok(Said::Rwlock(nobody)),
-        ];
+            ..MutexInspection::default()
+        }));
+        let nothing = Answer::InspectedPool(Box::default());
+        let nobody = Answer::InspectedRwlock(Box::default());
+        let inspected = [Ok(inspected), Ok(nothing), Ok(nobody)];
         world.core.answered(node, inspected);
-        world
-            .core
-            .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(8)))]);
+        world.core.answered(node, [Ok(Answer::Granted(8))]);
     }
     assert!(matches!(first.try_recv(), Ok(Ok(Some(_)))));
 }

@@ -6,9 +6,7 @@ use super::*;
 fn two_that_shut_down_are_told_the_same() {
     let mut world = World::new(1);
     let mut answer = world.try_lock();
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
     let _lease = answer.try_recv().unwrap().unwrap().unwrap();
     let mut told = Vec::new();
     for within in [5, 9] {
@@ -40,7 +38,7 @@ fn what_is_granted_when_all_handles_are_gone_is_taken_back() {
     } = world;
     drop(_engine);
     for node in 0..2 {
-        let granted = Said::Mutex(mutex::Reply::Granted(7));
+        let granted = Answer::Granted(7);
         core.answered(node, [Ok(granted)]);
     }
     assert!(answer.try_recv().is_err());
@@ -135,9 +133,9 @@ fn shutdown_with_a_dead_node_ends_when_a_majority_has_confirmed() {
     let mut released = world.release(id);
     assert_eq!(world.sent(), [(0, 'R'), (1, 'R')]);
     let mut answer = world.shutdown(5_000);
-    world.says(0, mutex::Reply::Released(true));
+    world.says(0, Answer::Released(true));
     assert!(is_open(&mut answer), "two nodes may still hold it");
-    world.says(1, mutex::Reply::Released(true));
+    world.says(1, Answer::Released(true));
     assert!(matches!(released.try_recv(), Ok(Ok(()))));
     assert_eq!(answer.try_recv().unwrap(), [""; 0]);
     assert!(world.core.is_done());
@@ -150,7 +148,7 @@ fn shutdown_with_a_silent_node_ends_when_it_is_stalled() {
     let _released = world.release(id);
     world.sent();
     for node in 0..2 {
-        world.says(node, mutex::Reply::Released(true));
+        world.says(node, Answer::Released(true));
     }
     let mut answer = world.shutdown(5_000);
     world.at(499);
@@ -165,7 +163,7 @@ fn shutdown_with_a_silent_node_ends_when_it_is_stalled() {
     let mut answer = world.shutdown(5_000);
     for node in 0..3 {
         assert!(is_open(&mut answer));
-        world.says(node, mutex::Reply::Released(true));
+        world.says(node, Answer::Released(true));
     }
     assert!(answer.try_recv().is_ok(), "all have answered");
 }
@@ -182,7 +180,7 @@ fn shutdown_without_a_confirming_majority_waits_for_its_whole_time() {
         reply: None,
     });
     world.sent();
-    world.says(0, mutex::Reply::Released(true));
+    world.says(0, Answer::Released(true));
     let mut answer = world.shutdown(5_000);
     world.at(4_999);
     assert!(is_open(&mut answer), "one of the two may come back");
@@ -191,7 +189,7 @@ fn shutdown_without_a_confirming_majority_waits_for_its_whole_time() {
 
     let mut world = World::new(1);
     let mut locked = world.try_lock();
-    world.says(0, mutex::Reply::Granted(7));
+    world.says(0, Answer::Granted(7));
     drop(locked.try_recv());
     let id = world.core.first_lease().unwrap();
     world.core.disconnected(0, &Disconnected("died".into()));
@@ -214,7 +212,7 @@ fn shutdown_does_not_wait_for_a_node_that_answers_a_release_with_an_error() {
     world.core.answered(2, [Err(error)]);
     for node in 0..2 {
         assert!(is_open(&mut answer));
-        world.says(node, mutex::Reply::Released(true));
+        world.says(node, Answer::Released(true));
     }
     assert!(answer.try_recv().is_ok());
 }
@@ -232,7 +230,7 @@ fn handles_that_are_gone_leave_a_release_to_a_dead_node_in_the_background() {
     world.core.close();
     world.sent();
     for node in 0..2 {
-        world.says(node, mutex::Reply::Released(true));
+        world.says(node, Answer::Released(true));
     }
     assert!(!world.core.is_done());
 }

@@ -11,17 +11,13 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
         wish.renewal = Renewal::auto();
     });
     for node in 0..3 {
-        world
-            .core
-            .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+        world.core.answered(node, [Ok(Answer::Granted(7))]);
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     world.sent();
     world.at(200);
     assert_eq!(world.sent(), [(0, 'E'), (1, 'E'), (2, 'E')]);
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Extended))]);
+    world.core.answered(0, [Ok(Answer::Extended)]);
     world.core.disconnected(1, &Disconnected("reset".into()));
     world.at(260);
     world.core.connected(1, 8, None, true);
@@ -33,12 +29,8 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
         [(0, 'E'), (1, 'E'), (2, 'E')],
         "node 2 is silent"
     );
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Extended))]);
-    world
-        .core
-        .answered(1, [Ok(Said::Mutex(mutex::Reply::Extended))]);
+    world.core.answered(0, [Ok(Answer::Extended)]);
+    world.core.answered(1, [Ok(Answer::Extended)]);
     world.at(590);
     assert!(lease.is_valid() && lease.validity() > Duration::from_millis(300));
     world.sent();
@@ -52,9 +44,7 @@ fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
 fn a_node_that_was_flushed_does_not_make_a_release_lost() {
     let mut world = World::new(1);
     let mut answer = world.try_lock();
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+    world.core.answered(0, [Ok(Answer::Granted(7))]);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
     let (reply, mut released) = oneshot::channel();
@@ -63,9 +53,7 @@ fn a_node_that_was_flushed_does_not_make_a_release_lost() {
         reply: Some(reply),
     });
     world.sent();
-    world
-        .core
-        .answered(0, [Ok(Said::Mutex(mutex::Reply::ReleasedUnadmitted))]);
+    world.core.answered(0, [Ok(Answer::ReleasedUnadmitted)]);
     let answer = released.try_recv().unwrap();
     assert!(matches!(answer, Err(Error::NoQuorum(_))), "{answer:?}");
     std::mem::forget(lease);
@@ -90,9 +78,9 @@ fn who_is_told_of_a_loss_finds_the_lease_lost() {
     let waker = Waker::from(Arc::clone(&looks));
     let answer = pin!(&mut extended).poll(&mut Context::from_waker(&waker));
     assert!(answer.is_pending());
-    world.says(0, mutex::Reply::Lost);
+    world.says(0, Answer::Lost);
     assert!(lease.is_valid());
-    world.says(1, mutex::Reply::Lost);
+    world.says(1, Answer::Lost);
     assert!(matches!(extended.try_recv(), Ok(Err(Error::Lost(_)))));
     assert!(!looks.1.load(Relaxed), "told before");
 }
@@ -104,14 +92,14 @@ fn a_grant_after_the_win_counts_for_the_lease() {
     let mut answer = world.try_lock();
     world.sent();
     for node in 0..2 {
-        world.says(node, mutex::Reply::Granted(7));
+        world.says(node, Answer::Granted(7));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
-    world.says(2, mutex::Reply::Granted(7));
+    world.says(2, Answer::Granted(7));
     let id = world.core.first_lease().unwrap();
     let mut released = world.release(id);
     assert_eq!(world.sent(), [(0, 'R'), (1, 'R'), (2, 'R')]);
-    world.says(0, mutex::Reply::Released(false));
+    world.says(0, Answer::Released(false));
     world.at(500);
     let answer = released.try_recv();
     assert!(
@@ -127,7 +115,7 @@ fn a_release_goes_to_every_node_that_was_asked() {
     let mut answer = world.try_lock();
     world.sent();
     for node in 0..2 {
-        world.says(node, mutex::Reply::Granted(7));
+        world.says(node, Answer::Granted(7));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
@@ -151,7 +139,7 @@ fn all_nodes_are_sent_one_operation() {
     let mut answer = world.try_lock();
     let mut rounds = vec![operations(&mut world)];
     for node in 0..5 {
-        world.says(node, mutex::Reply::Granted(7));
+        world.says(node, Answer::Granted(7));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
@@ -180,7 +168,7 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
             wish.renewal = Renewal::auto();
         });
         world.sent();
-        world.says(0, mutex::Reply::Granted(7));
+        world.says(0, Answer::Granted(7));
         leases.push(answer.try_recv().unwrap().unwrap().unwrap());
     }
     world.pause_until(5000);
@@ -220,7 +208,10 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     let nobody = released(&mut world);
     assert_eq!(nobody.len(), 3);
     let owner = |digit: &str| Arc::<str>::from(format!("{}@web-1:77", digit.repeat(32)));
-    let found = |holder: Option<Arc<str>>| mutex::Reply::Evicted { held: true, holder };
+    let found = |holder: Option<Arc<str>>| Answer::Evicted {
+        held: true,
+        holders: holder.into_iter().collect(),
+    };
     world.says(0, found(Some(owner("a"))));
     let everywhere = |whose: &str| (0..3).map(|node| (node, owner(whose))).collect::<Vec<_>>();
     assert_eq!(released(&mut world), everywhere("a"));
@@ -228,11 +219,9 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     assert_eq!(released(&mut world), [], "it is on its way");
     world.says(2, found(None));
     // The same of who has the read-write lock.
-    let shares = |whose: &[&str]| {
-        Said::Rwlock(rwlock::Reply::Evicted {
-            held: !whose.is_empty(),
-            holders: whose.iter().map(|one| owner(one)).collect(),
-        })
+    let shares = |whose: &[&str]| Answer::Evicted {
+        held: !whose.is_empty(),
+        holders: whose.iter().map(|one| owner(one)).collect(),
     };
     world.core.answered(0, [Ok(shares(&["b", "c"]))]);
     let of_both = [everywhere("b"), everywhere("c")].concat();

@@ -5,7 +5,7 @@ mod entering;
 use super::*;
 use crate::{
     Renewal,
-    node::{Fault, Incoming, Push, Says, mutex::Ahead},
+    node::{Fault, Incoming, Push, Says, answer::Ahead},
 };
 
 const ALL: [usize; 3] = [0, 1, 2];
@@ -16,8 +16,8 @@ fn all(letter: char) -> Vec<(usize, char)> {
     ALL.map(|node| (node, letter)).to_vec()
 }
 
-fn in_line() -> mutex::Reply {
-    mutex::Reply::InLine {
+fn in_line() -> Answer {
+    Answer::InLine {
         rank: 0,
         ahead: Ahead {
             remaining: Some(Duration::from_secs(5)),
@@ -62,7 +62,7 @@ impl World {
         }
         self.core.left();
         assert_eq!(kinds, ['R', 'J', 'J', 'J'], "{kinds:?}");
-        self.says(2, mutex::Reply::Released(false));
+        self.says(2, Answer::Released(false));
         place.unwrap()
     }
 
@@ -101,9 +101,9 @@ fn who_is_refused_takes_a_place_behind_its_rollback_and_is_granted_by_two_pushes
     assert_eq!(world.sent(), []);
     world.at(109);
     assert_eq!(world.sent(), all('E'));
-    world.says(0, mutex::Reply::Lost);
-    world.says(1, mutex::Reply::Extended);
-    world.says(2, mutex::Reply::Extended);
+    world.says(0, Answer::Lost);
+    world.says(1, Answer::Extended);
+    world.says(2, Answer::Extended);
     assert!(lease.validity() > Duration::from_secs(8));
     assert_eq!(
         world.sent(),
@@ -134,8 +134,8 @@ fn who_does_not_renew_gets_the_lease_when_it_is_confirmed() {
     world.pushes(2, &place, handed(7));
     assert!(is_open(&mut answer));
     assert_eq!(world.sent(), all('E'));
-    world.says(1, mutex::Reply::Extended);
-    world.says(2, mutex::Reply::Extended);
+    world.says(1, Answer::Extended);
+    world.says(2, Answer::Extended);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert!(lease.validity() > Duration::from_secs(8));
 
@@ -187,7 +187,7 @@ fn who_gives_up_leaves_every_node_that_it_asked() {
     world.pushes(0, &place, handed(7));
     assert_eq!(world.sent(), [], "what comes later finds nobody");
     ALL.iter()
-        .for_each(|node| world.says(*node, mutex::Reply::Released(true)));
+        .for_each(|node| world.says(*node, Answer::Released(true)));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 
@@ -236,7 +236,8 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
     for id in 1..=3 {
         let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(id), Wait::For(None)));
         world.until_sent();
-        let refused = mutex::Reply::Held {
+        let refused = Answer::Held {
+            which: None,
             remaining: None,
             counter: 6,
             holder: None,
@@ -252,7 +253,7 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
         assert!(ticket > last, "{ticket} after {last}");
         assert!(id < 2 || ticket > 1 << 52);
         last = ticket;
-        world.says(0, mutex::Reply::Released(false));
+        world.says(0, Answer::Released(false));
         world.says(0, in_line());
         std::mem::forget(_kept);
     }

@@ -38,8 +38,9 @@ use crate::{
     engine::claim::{Lock, Wants},
     lease::keeper::LeaseId,
     node::{
-        Command, DialError, Disconnected, Fault, Reply as Said,
+        Command, DialError, Disconnected, Fault,
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
+        answer::Answer,
         mutex, rwlock,
         session::Effect,
         settings::Settings,
@@ -129,7 +130,7 @@ impl World {
     }
 
     /// What the handshake of this node is answered.
-    fn met(&self, node: usize) -> Said {
+    fn met(&self, node: usize) -> Answer {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
             run: run.clone(),
@@ -155,7 +156,7 @@ impl World {
             time: u64::MAX,
             write: Some(Ok(())),
         };
-        Said::Admission(admission::Reply::Met(Box::new(meeting)))
+        Answer::Admission(admission::Reply::Met(Box::new(meeting)))
     }
 
     fn try_lock(&mut self) -> Answered {
@@ -270,20 +271,21 @@ impl World {
         Vec::new()
     }
 
-    fn all_say(&mut self, said: &[Said]) {
+    fn all_say(&mut self, said: &[Answer]) {
         for (node, said) in said.iter().enumerate() {
             self.core.answered(node, [Ok(said.clone())]);
         }
     }
 }
 
-fn held() -> Said {
-    Said::Mutex(mutex::Reply::Held {
+fn held() -> Answer {
+    Answer::Held {
+        which: None,
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
         holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
         ticket: 0,
-    })
+    }
 }
 
 fn left(world: &World) -> usize {
@@ -317,8 +319,7 @@ impl World {
         let mut answer = self.try_lock();
         self.sent();
         for node in 0..3 {
-            self.core
-                .answered(node, [Ok(Said::Mutex(mutex::Reply::Granted(7)))]);
+            self.core.answered(node, [Ok(Answer::Granted(7))]);
         }
         let lease = answer.try_recv().unwrap().unwrap().unwrap();
         (lease, self.core.first_lease().unwrap())
@@ -339,8 +340,8 @@ impl World {
         answer
     }
 
-    fn says(&mut self, node: usize, reply: mutex::Reply) {
-        self.core.answered(node, [Ok(Said::Mutex(reply))]);
+    fn says(&mut self, node: usize, reply: Answer) {
+        self.core.answered(node, [Ok(reply)]);
     }
 }
 

@@ -6,7 +6,7 @@ const ALL: [(usize, char); 3] = [(0, 'E'), (1, 'E'), (2, 'E')];
 
 fn extended(world: &mut World, nodes: &[usize]) {
     for &node in nodes {
-        world.says(node, mutex::Reply::Extended);
+        world.says(node, Answer::Extended);
     }
 }
 
@@ -16,7 +16,7 @@ fn a_node_that_lost_it_is_repaired_once_a_majority_has_extended() {
     let (lease, id) = world.lease();
     let mut extension = world.extend(id);
     assert_eq!(world.sent(), ALL);
-    world.says(0, mutex::Reply::Lost);
+    world.says(0, Answer::Lost);
     extended(&mut world, &[1]);
     assert_eq!(world.sent(), [], "no majority yet");
     extended(&mut world, &[2]);
@@ -26,7 +26,7 @@ fn a_node_that_lost_it_is_repaired_once_a_majority_has_extended() {
     // Asked again while the repair is under way: that comes second there, and says how it went.
     let _second = world.extend(id);
     assert_eq!(world.sent(), ALL);
-    world.says(0, mutex::Reply::Repaired(true));
+    world.says(0, Answer::Repaired(true));
     extended(&mut world, &[0, 1, 2]);
     assert_eq!(world.sent(), []);
     assert!(lease.is_valid());
@@ -41,20 +41,20 @@ fn who_says_it_after_the_majority_is_repaired_too() {
     extended(&mut world, &[0, 1]);
     assert!(matches!(extension.try_recv(), Ok(Ok(()))));
     assert_eq!(world.sent(), []);
-    world.says(2, mutex::Reply::Lost);
+    world.says(2, Answer::Lost);
     assert_eq!(world.sent(), [(2, 'P')]);
     assert!(lease.is_valid());
 }
 
 #[test]
 fn without_a_majority_nobody_is_repaired() {
-    for verdict in [mutex::Reply::Lost, mutex::Reply::Extended] {
+    for verdict in [Answer::Lost, Answer::Extended] {
         let mut world = World::new(3);
         let (lease, id) = world.lease();
         let mut extension = world.extend(id);
         assert_eq!(world.sent(), ALL);
-        let is_evicted = verdict == mutex::Reply::Lost;
-        world.says(0, mutex::Reply::Lost);
+        let is_evicted = verdict == Answer::Lost;
+        world.says(0, Answer::Lost);
         world.says(1, verdict);
         // The third stays silent.
         world.at(600);
@@ -74,22 +74,22 @@ fn a_repair_is_no_vote_and_is_tried_again_after_the_next_majority() {
     let mut world = World::new(3);
     let (lease, id) = world.lease();
     let _first = world.extend(id);
-    world.says(0, mutex::Reply::Lost);
+    world.says(0, Answer::Lost);
     extended(&mut world, &[1, 2]);
     world.sent();
     let mut second = world.extend(id);
     assert_eq!(world.sent(), ALL);
-    world.says(0, mutex::Reply::Repaired(true));
-    world.says(1, mutex::Reply::Extended);
+    world.says(0, Answer::Repaired(true));
+    world.says(1, Answer::Extended);
     assert!(is_open(&mut second), "one has extended, one was repaired");
-    world.says(0, mutex::Reply::Lost);
-    world.says(2, mutex::Reply::Extended);
+    world.says(0, Answer::Lost);
+    world.says(2, Answer::Extended);
     assert!(matches!(second.try_recv(), Ok(Ok(()))));
     assert_eq!(world.sent(), [(0, 'P')], "lost again");
-    world.says(0, mutex::Reply::Repaired(false));
+    world.says(0, Answer::Repaired(false));
     assert_eq!(world.sent(), [], "another holds it there");
     let _third = world.extend(id);
-    world.says(0, mutex::Reply::Lost);
+    world.says(0, Answer::Lost);
     world.sent();
     extended(&mut world, &[1, 2]);
     assert_eq!(world.sent(), [(0, 'P')]);
@@ -102,7 +102,7 @@ fn a_grant_with_a_smaller_token_is_brought_up() {
     let mut answer = world.try_lock();
     world.sent();
     for (node, counter) in [(0, 7), (2, 7), (1, 6)] {
-        world.says(node, mutex::Reply::Granted(counter));
+        world.says(node, Answer::Granted(counter));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
@@ -112,7 +112,7 @@ fn a_grant_with_a_smaller_token_is_brought_up() {
         extended(&mut world, &[0, 1, 2]);
         assert_eq!(world.sent(), sent);
         if !sent.is_empty() {
-            world.says(1, mutex::Reply::Repaired(true));
+            world.says(1, Answer::Repaired(true));
         }
     }
     drop(lease);
@@ -125,7 +125,7 @@ fn a_release_follows_every_repair_that_was_sent() {
     world.core.disconnected(4, &Disconnected("reset".into()));
     let mut answer = world.try_lock();
     for node in 0..4 {
-        world.says(node, mutex::Reply::Granted(7));
+        world.says(node, Answer::Granted(7));
     }
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     let id = world.core.first_lease().unwrap();
@@ -135,7 +135,7 @@ fn a_release_follows_every_repair_that_was_sent() {
     let _extension = world.extend(id);
     world.sent();
     extended(&mut world, &[0, 1, 2]);
-    world.says(4, mutex::Reply::Lost);
+    world.says(4, Answer::Lost);
     assert_eq!(world.sent(), [(4, 'P')]);
     let _released = world.release(id);
     let everywhere = [(0, 'R'), (1, 'R'), (2, 'R'), (3, 'R'), (4, 'R')];
@@ -143,8 +143,8 @@ fn a_release_follows_every_repair_that_was_sent() {
     sent.sort_unstable();
     assert_eq!(sent, everywhere);
     // Its extension's last answer comes when nobody holds it any more.
-    world.says(3, mutex::Reply::Lost);
-    world.says(4, mutex::Reply::Repaired(true));
+    world.says(3, Answer::Lost);
+    world.says(4, Answer::Repaired(true));
     assert_eq!(world.sent(), []);
     drop(lease);
 }
@@ -157,7 +157,7 @@ fn a_lease_that_is_over_is_not_repaired() {
     world.sent();
     extended(&mut world, &[0, 1]);
     world.pause_until(20_000);
-    world.says(2, mutex::Reply::Lost);
+    world.says(2, Answer::Lost);
     assert!(!lease.is_valid());
     assert!(world.sent().iter().all(|(_, what)| *what != 'P'));
 }

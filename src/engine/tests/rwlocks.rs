@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     base::owner::Entry,
     engine::claim::Side,
-    node::{Incoming, Push, Says},
+    node::{Incoming, Push, Says, answer::Ahead},
 };
 
 impl World {
@@ -31,15 +31,15 @@ impl World {
             let said = match operation.command() {
                 Command::Rwlock(rwlock::Command::Read { wait, .. }) => {
                     asked.push(wait.as_ref().unwrap().entry.clone());
-                    Said::Rwlock(rwlock::Reply::Held {
+                    Answer::Held {
+                        which: None,
+                        ticket: 0,
                         remaining: Some(Duration::from_secs(1)),
                         counter: 6,
                         holder: None,
-                    })
+                    }
                 }
-                Command::Rwlock(rwlock::Command::Release { .. }) => {
-                    Said::Rwlock(rwlock::Reply::Released(false))
-                }
+                Command::Rwlock(rwlock::Command::Release { .. }) => Answer::Released(false),
                 Command::Admission(admission::Command::Handshake(_)) => self.met(node),
                 other => panic!("{other:?}"),
             };
@@ -116,24 +116,26 @@ fn each(what: &str) -> Vec<String> {
     (0..3).map(|node| format!("{node} {what}")).collect()
 }
 
-fn is_read() -> Said {
-    Said::Rwlock(rwlock::Reply::Held {
+fn is_read() -> Answer {
+    Answer::Held {
+        which: None,
+        ticket: 0,
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
         holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
-    })
+    }
 }
 
-fn released() -> Said {
-    Said::Rwlock(rwlock::Reply::Released(false))
+fn released() -> Answer {
+    Answer::Released(false)
 }
 
-fn granted() -> Said {
-    Said::Rwlock(rwlock::Reply::Granted(7))
+fn granted() -> Answer {
+    Answer::Granted(7)
 }
 
-fn turn_is_ours() -> Said {
-    Said::Mutex(mutex::Reply::Taken { counter: 3, seq: 1 })
+fn turn_is_ours() -> Answer {
+    Answer::Taken { counter: 3, seq: 1 }
 }
 
 impl World {
@@ -170,7 +172,7 @@ impl World {
     }
 
     /// All that was asked is answered by this, by every node.
-    fn each_says(&mut self, said: &Said) {
+    fn each_says(&mut self, said: &Answer) {
         self.all_say(&[said.clone(), said.clone(), said.clone()]);
     }
 
@@ -238,7 +240,7 @@ fn a_writer_dropped_with_its_turn_gives_back_all() {
     world.each_says(&released());
     world.obey_events();
     assert_eq!(world.sends(), each(&format!("RELEASE {TURN}")));
-    world.each_says(&Said::Mutex(mutex::Reply::Released(true)));
+    world.each_says(&Answer::Released(true));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 
@@ -275,7 +277,7 @@ fn a_turn_that_no_node_gives_makes_no_write_impossible() {
             .filter(|sent| sent.starts_with(&format!("{node} ")));
         let answers = before.map(|sent| match sent.contains("WRITE") {
             true => Ok(granted()),
-            false => Ok(Said::Mutex(mutex::Reply::Released(false))),
+            false => Ok(Answer::Released(false)),
         });
         world.core.answered(node, answers.collect::<Vec<_>>());
     }
@@ -287,7 +289,7 @@ fn a_turn_that_no_node_gives_makes_no_write_impossible() {
 fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     let mut world = World::new(3);
     let _first = world.writer_in_line(Wait::For(None));
-    let ahead = || mutex::Ahead {
+    let ahead = || Ahead {
         remaining: None,
         ticket: 5,
         holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
@@ -295,7 +297,7 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     };
     for node in 0..3 {
         let ahead = ahead();
-        world.says(node, mutex::Reply::InLine { rank: 0, ahead });
+        world.says(node, Answer::InLine { rank: 0, ahead });
     }
     let mut second = world.ask(|wish| {
         let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Writer);
@@ -325,9 +327,9 @@ fn a_writer_still_in_line_at_its_end_asks_once_more_and_says_who_has_the_lock() 
     let mut world = World::new(3);
     let wait = Wait::For(Some(Duration::from_millis(500)));
     let mut answer = world.writer_in_line(wait);
-    let in_line = mutex::Reply::InLine {
+    let in_line = Answer::InLine {
         rank: 0,
-        ahead: mutex::Ahead {
+        ahead: Ahead {
             remaining: None,
             ticket: 5,
             holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
@@ -349,7 +351,7 @@ fn a_writer_still_in_line_at_its_end_asks_once_more_and_says_who_has_the_lock() 
             .filter(|sent| sent.starts_with(&format!("{node} ")));
         let answers = asked.map(|sent| match sent.contains("WRITE") {
             true => Ok(is_read()),
-            false => Ok(Said::Mutex(mutex::Reply::Released(false))),
+            false => Ok(Answer::Released(false)),
         });
         world.core.answered(node, answers.collect::<Vec<_>>());
     }

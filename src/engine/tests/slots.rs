@@ -4,26 +4,26 @@ use super::*;
 use crate::{
     base::{limit::Agreed, taken::Taken},
     engine::claim,
-    node::slots::{Command as Asked, Family, Pool, Reply},
+    node::slots::{Command as Asked, Family, Pool},
 };
 
 /// What stands on a node: the slot that is ours, and the one that is somebody else's.
-fn slots(mine: Option<u32>, other: Option<u32>) -> Said {
+fn slots(mine: Option<u32>, other: Option<u32>) -> Answer {
     let mut taken = Taken::default();
     let all = mine.into_iter().chain(other);
     all.for_each(|slot| taken.set(slot, true));
-    Said::Slots(Reply::Slots {
+    Answer::Slots {
         mine: mine.map(|slot| (slot, 7)),
         taken,
         version: 1,
         may_take: true,
         ticket: 7,
         next_free: Some(Duration::from_secs(5)),
-    })
+    }
 }
 
-fn repaired(stands: bool) -> Said {
-    Said::Slots(Reply::Repaired(stands))
+fn repaired(stands: bool) -> Answer {
+    Answer::Repaired(stands)
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
         sent.filter(|(_, what)| *what != 'L').collect()
     }
 
-    fn says_of_slots(&mut self, node: usize, said: &[Said]) {
+    fn says_of_slots(&mut self, node: usize, said: &[Answer]) {
         let answers = said.iter().cloned().map(Ok);
         self.core.answered(node, answers.collect::<Vec<_>>());
     }
@@ -83,7 +83,7 @@ fn who_has_another_slot_for_the_winner_is_given_the_one_that_was_won() {
     let lease = world.won_on_two();
     // In this order: what it has is given back first.
     assert_eq!(world.sent_of_slots(), [(2, 'R'), (2, 'P')]);
-    world.says_of_slots(2, &[Said::Slots(Reply::Released(true)), repaired(true)]);
+    world.says_of_slots(2, &[Answer::Released(true), repaired(true)]);
     assert_eq!(world.sent_of_slots(), []);
     assert!(lease.is_valid());
 }
@@ -107,7 +107,7 @@ fn where_another_has_it_still_it_is_tried_again_and_not_for_ever() {
     let mut world = World::new(3);
     let lease = world.won_on_two();
     let mut tries = 0;
-    let mut said = vec![Said::Slots(Reply::Released(true)), repaired(false)];
+    let mut said = vec![Answer::Released(true), repaired(false)];
     while world.sent_of_slots().contains(&(2, 'P')) {
         tries += 1;
         world.says_of_slots(2, &said);
@@ -129,7 +129,7 @@ fn what_is_released_is_put_nowhere() {
     });
     let sent = world.sent_of_slots();
     assert!(sent.contains(&(2, 'R')), "{sent:?}");
-    world.says_of_slots(2, &[Said::Slots(Reply::Released(true)), repaired(false)]);
+    world.says_of_slots(2, &[Answer::Released(true), repaired(false)]);
     assert!(!world.sent_of_slots().contains(&(2, 'P')));
 }
 
@@ -209,11 +209,11 @@ fn nor_is_it_asked_by_who_stood_aside_and_begins_anew() {
         [(0, 'R')],
         "it stands aside after half a term"
     );
-    world.says_of_slots(0, &[Said::Slots(Reply::Released(false))]);
+    world.says_of_slots(0, &[Answer::Released(false)]);
     // A majority votes again, and one of it has lost its memory.
     world.comes_back(1, HISTORY_MS - 50_000);
     assert_eq!(world.sent_of_slots(), [(1, 'R')]);
-    world.says_of_slots(1, &[Said::Slots(Reply::Released(false))]);
+    world.says_of_slots(1, &[Answer::Released(false)]);
     // It has left for a term, and comes back.
     world.at(1_700);
     assert_eq!(world.sent_of_slots(), [(0, 'T')]);

@@ -43,7 +43,7 @@ fn unheard(report: &Report) -> Vec<usize> {
     silent.map(|(node, _)| node).collect()
 }
 
-const GRANTED: mutex::Reply = mutex::Reply::Granted(7);
+const GRANTED: Answer = Answer::Granted(7);
 const ALL_RELEASED: [(usize, char); 3] = [(0, 'R'), (1, 'R'), (2, 'R')];
 
 #[test]
@@ -107,7 +107,7 @@ fn tokens_are_not_made_equal_after_the_end() {
     world.sent();
     world.at(40);
     world.says(0, GRANTED);
-    world.says(1, mutex::Reply::Granted(8));
+    world.says(1, Answer::Granted(8));
     world.at(50);
     assert_eq!(unheard(&refusal(&mut answer)), [2]);
     assert_eq!(world.sent(), ALL_RELEASED, "and no raise");
@@ -117,7 +117,7 @@ fn tokens_are_not_made_equal_after_the_end() {
     let mut answer = world.lock_within(50);
     world.sent();
     for (node, token) in [(0, 7), (1, 8), (2, 9)] {
-        world.says(node, mutex::Reply::Granted(token));
+        world.says(node, Answer::Granted(token));
     }
     assert_eq!(world.sent(), [(0, 'T')]);
     world.at(49);
@@ -177,7 +177,7 @@ fn who_waits_in_line_while_no_node_votes_is_told_so_at_its_end() {
     let in_line: Vec<_> = (0..3).map(|node| (node, 'J')).collect();
     let taken_back = vec![(2, 'R')]; // The others had refused it.
     assert_eq!(world.sent(), [taken_back, in_line].concat());
-    world.says(2, mutex::Reply::Released(false));
+    world.says(2, Answer::Released(false));
     for node in 0..3 {
         world.core.answered(node, [Err(Fault::NotAdmitted)]);
     }

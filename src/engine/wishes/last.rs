@@ -5,7 +5,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     FencingToken, Silence, Vote,
-    protocol::ballot::answers::{Answers, Evidence, Said},
+    node::answer::{Ahead, Answer},
+    protocol::ballot::answers::{Answers, Evidence},
 };
 
 pub(super) struct Last(Box<[Word]>);
@@ -41,25 +42,29 @@ impl Last {
         Self(vec![Word::Nothing; nodes].into())
     }
 
-    pub(super) fn set(&mut self, node: usize, answer: Result<Said, Silence>) {
+    pub(super) fn set(&mut self, node: usize, answer: Result<Answer, Silence>) {
         let word = match answer {
             Ok(
-                Said::InLine {
-                    remaining, holder, ..
+                Answer::InLine {
+                    ahead:
+                        Ahead {
+                            remaining, holder, ..
+                        },
+                    ..
                 }
-                | Said::Held {
+                | Answer::Held {
                     remaining, holder, ..
                 },
             ) => Word::Held(remaining.map(Left::new), self.once(holder)),
-            Ok(Said::Slots {
+            Ok(Answer::Slots {
                 mine: None,
                 next_free,
                 ..
             }) => Word::Held(next_free.map(Left::new), None),
-            Ok(Said::Conflict(_)) => Word::Held(None, None),
+            Ok(Answer::Conflict(_)) => Word::Held(None, None),
             Ok(
-                Said::Taken { counter, .. }
-                | Said::Slots {
+                Answer::Taken { counter, .. }
+                | Answer::Slots {
                     mine: Some((_, counter)),
                     ..
                 },
@@ -163,12 +168,14 @@ mod tests {
     #[test]
     fn a_word_is_small_and_a_holder_is_kept_once() {
         assert!(size_of::<Word>() <= 24, "{}", size_of::<Word>());
-        let behind = |holder: &str| Said::InLine {
+        let behind = |holder: &str| Answer::InLine {
             rank: 1,
-            remaining: None,
-            holder: Some(holder.into()),
-            ticket: 0,
-            is_reserved: false,
+            ahead: Ahead {
+                remaining: None,
+                holder: Some(holder.into()),
+                ticket: 0,
+                is_reserved: false,
+            },
         };
         let mut last = Last::new(3);
         last.set(0, Ok(behind("a")));

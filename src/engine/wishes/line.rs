@@ -27,13 +27,10 @@ use crate::{
         },
     },
     lease::upkeep::Good,
-    node::{Push, Says, session::RoundId, status::NodeState},
-    protocol::{
-        ballot::answers::Said,
-        queue::{
-            place::{Answer, Place, Step},
-            terms::Terms,
-        },
+    node::{Push, Says, answer::Answer, session::RoundId, status::NodeState},
+    protocol::queue::{
+        place::{Place, Position, Step},
+        terms::Terms,
     },
 };
 
@@ -70,7 +67,7 @@ impl Line {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         let Some((id, one)) = self.by_round(round) else {
             return Follows::Nothing;
@@ -78,39 +75,33 @@ impl Line {
         let now = net.now;
         let mut named = 0;
         match &answer {
-            Ok(Said::Taken { counter, seq }) => {
+            Ok(Answer::Taken { counter, seq }) => {
                 one.saw(*counter);
                 let (seq, token) = (*seq, *counter);
-                one.place.answered(now, node, Answer::Taken { seq, token });
+                one.place
+                    .answered(now, node, Position::Taken { seq, token });
             }
-            Ok(Said::InLine {
-                rank,
-                remaining,
-                ticket,
-                holder,
-                is_reserved,
-                ..
-            }) => {
-                let (rank, remaining, ticket) = (*rank, *remaining, *ticket);
-                let is_first = holder
+            Ok(Answer::InLine { rank, ahead }) => {
+                let is_first = ahead
+                    .holder
                     .as_deref()
                     .is_some_and(|other| *other < *one.entry.as_str());
-                let behind = Answer::Behind {
-                    rank,
-                    remaining,
-                    ticket,
+                let behind = Position::Behind {
+                    rank: *rank,
+                    remaining: ahead.remaining,
+                    ticket: ahead.ticket,
                     is_first,
-                    is_reserved: *is_reserved,
-                    holder: holder.as_deref().map_or(0, number),
+                    is_reserved: ahead.is_reserved,
+                    holder: ahead.holder.as_deref().map_or(0, number),
                 };
                 one.place.answered(now, node, behind);
             }
-            Ok(Said::Held {
+            Ok(Answer::Held {
                 counter, ticket, ..
             }) => {
                 one.saw(*counter);
                 named = *ticket;
-                one.place.answered(now, node, Answer::Refused);
+                one.place.answered(now, node, Position::Refused);
             }
             Ok(_) | Err(_) => one.place.unanswered(now, node),
         }
@@ -125,13 +116,13 @@ impl Line {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         let Some((id, one)) = self.by_round(round) else {
             return Follows::Nothing;
         };
         match answer {
-            Ok(Said::Raised(counter)) => {
+            Ok(Answer::Raised(counter)) => {
                 one.saw(counter);
                 one.place.raised(net.now, node, Some(counter));
             }
@@ -157,7 +148,7 @@ impl Line {
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.told_next(now, node, after),
-            // Said of the slots of a semaphore, and of read-write locks only.
+            // Answer of the slots of a semaphore, and of read-write locks only.
             Says::Free { .. } | Says::Freed => {}
         }
         self.look(net, id)

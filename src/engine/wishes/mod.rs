@@ -33,8 +33,7 @@ use crate::{
         turns::Turns,
     },
     lease::response::Response,
-    node::{Push, Says, session::RoundId},
-    protocol::ballot::answers::Said,
+    node::{Push, Says, answer::Answer, session::RoundId},
 };
 
 /// At most this many whose turn has come begin to ask in one go.
@@ -63,7 +62,7 @@ pub(super) enum Follows {
     Nothing,
     Grant(Box<Grant>),
     /// No wish waits for it any more.
-    Stray(Result<Said, Silence>),
+    Stray(Result<Answer, Silence>),
 }
 
 impl Wishes {
@@ -443,7 +442,7 @@ impl Wishes {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         let Some(Asking { waiter, attempt }) = self.asking.get_mut(&round) else {
             return Follows::Stray(answer);
@@ -462,7 +461,7 @@ impl Wishes {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         if self.asking.contains_key(&round) {
             return self.heard(net, round, node, answer);
@@ -484,7 +483,7 @@ impl Wishes {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         let follows = self.line.joined(net, round, node, answer);
         self.follow(net, follows)
@@ -496,7 +495,7 @@ impl Wishes {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         if !self.slots.knows(round) {
             return Follows::Stray(answer);
@@ -511,7 +510,7 @@ impl Wishes {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         if !self.slots.knows(round) {
             return Follows::Stray(answer);

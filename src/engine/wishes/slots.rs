@@ -11,11 +11,8 @@ use crate::{
     Error, Silence,
     base::{ids::ById, owner::Entry},
     engine::{attempt::new_owner, claim::Slot, event::WishId, net::Net, timers::Key},
-    node::{Push, Says, session::RoundId, status::NodeState},
-    protocol::{
-        ballot::answers::Said,
-        slots::words::{self, Step},
-    },
+    node::{Push, Says, answer::Answer, session::RoundId, status::NodeState},
+    protocol::slots::words::{self, Step},
 };
 /// All who want a slot.
 #[derive(Default)]
@@ -56,14 +53,14 @@ impl Slots {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: Result<Said, Silence>,
+        answer: Result<Answer, Silence>,
     ) -> Follows {
         let Some((id, one)) = self.by_round(round) else {
             return Follows::Nothing;
         };
         one.standing.last.set(node, answer.clone());
         match answer {
-            Ok(Said::Slots {
+            Ok(Answer::Slots {
                 mine,
                 taken,
                 version,
@@ -81,7 +78,7 @@ impl Slots {
                 };
                 one.answered(net, node, slots);
             }
-            Ok(Said::Conflict(limit)) => one.seat.conflicts(node, limit),
+            Ok(Answer::Conflict(limit)) => one.seat.conflicts(node, limit),
             Ok(_) | Err(_) => one.seat.unanswered(net.now, node),
         }
         self.look(net, id)
@@ -93,13 +90,13 @@ impl Slots {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: &Result<Said, Silence>,
+        answer: &Result<Answer, Silence>,
     ) -> Follows {
         let Some((id, one)) = self.by_round(round) else {
             return Follows::Nothing;
         };
         match answer {
-            Ok(Said::Yielded) => one.seat.yielded(net.now, node),
+            Ok(Answer::Yielded) => one.seat.yielded(net.now, node),
             _ => one.seat.unanswered(net.now, node),
         }
         self.look(net, id)
@@ -111,13 +108,13 @@ impl Slots {
         net: &mut Net,
         round: RoundId,
         node: usize,
-        answer: &Result<Said, Silence>,
+        answer: &Result<Answer, Silence>,
     ) -> Follows {
         let Some((id, one)) = self.by_round(round) else {
             return Follows::Nothing;
         };
         let counter = match answer {
-            Ok(Said::Raised(counter)) => Some(*counter),
+            Ok(Answer::Raised(counter)) => Some(*counter),
             _ => None,
         };
         one.seat.raised(net.now, node, counter);
@@ -132,7 +129,7 @@ impl Slots {
             Says::Free { slot } => one.seat.slot_freed(slot),
             Says::Called => one.seat.ask(net.now, node, Duration::ZERO),
             Says::Next { after } => one.seat.told_next(net.now, node, after),
-            // Said of locks only.
+            // Answer of locks only.
             Says::Granted { .. } | Says::Freed => {}
         }
         Some(self.look(net, id))

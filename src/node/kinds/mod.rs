@@ -1,13 +1,14 @@
-//! What may be asked of a node, and what it may answer: one folder for each kind of request.
+//! What may be asked of a node: one folder for each kind of request. Every kind is answered by an
+//! [`Answer`](super::answer::Answer).
 //!
 //! | file of a kind | what it is |
 //! | --- | --- |
-//! | `command.rs` | what may be asked and answered |
+//! | `command.rs` | what may be asked |
 //! | `wire.rs`, `*.lua` | the same for a real server: bytes there, replies back, and the scripts between |
 //! | `apply.rs` | the same for a node in this process: what the scripts mean |
 //! | `cases.rs` | what every kind of node has to do, as cases of the conformance suite |
 //!
-//! Outside its folder a kind is its [`Command`] and its [`Reply`]. Most code asks a command by the methods below
+//! Outside its folder a kind is its [`Command`]. Most code asks a command by the methods below
 //! what it does, and does not look which it is.
 
 pub mod admission;
@@ -23,7 +24,7 @@ pub mod several;
 pub mod slots;
 mod wire;
 
-use crate::{base::owner::Entry, node::fault::Fault};
+use crate::base::owner::Entry;
 
 /// One request. What a node does with it is written down twice: as Lua, and as Rust in `apply.rs` of its
 /// folder; a test holds the two together.
@@ -56,28 +57,6 @@ pub enum Command {
     /// Protocol §8.
     Several(several::Command),
 }
-
-/// What a node says to a [`Command`] of the same kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To an [`admission::Command`].
-    Admission(admission::Reply),
-    /// To a [`mutex::Command`].
-    Mutex(mutex::Reply),
-    /// To a [`server::Command`].
-    Server(server::Reply),
-    /// To a [`slots::Command`].
-    Slots(slots::Reply),
-    /// To a [`rate::Command`].
-    Rate(rate::Reply),
-    /// To an [`rwlock::Command`].
-    Rwlock(rwlock::Reply),
-    /// To a [`several::Command`].
-    Several(several::Reply),
-}
-
-/// A node's answer to one command.
-pub type Answer = Result<Reply, Fault>;
 
 /// What the guard decides: whether `<prefix>:open` says what the client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,30 +156,6 @@ impl Command {
             Self::Admission(admission::Command::Survey)
                 | Self::Server(server::Command::Disconnect { .. })
         )
-    }
-}
-
-impl Reply {
-    /// Whether it was done on a memory that is not admitted.
-    pub(crate) fn is_unadmitted(&self) -> bool {
-        matches!(
-            self,
-            Self::Mutex(mutex::Reply::ReleasedUnadmitted)
-                | Self::Slots(slots::Reply::ReleasedUnadmitted)
-                | Self::Rwlock(rwlock::Reply::ReleasedUnadmitted)
-                | Self::Several(several::Reply::ReleasedUnadmitted)
-        )
-    }
-
-    /// No token of 2^53 or more is taken from a node: a damaged counter there must not travel to others.
-    pub(crate) fn credible(self) -> Answer {
-        match self {
-            Self::Mutex(reply) => reply.credible().map(Self::Mutex),
-            Self::Slots(reply) => reply.credible().map(Self::Slots),
-            Self::Rwlock(reply) => reply.credible().map(Self::Rwlock),
-            Self::Several(reply) => reply.credible().map(Self::Several),
-            reply => Ok(reply),
-        }
     }
 }
 

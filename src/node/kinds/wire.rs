@@ -2,8 +2,11 @@
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Reply};
-use crate::node::wire::{Keys, Writer, read::Hide};
+use super::Command;
+use crate::node::{
+    answer::Answer,
+    wire::{Keys, Writer, read::Hide},
+};
 
 impl Command {
     /// As people know it.
@@ -59,15 +62,15 @@ impl Command {
     }
 
     /// What its replies say, of which no decisive one is an error. None: they are of another shape.
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         match self {
-            Self::Admission(command) => command.decode(replies, hide).map(Reply::Admission),
-            Self::Mutex(command) => command.decode(replies, hide).map(Reply::Mutex),
-            Self::Server(command) => command.decode(replies).map(Reply::Server),
-            Self::Slots(command) => command.decode(replies, hide).map(Reply::Slots),
-            Self::Rate(command) => command.decode(replies).map(Reply::Rate),
-            Self::Rwlock(command) => command.decode(replies, hide).map(Reply::Rwlock),
-            Self::Several(command) => command.decode(replies).map(Reply::Several),
+            Self::Admission(command) => command.decode(replies, hide).map(Answer::Admission),
+            Self::Mutex(command) => command.decode(replies, hide),
+            Self::Server(command) => command.decode(replies).map(Answer::Server),
+            Self::Slots(command) => command.decode(replies, hide),
+            Self::Rate(command) => command.decode(replies),
+            Self::Rwlock(command) => command.decode(replies, hide),
+            Self::Several(command) => command.decode(replies),
         }
     }
 }

@@ -22,8 +22,9 @@ use super::store::Store;
 use crate::{
     base::{clock::Clock as _, rules::Rules},
     node::{
-        Command, Connection, Dial, DialError, Node, Reply,
+        Command, Connection, Dial, DialError, Node,
         admission::{self, Admit, Handshake, Identity, Mode, Terms, Vouch},
+        answer::Answer,
     },
 };
 
@@ -199,7 +200,7 @@ pub(crate) fn admit(
         "",
         time,
     );
-    if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = met
+    if let Ok(Answer::Admission(admission::Reply::Met(meeting))) = met
         && let Some(record) = meeting.stored.record()
     {
         let admit = Admit {

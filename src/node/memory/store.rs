@@ -10,8 +10,9 @@ use std::{cell::Cell, sync::Arc};
 use crate::{
     base::rules::{Rule, Rules},
     node::{
-        Answer, Command, Fault, Reply,
+        Command, Fault,
         admission::{self, Identity},
+        answer::{Answer, Answered},
         kinds::{
             Guarded,
             air::Air,
@@ -69,13 +70,13 @@ impl Store {
     }
 
     /// Obeys one command at `time`, the node's TIME in µs.
-    pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
+    pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answered {
         self.wrote.set(false);
         self.apply_next(command, guard, time)
     }
 
     /// Obeys one more command of a batch: the script that obeyed the one before runs on.
-    pub(crate) fn apply_next(&mut self, command: &Command, guard: &str, time: u64) -> Answer {
+    pub(crate) fn apply_next(&mut self, command: &Command, guard: &str, time: u64) -> Answered {
         let admitted = match command.guarded() {
             Guarded::Nothing => true,
             Guarded::Answer | Guarded::Deed => self.keys.admission.admits(guard),
@@ -104,15 +105,13 @@ impl Store {
         match command {
             Command::Admission(command) => admission
                 .apply(command, &self.server, counters, at)
-                .map(Reply::Admission),
-            Command::Mutex(command) => mutex.apply(command, counters, at).map(Reply::Mutex),
-            Command::Server(command) => Ok(Reply::Server(server::apply(command))),
-            Command::Slots(command) => slots.apply(command, counters, at).map(Reply::Slots),
-            Command::Rate(command) => rate.apply(command, at).map(Reply::Rate),
-            Command::Rwlock(command) => rwlock.apply(command, counters, at).map(Reply::Rwlock),
-            Command::Several(command) => {
-                several::apply(command, mutex, counters, at).map(Reply::Several)
-            }
+                .map(Answer::Admission),
+            Command::Mutex(command) => mutex.apply(command, counters, at),
+            Command::Server(command) => Ok(Answer::Server(server::apply(command))),
+            Command::Slots(command) => slots.apply(command, counters, at),
+            Command::Rate(command) => rate.apply(command, at),
+            Command::Rwlock(command) => rwlock.apply(command, counters, at),
+            Command::Several(command) => several::apply(command, mutex, counters, at),
         }
     }
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     base::printable::printable,
-    node::{Answer, Connection, Disconnected, Guard, Incoming, Operation},
+    node::{Connection, Disconnected, Guard, Incoming, Operation, answer::Answered},
 };
 
 /// A greeted connection: over TCP, TLS or a Unix socket.
@@ -47,7 +47,7 @@ pub(super) struct RedisConnection<S> {
     /// The replies to the operation that is answered next, where it has several and not all have come.
     replies: Vec<OwnedFrame>,
     /// What has been answered together and is not told yet.
-    answers: VecDeque<Answer>,
+    answers: VecDeque<Answered>,
     over: Option<Disconnected>,
 }
 

@@ -12,13 +12,14 @@ use super::{
 use crate::{
     base::printable::printable,
     node::{
-        Answer, Command, Fault, Push, Reply,
+        Command, Fault, Push,
+        answer::Answered,
         wire::read::{bytes, integer, items, text},
     },
 };
 
 /// What the server's replies say: mostly one. Any text of it for people is told without the secret.
-pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
+pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answered {
     match replies {
         [reply] if command.is_always_rider() => {
             let mut told = None;
@@ -31,7 +32,7 @@ pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret)
 }
 
 /// What it answers that is not a batch.
-fn own_answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answer {
+fn own_answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answered {
     let decisive = command.decisive(replies);
     if let Some(text) = decisive.iter().find_map(error) {
         return Err(fault(&text, secret));
@@ -52,7 +53,7 @@ pub(super) fn answers<'c>(
     count: usize,
     reply: &OwnedFrame,
     secret: &Secret,
-    mut tell: impl FnMut(Answer),
+    mut tell: impl FnMut(Answered),
 ) {
     let error = error(reply).map(|text| fault(&text, secret));
     let all_as_asked = integer(reply) == i64::try_from(count).ok();
@@ -66,7 +67,7 @@ pub(super) fn answers<'c>(
                 Some(error) => Err(fault(&error, secret)),
                 None => own_answer(command, slice::from_ref(own), secret),
             },
-            (None, None, Some(rider)) => Ok(Reply::Mutex(rider.as_asked)),
+            (None, None, Some(rider)) => Ok(rider.as_asked),
             (None, None, None) => Err(misshapen(command, slice::from_ref(reply))),
         });
     }
@@ -138,6 +139,7 @@ mod tests {
     use redis_protocol::resp3::decode::complete::decode;
 
     use super::*;
+    use crate::node::Answer;
     use crate::{
         base::{
             name::Name,
@@ -146,7 +148,7 @@ mod tests {
         node::{admission, mutex, server},
     };
 
-    fn decoded(command: &Command, replies: &[&str]) -> Answer {
+    fn decoded(command: &Command, replies: &[&str]) -> Answered {
         let frame = |reply: &&str| decode(reply.as_bytes()).unwrap().unwrap().0;
         let frames: Vec<_> = replies.iter().map(frame).collect();
         answer(command, &frames, &Secret::new("sesame"))
@@ -217,7 +219,7 @@ mod tests {
         let (one, two) = ("-ERR one\r\n", "-ERR two\r\n");
         let failed = decoded(&load, &["+sha\r\n", one, two, "+sha\r\n"]);
         assert_eq!(failed, Err(Fault::Error("ERR one".into())));
-        let loaded = Reply::Server(server::Reply::Loaded);
+        let loaded = Answer::Server(server::Reply::Loaded);
         assert_eq!(decoded(&load, &["+sha\r\n", "+sha\r\n"]), Ok(loaded));
     }
 
@@ -233,7 +235,7 @@ mod tests {
         let refused = "-NOPERM User u has no permissions to run the 'hrandfield' command\r\n";
         assert_eq!(
             decoded(&survey, &[":1\r\n", refused, refused]),
-            Ok(Reply::Admission(admission::Reply::Surveyed {
+            Ok(Answer::Admission(admission::Reply::Surveyed {
                 used: true,
                 lock: None
             }))

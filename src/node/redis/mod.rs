@@ -38,7 +38,7 @@ use super::{Dial, Node};
 pub(crate) fn answer(
     command: &super::Command,
     frame: redis_protocol::resp3::types::OwnedFrame,
-) -> super::Answer {
+) -> super::Answered {
     decode::answer(command, &[frame], &secret::Secret::new(""))
 }
 

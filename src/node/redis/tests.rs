@@ -13,16 +13,14 @@ use super::Keys;
 use crate::{
     base::clock::{Clock as _, SystemClock},
     node::{
-        Answer, Command, Fault, Reply,
+        Command, Fault,
         admission::{
             self, Handshake,
             cases::{admit, hello},
         },
+        answer::Answer,
         kinds::scripts,
-        mutex::{
-            self,
-            cases::{DAY, acquire, entry, evict, extend, inspect, name, raise, release, secs},
-        },
+        mutex::cases::{DAY, acquire, entry, evict, extend, inspect, name, raise, release, secs},
         server,
     },
     testing::conformance::trial::GUARD,
@@ -33,19 +31,17 @@ use crate::{
 fn a_key_of_another_kind_is_left_alone() {
     on_servers(|real| {
         real.text(&["RPUSH", "quorate:@mutex:a", "x"]);
-        let forever = Reply::Mutex(mutex::Reply::Held {
+        let forever = Answer::Held {
+            which: None,
             remaining: None,
             counter: 0,
             holder: None,
             ticket: 0,
-        });
+        };
         assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
-        assert_eq!(
-            real.say(release("a", 1)),
-            Reply::Mutex(mutex::Reply::Released(false))
-        );
+        assert_eq!(real.say(release("a", 1)), Answer::Released(false));
         for command in [raise("a", 1, 5), extend("a", 1, secs(10))] {
-            assert_eq!(real.say(command), Reply::Mutex(mutex::Reply::Lost));
+            assert_eq!(real.say(command), Answer::Lost);
         }
         for command in [inspect("a"), evict("a")] {
             assert_eq!(real.error(command.clone()), "WRONGTYPE", "{command:?}");
@@ -58,27 +54,26 @@ fn a_key_of_another_kind_is_left_alone() {
 
         real.say(acquire("b", 1, secs(10), 0));
         real.text(&["PERSIST", "quorate:@mutex:b"]);
-        assert_eq!(
-            real.say(extend("b", 1, secs(10))),
-            Reply::Mutex(mutex::Reply::Extended)
-        );
-        let forever = Reply::Mutex(mutex::Reply::Held {
+        assert_eq!(real.say(extend("b", 1, secs(10))), Answer::Extended);
+        let forever = Answer::Held {
+            which: None,
             remaining: None,
             counter: 1,
             holder: Some(entry(1).text()),
             ticket: 0,
-        });
+        };
         assert_eq!(real.say(acquire("b", 2, secs(10), 0)), forever);
 
         // Text that no client of ours wrote names nobody.
         for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
             real.ok(&["SET", "quorate:@mutex:c", foreign]);
-            let refused = Reply::Mutex(mutex::Reply::Held {
+            let refused = Answer::Held {
+                which: None,
                 remaining: None,
                 counter: 0,
                 holder: None,
                 ticket: 0,
-            });
+            };
             assert_eq!(real.say(acquire("c", 1, secs(10), 0)), refused);
         }
     });
@@ -116,7 +111,7 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
         real.text(&["HSET", "quorate:c0", "_", "x"]);
         assert_eq!(
             real.say(acquire("a", 1, secs(10), 5)),
-            Reply::Mutex(mutex::Reply::Granted(5)),
+            Answer::Granted(5),
             "begun again"
         );
         for hash in ["quorate:c0", "quorate:c1"] {
@@ -227,7 +222,7 @@ fn a_survey_needs_no_name() {
         }
         for _ in 0..20 {
             match real.say(Command::Admission(admission::Command::Survey)) {
-                Reply::Admission(admission::Reply::Surveyed { lock, .. }) => {
+                Answer::Admission(admission::Reply::Surveyed { lock, .. }) => {
                     assert!(lock.unwrap().as_str().starts_with("job-"))
                 }
                 other => panic!("{other:?}"),
@@ -264,8 +259,8 @@ fn scripts_can_vanish() {
         assert_eq!(
             answers,
             [
-                Ok(Reply::Server(server::Reply::Loaded)),
-                Ok(Reply::Mutex(mutex::Reply::Granted(1)))
+                Ok(Answer::Server(server::Reply::Loaded)),
+                Ok(Answer::Granted(1))
             ]
         );
         for script in scripts::all() {
@@ -291,14 +286,14 @@ fn a_batch_is_answered_in_order() {
             acquire("a", 2, secs(10), 0).into(),
         ]);
         let wanted = [
-            Reply::Mutex(mutex::Reply::Granted(3)),
-            Reply::Mutex(mutex::Reply::Released(false)),
-            Reply::Server(server::Reply::Loaded),
-            Reply::Mutex(mutex::Reply::Raised(4)),
-            Reply::Mutex(mutex::Reply::Extended),
-            Reply::Server(server::Reply::Disconnected(false)),
-            Reply::Mutex(mutex::Reply::Released(true)),
-            Reply::Mutex(mutex::Reply::Granted(5)),
+            Answer::Granted(3),
+            Answer::Released(false),
+            Answer::Server(server::Reply::Loaded),
+            Answer::Raised(4),
+            Answer::Extended,
+            Answer::Server(server::Reply::Disconnected(false)),
+            Answer::Released(true),
+            Answer::Granted(5),
         ];
         assert_eq!(answers, wanted.map(Ok));
     });
@@ -312,11 +307,11 @@ fn an_older_connection_can_be_ended() {
         let client = old.text(&["CLIENT", "ID"]).parse().unwrap();
         assert_eq!(
             real.say(Command::Server(server::Command::Disconnect { client })),
-            Reply::Server(server::Reply::Disconnected(true))
+            Answer::Server(server::Reply::Disconnected(true))
         );
         assert_eq!(
             real.say(Command::Server(server::Command::Disconnect { client })),
-            Reply::Server(server::Reply::Disconnected(false))
+            Answer::Server(server::Reply::Disconnected(false))
         );
         assert!(matches!(old.stream.read(&mut [0; 16]), Ok(0) | Err(_)));
     });
@@ -396,7 +391,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         real.ok(&["AUTH", "quorate", "secret"]);
         assert_eq!(
             real.say(acquire("a", 3, secs(10), 0)),
-            Reply::Mutex(mutex::Reply::Granted(5)),
+            Answer::Granted(5),
             "rotation"
         );
         assert!(
@@ -436,7 +431,7 @@ fn a_record_of_another_kind_is_left_alone() {
     });
 }
 
-fn surveyed(used: bool, lock: Option<&str>) -> Reply {
+fn surveyed(used: bool, lock: Option<&str>) -> Answer {
     let lock = lock.map(name);
-    Reply::Admission(admission::Reply::Surveyed { used, lock })
+    Answer::Admission(admission::Reply::Surveyed { used, lock })
 }

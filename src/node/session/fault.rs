@@ -3,7 +3,7 @@
 use super::{fleet::Fleet, standing::Standing};
 use crate::{
     Silence,
-    node::{Answer, Command, Fault},
+    node::{Command, Fault, answer::Answered},
 };
 
 /// Why this request has no vote.
@@ -17,7 +17,7 @@ pub(super) fn silence(fault: Fault) -> Silence {
 
 /// The server's words, if they say that it is not the master that was met, or no longer permits what
 /// it did. What it is now, a new connection tells.
-pub(super) fn disowns<'a>(command: &Command, answer: &'a Answer) -> Option<&'a str> {
+pub(super) fn disowns<'a>(command: &Command, answer: &'a Answered) -> Option<&'a str> {
     match answer {
         Err(Fault::Error(text)) => {
             let word = text.split(' ').next();

@@ -13,8 +13,9 @@ use crate::{
     Error,
     base::{clock::Tick, logs, rules::Rule},
     node::{
-        Answer, Fault, Operation, Reply,
+        Fault, Operation,
         admission::{self, Handshake, Meeting, record::VISIT},
+        answer::{Answer, Answered},
         status::NodeState,
     },
 };
@@ -99,11 +100,11 @@ impl Handshakes {
         step: &mut Step<'_>,
         node: usize,
         sent_at: Tick,
-        answer: Answer,
+        answer: Answered,
     ) -> (Standing, Option<String>) {
         self.answered = Some(sent_at);
         let standing = match answer {
-            Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
+            Ok(Answer::Admission(admission::Reply::Met(meeting))) => {
                 let (standing, witness) = judge(
                     step,
                     node,

@@ -307,12 +307,12 @@ mod tests {
     use super::*;
     use crate::node::{
         server,
-        session::step::{RoundId, Tag},
+        session::step::{Purpose, RoundId},
     };
 
     fn vote(round: u64) -> What {
         let round = RoundId(round);
-        What::Vote(Tag { round, request: 0 })
+        What::Vote(Purpose::Acquire.of(round))
     }
 
     fn add(inflight: &mut InFlight, what: What) -> bool {

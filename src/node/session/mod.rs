@@ -35,8 +35,8 @@ use crate::{
     Silence,
     base::{clock::Tick, owner::Entry, rules::Rule},
     node::{
-        Answer, DialError, Disconnected, Fault, Operation, Push, Says, settings::Settings,
-        status::NodeState,
+        DialError, Disconnected, Fault, Operation, Push, Says, answer::Answered,
+        settings::Settings, status::NodeState,
     },
 };
 
@@ -45,7 +45,7 @@ pub(crate) use self::{
     fleet::Fleet,
     link::LAST_BACKOFF,
     standing::Witness,
-    step::{Effect, Heard, RoundId, Step, Tag},
+    step::{Effect, Heard, Purpose, RoundId, Step, Tag},
 };
 
 /// One node as this client knows it.
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// The node answered the oldest unanswered command.
-    pub(crate) fn answered(&mut self, step: &mut Step<'_>, answer: Answer) {
+    pub(crate) fn answered(&mut self, step: &mut Step<'_>, answer: Answered) {
         let Some(sent) = self.requests.inflight.answered(step.now) else {
             return;
         };
@@ -296,7 +296,7 @@ impl Session {
         }
     }
 
-    fn met(&mut self, step: &mut Step<'_>, sent_at: Tick, answer: Answer) {
+    fn met(&mut self, step: &mut Step<'_>, sent_at: Tick, answer: Answered) {
         self.changed = true;
         let (standing, run) = self.handshakes.answered(step, self.node, sent_at, answer);
         self.link.met(standing);

@@ -17,7 +17,12 @@ use super::{
 use crate::{
     Silence,
     base::{clock::Tick, rules::Rule},
-    node::{Answer, Fault, Guard, Operation, Reply, server, settings::Settings},
+    node::{
+        Fault, Guard, Operation,
+        answer::{Answer, Answered},
+        server,
+        settings::Settings,
+    },
 };
 
 pub(super) struct Requests {
@@ -130,7 +135,7 @@ impl Requests {
 
     /// What a vote, a RELEASE or a CLIENT KILL was answered with. For the other requests there is
     /// nothing to do here.
-    pub(super) fn answered(&mut self, step: &mut Step<'_>, sent: Sent, answer: Answer) {
+    pub(super) fn answered(&mut self, step: &mut Step<'_>, sent: Sent, answer: Answered) {
         match sent.what {
             What::Vote(tag) => self.voted(step, tag, sent, answer),
             What::Release(id) => self.released(step, id, sent, answer),
@@ -147,13 +152,13 @@ impl Requests {
         }
     }
 
-    fn voted(&mut self, step: &mut Step<'_>, tag: Tag, sent: Sent, answer: Answer) {
+    fn voted(&mut self, step: &mut Step<'_>, tag: Tag, sent: Sent, answer: Answered) {
         // What takes something is not sent again: it would pass its own RELEASE. The others may.
         let harmless = !sent.takes() || !step.settings.rules.hold(Rule::AcquireOnce);
         if answer == Err(Fault::NoScript) && harmless && !sent.again {
             return self.put(step, sent.again(step.now));
         }
-        let answer = answer.and_then(Reply::credible).map_err(fault::silence);
+        let answer = answer.and_then(Answer::credible).map_err(fault::silence);
         // An older request may still come and give up what it says: it is no vote.
         let may_be_undone = sent.holds(|entry| self.doubtful.may_undo(entry));
         let answer = match may_be_undone && step.settings.rules.hold(Rule::MoveForgets) {
@@ -163,7 +168,7 @@ impl Requests {
         self.tell(step, tag, answer);
     }
 
-    fn released(&mut self, step: &mut Step<'_>, id: DutyId, sent: Sent, answer: Answer) {
+    fn released(&mut self, step: &mut Step<'_>, id: DutyId, sent: Sent, answer: Answered) {
         let proves_nothing = sent.frees(|entry| self.doubtful.may_take(entry));
         match answer {
             Ok(_) if proves_nothing && step.settings.rules.hold(Rule::ReleaseBehindKill) => {
@@ -327,7 +332,7 @@ impl Requests {
         owed
     }
 
-    fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Reply, Silence>) {
+    fn tell(&self, step: &mut Step<'_>, tag: Tag, answer: Result<Answer, Silence>) {
         step.heard.push_back(Heard::Answer {
             tag,
             node: self.node,

@@ -9,7 +9,7 @@ use crate::{
         clock::{Clock, Tick},
         owner::Chance,
     },
-    node::{Guard, Operation, Push, Reply, settings::Settings},
+    node::{Guard, Operation, Push, answer::Answer, settings::Settings},
 };
 
 /// What a session needs of its surroundings for one step.
@@ -41,8 +41,57 @@ pub(crate) struct RoundId(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tag {
     pub(crate) round: RoundId,
-    /// The round's own number for it.
-    pub(crate) request: u8,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a request is for. The engine routes its answer by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Purpose {
+    /// ACQUIRE of an attempt.
+    Acquire,
+    /// RAISE of an attempt.
+    Raise,
+    /// EXTEND of a lease.
+    Extend,
+    /// REPAIR of a lease.
+    Repair,
+    /// JOIN of a waiter in a queue.
+    Join,
+    /// YIELD of a waiter in a queue.
+    GiveWay,
+    /// TAKE of a search for a slot.
+    Take,
+    /// YIELD of a search for a slot.
+    GiveBack,
+    /// RELEASE that a caller waits for.
+    Release,
+    /// An operator's question about the mutex of a name.
+    Question,
+    /// The same about the semaphore of that name.
+    QuestionOfSlots,
+    /// The same about the read-write lock of that name.
+    QuestionOfRwlock,
+    /// INSPECT of a semaphore's slots.
+    Look,
+    /// RESIZE of a semaphore.
+    Resize,
+    /// RELEASE of an evicted slot, with its holder's entry.
+    EvictSlot,
+    /// SPEND of units of a rate limit.
+    Spend,
+    /// LOOK at what is taken of a rate limit.
+    Meter,
+    /// REFUND of units of a rate limit.
+    Refund,
+    /// A step of a bootstrap.
+    Bootstrap,
+}
+
+impl Purpose {
+    pub(crate) fn of(self, round: RoundId) -> Tag {
+        let purpose = self;
+        Tag { round, purpose }
+    }
 }
 
 /// What is on its way up, in its order.
@@ -52,7 +101,7 @@ pub(crate) enum Heard {
     Answer {
         tag: Tag,
         node: usize,
-        answer: Result<Reply, Silence>,
+        answer: Result<Answer, Silence>,
     },
     /// What a node said unasked.
     Push { node: usize, push: Push },

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::answers::{Answers, Heard, Said};
+use super::answers::{Answers, Heard};
 use crate::{
     Silence,
     base::rules::{Rule, Rules},
+    node::answer::Answer,
 };
 
 /// What follows from the votes so far.
@@ -46,7 +47,7 @@ pub(crate) enum Outcome {
 /// The votes of all nodes on one attempt.
 #[derive(Debug)]
 pub(crate) struct Ballot {
-    answers: Answers<Said>,
+    answers: Answers<Answer>,
     needed: usize,
     /// T, once it is being raised to.
     raised_to: Option<u64>,
@@ -69,17 +70,17 @@ impl Ballot {
 
     /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
     /// with a smaller token, while others are being raised.
-    pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) -> Option<u64> {
-        let was_raised = matches!(answer, Ok(Said::Raised(_)));
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Answer, Silence>) -> Option<u64> {
+        let was_raised = matches!(answer, Ok(Answer::Raised(_)));
         let answer = match (answer, self.raised_to) {
-            (Ok(Said::Raised(counter)), Some(t)) => {
+            (Ok(Answer::Raised(counter)), Some(t)) => {
                 // Exactly T: a greater counter belongs to somebody else's token. An epoch is nobody's.
                 let exact = self.is_vote(counter, t) || !self.rules.hold(Rule::ExactAck);
                 self.largest_counter = self.largest_counter.max(counter);
-                Ok(Said::Granted(if exact { t } else { counter }))
+                Ok(Answer::Granted(if exact { t } else { counter }))
             }
             (Err(Silence::Failed(_)), _) if !self.rules.hold(Rule::ErrorIsNoAnswer) => {
-                Ok(Said::Held {
+                Ok(Answer::Held {
                     which: None,
                     remaining: None,
                     counter: 0,
@@ -89,12 +90,12 @@ impl Ballot {
             }
             (answer, _) => answer,
         };
-        if let Ok(Said::Granted(counter) | Said::Held { counter, .. }) = &answer {
+        if let Ok(Answer::Granted(counter) | Answer::Held { counter, .. }) = &answer {
             self.largest_counter = self.largest_counter.max(*counter);
         }
         let late = match (&answer, self.raised_to) {
             // One that was raised and is still behind will not follow, as where T came from a damaged counter.
-            (Ok(Said::Granted(counter)), Some(t)) if *counter < t && !was_raised => Some(t),
+            (Ok(Answer::Granted(counter)), Some(t)) if *counter < t && !was_raised => Some(t),
             _ => None,
         };
         self.answers.set(node, answer);
@@ -108,7 +109,7 @@ impl Ballot {
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
         let t = self.reachable_token();
         self.raised_to = Some(t);
-        let smaller = |h: &Heard<Said>| matches!(h, Heard::Said(Said::Granted(c)) if *c < t);
+        let smaller = |h: &Heard<Answer>| matches!(h, Heard::Said(Answer::Granted(c)) if *c < t);
         let behind: Vec<usize> = (0..self.answers.len())
             .filter(|&n| self.answers.get(n).is_some_and(smaller))
             .collect();
@@ -151,7 +152,7 @@ impl Ballot {
         let answered = grants
             + self
                 .answers
-                .count(|r| matches!(r, Said::Held { .. } | Said::Lost));
+                .count(|r| matches!(r, Answer::Held { .. } | Answer::Lost));
         if answered >= self.needed {
             Verdict::Over(Outcome::Held)
         } else if answered + waiting >= self.needed {
@@ -172,7 +173,7 @@ impl Ballot {
             .answers
             .iter()
             .filter_map(|heard| match heard {
-                Heard::Said(Said::Held { remaining, .. }) => *remaining,
+                Heard::Said(Answer::Held { remaining, .. }) => *remaining,
                 _ => None,
             })
             .collect();
@@ -181,7 +182,7 @@ impl Ballot {
             .needed
             .checked_sub(free + 1)
             .and_then(|n| left.get(n).copied());
-        let held_there = self.answers.count(|r| matches!(r, Said::Held { .. }));
+        let held_there = self.answers.count(|r| matches!(r, Answer::Held { .. }));
         let answered = free + held_there + self.answers.waiting();
         let quarantine = self
             .needed
@@ -194,22 +195,22 @@ impl Ballot {
     pub(crate) fn granted(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let heard = self.answers.iter().enumerate();
         heard.filter_map(|(node, heard)| match heard {
-            Heard::Said(Said::Granted(counter)) => Some((node, *counter)),
+            Heard::Said(Answer::Granted(counter)) => Some((node, *counter)),
             _ => None,
         })
     }
 
-    pub(crate) fn answers(&self) -> &Answers<Said> {
+    pub(crate) fn answers(&self) -> &Answers<Answer> {
         &self.answers
     }
 
     fn grants(&self) -> usize {
-        self.answers.count(|r| matches!(r, Said::Granted(_)))
+        self.answers.count(|r| matches!(r, Answer::Granted(_)))
     }
 
     fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
         self.answers.iter().filter_map(|heard| match heard {
-            Heard::Said(Said::Granted(counter)) => Some(*counter),
+            Heard::Said(Answer::Granted(counter)) => Some(*counter),
             _ => None,
         })
     }
@@ -263,7 +264,7 @@ impl Ballot {
 mod tests {
     use super::*;
 
-    fn ballot(votes: &[Option<Result<Said, Silence>>]) -> Ballot {
+    fn ballot(votes: &[Option<Result<Answer, Silence>>]) -> Ballot {
         let n = votes.len();
         let needed = crate::base::majority::majority(n);
         let mut ballot = Ballot::new(n, needed, Tokens::Minted, Rules::ALL);
@@ -275,12 +276,12 @@ mod tests {
         ballot
     }
 
-    fn granted(token: u64) -> Option<Result<Said, Silence>> {
-        Some(Ok(Said::Granted(token)))
+    fn granted(token: u64) -> Option<Result<Answer, Silence>> {
+        Some(Ok(Answer::Granted(token)))
     }
 
-    fn held(ms: u64) -> Option<Result<Said, Silence>> {
-        Some(Ok(Said::Held {
+    fn held(ms: u64) -> Option<Result<Answer, Silence>> {
+        Some(Ok(Answer::Held {
             which: None,
             remaining: Some(Duration::from_millis(ms)),
             counter: 9,
@@ -289,11 +290,11 @@ mod tests {
         }))
     }
 
-    fn silent() -> Option<Result<Said, Silence>> {
+    fn silent() -> Option<Result<Answer, Silence>> {
         Some(Err(Silence::Stalled))
     }
 
-    fn quarantined(ms: u64) -> Option<Result<Said, Silence>> {
+    fn quarantined(ms: u64) -> Option<Result<Answer, Silence>> {
         Some(Err(Silence::Quarantined(Duration::from_millis(ms))))
     }
 
@@ -327,15 +328,15 @@ mod tests {
         let damaged = 5_000_000_000_000_000;
         let mut ballot = ballot(&[granted(damaged), granted(7), None]);
         assert_eq!(ballot.raise(), (damaged, vec![1]));
-        assert_eq!(ballot.vote(1, Ok(Said::Raised(90))), None);
+        assert_eq!(ballot.vote(1, Ok(Answer::Raised(90))), None);
         assert_eq!(ballot.verdict(), Verdict::Open);
         assert_eq!(
-            ballot.vote(2, Ok(Said::Granted(8))),
+            ballot.vote(2, Ok(Answer::Granted(8))),
             Some(damaged),
             "a late grant"
         );
         assert_eq!(ballot.verdict(), Verdict::Open);
-        assert_eq!(ballot.vote(2, Ok(Said::Raised(91))), None);
+        assert_eq!(ballot.vote(2, Ok(Answer::Raised(91))), None);
         assert_eq!(ballot.verdict(), Verdict::Over(Outcome::Held));
     }
 
@@ -401,7 +402,7 @@ mod tests {
         // The last one's counter is damaged: the others would not follow it.
         let mut b = ballot(&[granted(7), granted(8), granted(1 << 52)]);
         assert_eq!(b.raise(), (8, vec![0]));
-        b.vote(0, Ok(Said::Raised(8)));
+        b.vote(0, Ok(Answer::Raised(8)));
         assert_eq!(b.verdict(), Verdict::Won(8));
         let mut b = ballot(&[granted(9), granted(7), granted(5), granted(6), None]);
         assert_eq!(b.raise(), (7, vec![2, 3]));
@@ -412,41 +413,41 @@ mod tests {
         let mut b = ballot(&[granted(7), granted(8), granted(6), None, None]);
         assert_eq!(b.raise(), (8, vec![0, 2]));
         assert_eq!(b.verdict(), Verdict::Open);
-        assert_eq!(b.vote(0, Ok(Said::Raised(8))), None);
+        assert_eq!(b.vote(0, Ok(Answer::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Open);
         assert_eq!(
-            b.vote(2, Ok(Said::Raised(9))),
+            b.vote(2, Ok(Answer::Raised(9))),
             None,
             "somebody else's counter"
         );
         assert_eq!(b.verdict(), Verdict::Open, "two may still grant");
         assert_eq!(
-            b.vote(3, Ok(Said::Granted(5))),
+            b.vote(3, Ok(Answer::Granted(5))),
             Some(8),
             "a late grant is raised too"
         );
         assert_eq!(b.verdict(), Verdict::Open);
-        assert_eq!(b.vote(3, Ok(Said::Raised(8))), None);
+        assert_eq!(b.vote(3, Ok(Answer::Raised(8))), None);
         assert_eq!(b.verdict(), Verdict::Won(8));
     }
 
     #[test]
     fn an_epoch_counts_where_the_counter_has_gone_further() {
         let mut b = Ballot::new(3, 2, Tokens::Epochs, Rules::ALL);
-        b.vote(0, Ok(Said::Granted(7)));
-        b.vote(1, Ok(Said::Granted(8)));
+        b.vote(0, Ok(Answer::Granted(7)));
+        b.vote(1, Ok(Answer::Granted(8)));
         assert_eq!(b.verdict(), Verdict::Split, "the last writer's may be 8");
         assert_eq!(b.raise(), (8, vec![0]));
         // Another reader has raised it further meanwhile.
-        b.vote(0, Ok(Said::Raised(9)));
+        b.vote(0, Ok(Answer::Raised(9)));
         assert_eq!(b.verdict(), Verdict::Won(8));
         let mut b = Ballot::new(5, 3, Tokens::Epochs, Rules::ALL);
         for (node, counter) in [7, 7, 9, 8].into_iter().enumerate() {
-            b.vote(node, Ok(Said::Granted(counter)));
+            b.vote(node, Ok(Answer::Granted(counter)));
         }
         // At most two of five are behind the last writer's token.
         assert_eq!(b.raise(), (8, vec![0, 1]));
-        b.vote(0, Ok(Said::Raised(8)));
+        b.vote(0, Ok(Answer::Raised(8)));
         assert_eq!(b.verdict(), Verdict::Won(8), "with those of 8 and 9");
     }
 
@@ -454,7 +455,7 @@ mod tests {
     fn a_raise_that_finds_the_lock_gone_does_not_count() {
         let mut b = ballot(&[granted(7), granted(8), held(5)]);
         assert_eq!(b.raise(), (8, vec![0]));
-        b.vote(0, Ok(Said::Lost));
+        b.vote(0, Ok(Answer::Lost));
         assert_eq!(b.verdict(), Verdict::Over(Outcome::Held));
     }
 

@@ -4,81 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     FencingToken, NodeReport, Report, Silence, Vote,
-    base::{limit::Limit, name::Name, owner::label_of, taken::Taken},
+    base::{name::Name, owner::label_of},
+    node::answer::Answer,
 };
-
-/// What a node may say to a claim, whatever is claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// It is ours there; the counter is now this.
-    Granted(u64),
-    /// Somebody else holds it.
-    Held {
-        /// Which it is, where several were asked for.
-        which: Option<Name>,
-        /// For this much longer; none: without an end.
-        remaining: Option<Duration>,
-        /// The counter.
-        counter: u64,
-        /// The holder's entry, where it is known.
-        holder: Option<Arc<str>>,
-        /// The last ticket of the line, or the holder's; 0 if nobody waits and it did not wait.
-        ticket: u64,
-    },
-    /// It is ours there, by the request with this number; the counter is now this.
-    Taken {
-        /// The counter.
-        counter: u64,
-        /// The number of the request.
-        seq: u64,
-    },
-    /// We stand in line there.
-    InLine {
-        /// How many stand before us.
-        rank: u64,
-        /// For how much longer it is another's; none: without an end.
-        remaining: Option<Duration>,
-        /// Whose entry, where it is known.
-        holder: Option<Arc<str>>,
-        /// The ticket that it came with; 0: it did not wait in line.
-        ticket: u64,
-        /// It is free, and kept for one who was called.
-        is_reserved: bool,
-    },
-    /// Of the slots of a semaphore: which are taken, and which of them is ours.
-    Slots {
-        /// The slot that is ours there, and its counter.
-        mine: Option<(u32, u64)>,
-        /// Which are taken, ours too.
-        taken: Taken,
-        /// The version of the limit.
-        version: u64,
-        /// What is free there may be taken.
-        may_take: bool,
-        /// The place in line there; 0 for none.
-        ticket: u64,
-        /// When the first of those that are taken is free, unless it is renewed.
-        next_free: Option<Duration>,
-    },
-    /// Another limit stands there.
-    Conflict(Limit),
-    /// The limit that stands there now.
-    Limit(Limit),
-    /// It was given back to the line.
-    Yielded,
-    /// The counter was raised, and is now this.
-    Raised(u64),
-    /// Extended.
-    Extended,
-    /// It is not ours: to a raise or an extension.
-    Lost,
-    /// Whether it was put back.
-    Repaired(bool),
-    /// Whether it was ours, and is free now.
-    Released(bool),
-    /// What is no answer to a claim.
-    Else,
-}
 
 /// What an answer says of a node in a report.
 pub(crate) trait Evidence {
@@ -95,32 +23,27 @@ pub(crate) trait Evidence {
     }
 }
 
-impl Evidence for Said {
+impl Evidence for Answer {
     fn vote(&self) -> Vote {
         match self {
-            Self::Granted(counter) => Vote::Granted(FencingToken::from_counter(*counter)),
-            Self::Taken { counter, .. } => Vote::Granted(FencingToken::from_counter(*counter)),
-            Self::Held { remaining, .. } | Self::InLine { remaining, .. } => Vote::Held(*remaining),
-            Self::Slots {
+            Self::Granted(counter)
+            | Self::Taken { counter, .. }
+            | Self::Slots {
                 mine: Some((_, counter)),
                 ..
             } => Vote::Granted(FencingToken::from_counter(*counter)),
+            Self::Held { remaining, .. } => Vote::Held(*remaining),
+            Self::InLine { ahead, .. } => Vote::Held(ahead.remaining),
             Self::Slots { next_free, .. } => Vote::Held(*next_free),
             Self::Lost | Self::Repaired(false) | Self::Released(false) => Vote::NotOurs,
-            Self::Raised(_)
-            | Self::Extended
-            | Self::Repaired(true)
-            | Self::Released(true)
-            | Self::Yielded
-            | Self::Conflict(_)
-            | Self::Limit(_)
-            | Self::Else => Vote::Confirmed,
+            _ => Vote::Confirmed,
         }
     }
 
     fn holder(&self) -> Option<&str> {
         match self {
-            Self::Held { holder, .. } | Self::InLine { holder, .. } => holder.as_deref(),
+            Self::Held { holder, .. } => holder.as_deref(),
+            Self::InLine { ahead, .. } => ahead.holder.as_deref(),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! The vote on an extension (protocol §3, client step 7).
 
-use super::answers::{Answers, Heard, Said};
-use crate::Silence;
+use super::answers::{Answers, Heard};
+use crate::{Silence, node::answer::Answer};
 
 /// What follows from the answers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
 /// The answers to one EXTEND.
 #[derive(Debug)]
 pub(crate) struct Ballot {
-    answers: Answers<Said>,
+    answers: Answers<Answer>,
     needed: usize,
 }
 
@@ -32,17 +32,17 @@ impl Ballot {
 
     /// The nodes that say the lock is not ours.
     pub(crate) fn gone(&self) -> impl Iterator<Item = usize> + '_ {
-        let lost = |h: &Heard<Said>| *h == Heard::Said(Said::Lost);
+        let lost = |h: &Heard<Answer>| *h == Heard::Said(Answer::Lost);
         (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(lost))
     }
 
-    pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) {
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Answer, Silence>) {
         self.answers.set(node, answer);
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        let extended = self.answers.count(|r| *r == Said::Extended);
-        let gone = self.answers.count(|r| *r == Said::Lost);
+        let extended = self.answers.count(|r| *r == Answer::Extended);
+        let gone = self.answers.count(|r| *r == Answer::Lost);
         if extended >= self.needed {
             Verdict::Extended
         } else if self.answers.len() - gone < self.needed {
@@ -54,7 +54,7 @@ impl Ballot {
         }
     }
 
-    pub(crate) fn answers(&self) -> &Answers<Said> {
+    pub(crate) fn answers(&self) -> &Answers<Answer> {
         &self.answers
     }
 }
@@ -63,7 +63,7 @@ impl Ballot {
 mod tests {
     use super::*;
 
-    fn verdict(votes: &[Option<Result<Said, Silence>>]) -> Verdict {
+    fn verdict(votes: &[Option<Result<Answer, Silence>>]) -> Verdict {
         let n = votes.len();
         let mut ballot = Ballot::new(n, crate::base::majority::majority(n));
         for (node, vote) in votes.iter().enumerate() {
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn q_acks_extend_and_fewer_do_not() {
-        let ack = || Some(Ok(Said::Extended));
+        let ack = || Some(Ok(Answer::Extended));
         let dead = || Some(Err(Silence::Stalled));
-        let gone = || Some(Ok(Said::Lost));
+        let gone = || Some(Ok(Answer::Lost));
         assert_eq!(verdict(&[ack(), ack(), None, None, None]), Verdict::Open);
         assert_eq!(
             verdict(&[ack(), ack(), ack(), gone(), gone()]),

@@ -1,7 +1,7 @@
 //! The answers to a RELEASE that somebody waits for.
 
-use super::answers::{Answers, Heard, Said};
-use crate::Silence;
+use super::answers::{Answers, Heard};
+use crate::{Silence, node::answer::Answer};
 
 /// What follows from the answers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
 /// The answers to one RELEASE, and where the lock was known to stand.
 #[derive(Debug)]
 pub(crate) struct Ballot {
-    answers: Answers<Said>,
+    answers: Answers<Answer>,
     held_on: Vec<usize>,
     needed: usize,
 }
@@ -32,12 +32,12 @@ impl Ballot {
         }
     }
 
-    pub(crate) fn vote(&mut self, node: usize, answer: Result<Said, Silence>) {
+    pub(crate) fn vote(&mut self, node: usize, answer: Result<Answer, Silence>) {
         self.answers.set(node, answer);
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        let freed = self.answers.count(|r| *r == Said::Released(true));
+        let freed = self.answers.count(|r| *r == Answer::Released(true));
         if freed >= self.needed {
             return Verdict::Released;
         }
@@ -47,7 +47,7 @@ impl Ballot {
         // A node that does not answer may have kept it; one that says "not yours" has not.
         let silent = |n: &&usize| matches!(self.answers.get(**n), Some(Heard::Silent(_)));
         let may_keep = self.held_on.iter().filter(silent).count();
-        let answered = self.answers.count(|r| matches!(r, Said::Released(_)));
+        let answered = self.answers.count(|r| matches!(r, Answer::Released(_)));
         if freed + may_keep < self.needed {
             Verdict::Gone
         } else if answered >= self.needed {
@@ -57,7 +57,7 @@ impl Ballot {
         }
     }
 
-    pub(crate) fn answers(&self) -> &Answers<Said> {
+    pub(crate) fn answers(&self) -> &Answers<Answer> {
         &self.answers
     }
 }
@@ -66,7 +66,7 @@ impl Ballot {
 mod tests {
     use super::*;
 
-    fn verdict(held_on: &[usize], votes: &[Option<Result<Said, Silence>>]) -> Verdict {
+    fn verdict(held_on: &[usize], votes: &[Option<Result<Answer, Silence>>]) -> Verdict {
         let n = votes.len();
         let q = crate::base::majority::majority(n);
         let mut ballot = Ballot::new(n, q, held_on.to_vec());
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn confirmed_gone_or_unknown() {
-        let freed = || Some(Ok(Said::Released(true)));
-        let not_ours = || Some(Ok(Said::Released(false)));
+        let freed = || Some(Ok(Answer::Released(true)));
+        let not_ours = || Some(Ok(Answer::Released(false)));
         let dead = || Some(Err(Silence::Stalled));
         let all = [0, 1, 2, 3, 4];
         let three = [0, 1, 2];

@@ -80,7 +80,7 @@ impl Place {
 
     // ---- what nodes say ---------------------------------------------------------------------
 
-    pub(crate) fn answered(&mut self, now: Tick, node: usize, answer: Answer) {
+    pub(crate) fn answered(&mut self, now: Tick, node: usize, answer: Position) {
         let Some(beat) = self.beats.get_mut(node) else {
             return;
         };
@@ -91,12 +91,12 @@ impl Place {
         let was_partial = self.votes.is_partial();
         if self.only_last {
             beat.entered = match answer {
-                Answer::Refused => Entered::No,
-                Answer::Taken { .. } | Answer::Behind { .. } => Entered::Yes,
+                Position::Refused => Entered::No,
+                Position::Taken { .. } | Position::Behind { .. } => Entered::Yes,
             };
         }
         match answer {
-            Answer::Refused => {
+            Position::Refused => {
                 self.votes
                     .lost(node, sent.map_or(u64::MAX, |(asked, _)| asked));
                 if is_first {
@@ -107,7 +107,7 @@ impl Place {
                     beat.now(now);
                 }
             }
-            Answer::Taken { seq, token } => {
+            Position::Taken { seq, token } => {
                 beat.has = Has::Unknown;
                 if self.votes.was_yielded(node, seq) && self.rules.hold(Rule::YieldedIsOver) {
                     // The node was never told, or not yet: it is told once more, which changes nothing then. And it is asked
@@ -125,7 +125,7 @@ impl Place {
                     None => self.ask(now, node),
                 }
             }
-            Answer::Behind {
+            Position::Behind {
                 rank,
                 remaining,
                 ticket,
@@ -389,7 +389,7 @@ fn next_beat(now: Tick, every: Duration) -> Tick {
 
 /// A node's answer to a request of a waiter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Position {
     /// This waiter has it, by the request with this number.
     Taken { seq: u64, token: u64 },
     /// It is another's.

@@ -13,8 +13,9 @@ use super::{
 use crate::{
     base::{owner::Entry, rules::Rules},
     node::{
-        Answer, Command, Fault, Push, Reply, Says,
+        Command, Fault, Push, Says,
         admission::{self, Admit, Handshake, cases::random as admissions},
+        answer::{Answer, Answered},
         mutex::{self, cases as mutexes},
         rate::cases as limits,
         rwlock::cases as rwlocks,
@@ -99,7 +100,11 @@ async fn ask_both(
         let told = || format!("seed {seed}, step {step}: {ask:?}");
         let [first, second] = &answers;
         for (place, (a, b)) in first.iter().zip(second).enumerate() {
-            assert!(same(a, b), "{}, {place}: {a:?}, {b:?}", told());
+            assert!(
+                same(ask.command(place), a, b),
+                "{}, {place}: {a:?}, {b:?}",
+                told()
+            );
         }
         let heard = [a.trial.pushes().await, b.trial.pushes().await];
         let heard = heard.map(unnamed);
@@ -115,7 +120,7 @@ async fn ask_both(
         if is_called || matches!(ask, Ask::Nap(_)) {
             sleep(NAP).await;
         }
-        if let Some(Ok(Reply::Admission(admission::Reply::Met(meeting)))) = first.first() {
+        if let Some(Ok(Answer::Admission(admission::Reply::Met(meeting)))) = first.first() {
             let record = meeting.stored.record();
             chance.guard = record.map_or(GUARD.into(), |record| record.guard(Rules::ALL));
         }
@@ -177,8 +182,17 @@ impl Ask {
         }
     }
 
-    /// None where it was a change.
-    async fn of(&self, peer: &mut Peer<'_>) -> Vec<Answer> {
+    /// The command that got the answer at this place. None for an admission.
+    fn command(&self, place: usize) -> Option<&Command> {
+        match self {
+            Self::Commands(asked) => asked.get(place).map(|(command, _)| command),
+            Self::Nap(command) => Some(command),
+            Self::Hello(..) | Self::Admit(..) | Self::Change(_) => None,
+        }
+    }
+
+    /// No answer to a change.
+    async fn of(&self, peer: &mut Peer<'_>) -> Vec<Answered> {
         let Peer { trial, known } = peer;
         match self {
             Self::Commands(asked) => trial.ask_together(asked).await,
@@ -187,7 +201,7 @@ impl Ask {
                 let mut hello = hello.clone();
                 hello.known = known[*client].clone().filter(|_| *knows);
                 let answer = trial.ask(admission::Command::Handshake(hello)).await;
-                if let Ok(Reply::Admission(admission::Reply::Met(meeting))) = &answer {
+                if let Ok(Answer::Admission(admission::Reply::Met(meeting))) = &answer {
                     let record = meeting.stored.record();
                     known[*client] = record.map(|r| (r.run.clone(), r.id.clone()));
                 }
@@ -371,15 +385,18 @@ impl Chance {
     }
 }
 
-fn same(a: &Answer, b: &Answer) -> bool {
+fn same(command: Option<&Command>, a: &Answered, b: &Answered) -> bool {
     match (a, b) {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
-        (Ok(Reply::Mutex(a)), Ok(Reply::Mutex(b))) => mutexes::alike(a, b),
-        (Ok(Reply::Rwlock(a)), Ok(Reply::Rwlock(b))) => rwlocks::alike(a, b),
-        (Ok(Reply::Slots(a)), Ok(Reply::Slots(b))) => semaphores::alike(a, b),
-        (Ok(Reply::Several(a)), Ok(Reply::Several(b))) => sets::alike(a, b),
-        (Ok(Reply::Rate(a)), Ok(Reply::Rate(b))) => limits::alike(a, b),
-        (Ok(Reply::Admission(a)), Ok(Reply::Admission(b))) => admissions::alike(a, b),
+        (Ok(Answer::Admission(a)), Ok(Answer::Admission(b))) => admissions::alike(a, b),
+        (Ok(a), Ok(b)) => match command {
+            Some(Command::Mutex(_)) => mutexes::alike(a, b),
+            Some(Command::Rwlock(_)) => rwlocks::alike(a, b),
+            Some(Command::Slots(_)) => semaphores::alike(a, b),
+            Some(Command::Several(_)) => sets::alike(a, b),
+            Some(Command::Rate(_)) => limits::alike(a, b),
+            Some(Command::Admission(_) | Command::Server(_)) | None => a == b,
+        },
         (a, b) => a == b,
     }
 }

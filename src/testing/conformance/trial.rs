@@ -6,8 +6,9 @@ use tokio::time::timeout;
 
 use super::subject::{Change, Key, Power, Subject};
 use crate::node::{
-    Answer, Command, Connection, Disconnected, Fault, Guard, Incoming, Operation, Push, Reply,
+    Command, Connection, Disconnected, Fault, Guard, Incoming, Operation, Push,
     admission::{self, BootRecord, Handshake, Meeting},
+    answer::{Answer, Answered},
 };
 
 /// What `open` says of a master that [`Trial::admit`] lets vote.
@@ -72,23 +73,23 @@ impl<'s> Trial<'s> {
         }
     }
 
-    pub(crate) async fn ask_with(&mut self, command: &Command, guard: &str) -> Answer {
+    pub(crate) async fn ask_with(&mut self, command: &Command, guard: &str) -> Answered {
         let mut answers = self.ask_together(&[(command.clone(), guard.into())]).await;
         answers.pop().expect("as many as were asked for")
     }
 
-    pub(crate) async fn ask(&mut self, command: impl Into<Command>) -> Answer {
+    pub(crate) async fn ask(&mut self, command: impl Into<Command>) -> Answered {
         self.ask_with(&command.into(), GUARD).await
     }
 
     /// Many at once, on one connection.
-    pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answer> {
+    pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answered> {
         let asked: Vec<_> = commands.iter().map(|c| (c.clone(), GUARD.into())).collect();
         self.ask_together(&asked).await
     }
 
     /// It must answer.
-    pub(crate) async fn say(&mut self, command: impl Into<Command>) -> Reply {
+    pub(crate) async fn say(&mut self, command: impl Into<Command>) -> Answer {
         let command = command.into();
         let answer = self.ask_with(&command, GUARD).await;
         answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.name()))
@@ -106,7 +107,7 @@ impl<'s> Trial<'s> {
     pub(crate) async fn meet(&mut self, hello: &Handshake) -> Meeting {
         let hello = admission::Command::Handshake(hello.clone());
         match self.say(hello).await {
-            Reply::Admission(admission::Reply::Met(meeting)) => *meeting,
+            Answer::Admission(admission::Reply::Met(meeting)) => *meeting,
             other => panic!("{}: {other:?}", self.name()),
         }
     }
@@ -129,7 +130,7 @@ impl<'s> Trial<'s> {
         let name = self.name();
         assert_eq!(
             admitted,
-            Reply::Admission(admission::Reply::Admitted(true)),
+            Answer::Admission(admission::Reply::Admitted(true)),
             "{name}"
         );
     }
@@ -169,7 +170,7 @@ impl<'s> Trial<'s> {
     }
 
     /// Many at once, on one connection, each with its guard.
-    pub(crate) async fn ask_together(&mut self, asked: &[(Command, String)]) -> Vec<Answer> {
+    pub(crate) async fn ask_together(&mut self, asked: &[(Command, String)]) -> Vec<Answered> {
         for (command, guard) in asked {
             let operation = Operation::new(command.clone());
             self.connection.send(operation, Guard::new(guard.clone()));
@@ -192,7 +193,7 @@ async fn dial(subject: &dyn Subject, channel: &str) -> Box<dyn Connection> {
 pub(crate) async fn answers(
     connection: &mut dyn Connection,
     count: usize,
-) -> Result<Vec<Answer>, Disconnected> {
+) -> Result<Vec<Answered>, Disconnected> {
     listen(connection, count, &mut Vec::new()).await
 }
 
@@ -201,7 +202,7 @@ async fn listen(
     connection: &mut dyn Connection,
     count: usize,
     heard: &mut Vec<Push>,
-) -> Result<Vec<Answer>, Disconnected> {
+) -> Result<Vec<Answered>, Disconnected> {
     poll_fn(|cx| connection.poll_flush(cx)).await?;
     let mut answers = Vec::with_capacity(count);
     while answers.len() < count {

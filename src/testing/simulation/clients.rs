@@ -22,8 +22,8 @@ use crate::{
     },
     engine::{Core, Engine, Event, Status},
     node::{
-        Answer, Command, DialError, Disconnected, Incoming, Operation, admission::Terms, mutex,
-        rwlock, session::Effect, settings::Settings, several, slots, status::NodeState,
+        Command, DialError, Disconnected, Incoming, Operation, admission::Terms, answer::Answered,
+        mutex, rwlock, session::Effect, settings::Settings, several, slots, status::NodeState,
     },
 };
 
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    fn note_answer(&mut self, c: usize, node: usize, answer: &Answer, asked: &Operation) {
+    fn note_answer(&mut self, c: usize, node: usize, answer: &Answered, asked: &Operation) {
         let name = match asked.command() {
             Command::Mutex(
                 mutex::Command::Acquire { name, .. }

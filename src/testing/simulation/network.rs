@@ -11,11 +11,14 @@ use super::{
     slots::brief_slots,
     world::{What, World},
 };
-use crate::base::{name::Name, owner::Entry};
 use crate::node::{
-    Answer, Command, Fault, Guard, Operation, Push, Reply,
+    Command, Fault, Guard, Operation, Push,
     admission::{self, BootRecord},
     batch, mutex, server,
+};
+use crate::{
+    base::{name::Name, owner::Entry},
+    node::answer::{Answer, Answered},
 };
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
@@ -64,13 +67,13 @@ pub(crate) enum Down {
     Connected(u64),
     Refused,
     /// To all of a message, with what was asked.
-    Answers(Answered),
+    Answers(AnsweredBatch),
     Push(Push),
     Closed,
 }
 
 /// Answers, each with what was asked.
-pub(crate) type Answered = Vec<(Answer, Arc<Operation>)>;
+pub(crate) type AnsweredBatch = Vec<(Answered, Arc<Operation>)>;
 
 impl Connection {
     /// What the client sends last arrives then at the earliest.
@@ -326,7 +329,7 @@ impl World {
         &mut self,
         id: usize,
         command: &Command,
-        answer: &Answer,
+        answer: &Answered,
         place: usize,
         of: usize,
     ) {
@@ -371,16 +374,16 @@ impl World {
         command: &Command,
         guard: &str,
         place: usize,
-    ) -> Result<Answer, super::invariants::Violation> {
+    ) -> Result<Answered, super::invariants::Violation> {
         match command {
             Command::Server(server::Command::Disconnect { client }) => {
                 return self
                     .kill(id, s, *client)
-                    .map(|killed| Ok(Reply::Server(server::Reply::Disconnected(killed))));
+                    .map(|killed| Ok(Answer::Server(server::Reply::Disconnected(killed))));
             }
             Command::Server(server::Command::LoadScripts) => {
                 self.servers[s].scripts = true;
-                return Ok(Ok(Reply::Server(server::Reply::Loaded)));
+                return Ok(Ok(Answer::Server(server::Reply::Loaded)));
             }
             _ => {}
         }
@@ -421,7 +424,7 @@ impl World {
         match (command, &answer) {
             (
                 Command::Mutex(mutex::Command::Acquire { name, entry, .. }),
-                Ok(Reply::Mutex(mutex::Reply::Granted(counter))),
+                Ok(Answer::Granted(counter)),
             ) => {
                 server
                     .counters
@@ -430,7 +433,7 @@ impl World {
             }
             (
                 Command::Mutex(mutex::Command::Acquire { name, .. }),
-                Ok(Reply::Mutex(mutex::Reply::Held { counter, .. })),
+                Ok(Answer::Held { counter, .. }),
             ) => {
                 server
                     .counters
@@ -438,7 +441,7 @@ impl World {
             }
             (
                 Command::Mutex(mutex::Command::Raise { name, entry, .. }),
-                Ok(Reply::Mutex(mutex::Reply::Raised(counter))),
+                Ok(Answer::Raised(counter)),
             ) => {
                 self.stats.raises += 1;
                 server
@@ -448,28 +451,25 @@ impl World {
             }
             (
                 Command::Mutex(mutex::Command::Join { name, place, .. }),
-                Ok(Reply::Mutex(mutex::Reply::Taken { counter, .. })),
+                Ok(Answer::Taken { counter, .. }),
             ) => {
                 let counters = &mut server.counters;
                 counters.seen(s, name.as_str(), *counter, time, false)?;
                 self.checks.stood(s, place.entry.as_str(), *counter);
             }
-            (
-                Command::Mutex(mutex::Command::Yield { .. }),
-                Ok(Reply::Mutex(mutex::Reply::Yielded)),
-            ) => {
+            (Command::Mutex(mutex::Command::Yield { .. }), Ok(Answer::Yielded)) => {
                 self.stats.yields += 1;
             }
-            (Command::Slots(command), Ok(Reply::Slots(reply))) => {
+            (Command::Slots(command), Ok(reply)) => {
                 self.note_slots(s, command, reply, time)?;
             }
-            (Command::Rwlock(command), Ok(Reply::Rwlock(reply))) => {
+            (Command::Rwlock(command), Ok(reply)) => {
                 self.note_rwlock(s, command, reply, time)?;
             }
-            (Command::Several(command), Ok(Reply::Several(reply))) => {
+            (Command::Several(command), Ok(reply)) => {
                 self.note_several(s, command, reply, time)?;
             }
-            (_, Ok(Reply::Mutex(mutex::Reply::Repaired(true)))) => self.stats.repaired += 1,
+            (_, Ok(Answer::Repaired(true))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
             _ => {}
         }
@@ -711,9 +711,9 @@ pub(crate) fn short(entry: &str) -> &str {
     entry.get(..6).unwrap_or(entry)
 }
 
-fn brief_answer(answer: &Answer) -> String {
+fn brief_answer(answer: &Answered) -> String {
     match answer {
-        Ok(Reply::Admission(admission::Reply::Met(m))) => {
+        Ok(Answer::Admission(admission::Reply::Met(m))) => {
             let record = m.stored.record().map(ToString::to_string);
             format!(
                 "met run {} {} {} open {}",

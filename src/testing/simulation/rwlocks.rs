@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     base::owner::Entry,
-    node::rwlock::{self, Side},
+    node::{
+        answer::Answer,
+        rwlock::{self, Side},
+    },
 };
 
 impl World {
@@ -16,18 +19,18 @@ impl World {
         &mut self,
         s: usize,
         command: &rwlock::Command,
-        reply: &rwlock::Reply,
+        reply: &Answer,
         time: u64,
     ) -> Held {
         let writes = matches!(command, rwlock::Command::Write { .. });
         let (counter, is_new) = match reply {
-            rwlock::Reply::Granted(counter) => (*counter, writes),
-            rwlock::Reply::Held { counter, .. } => (*counter, false),
-            rwlock::Reply::Raised(counter) => {
+            Answer::Granted(counter) => (*counter, writes),
+            Answer::Held { counter, .. } => (*counter, false),
+            Answer::Raised(counter) => {
                 self.stats.raises += 1;
                 (*counter, false)
             }
-            rwlock::Reply::Repaired(true) => {
+            Answer::Repaired(true) => {
                 self.stats.repaired += 1;
                 return Ok(());
             }

@@ -12,7 +12,7 @@ use crate::{
         name::{Name, show},
         owner::Entry,
     },
-    node::several,
+    node::{answer::Answer, several},
 };
 
 impl World {
@@ -21,22 +21,22 @@ impl World {
         &mut self,
         s: usize,
         command: &several::Command,
-        reply: &several::Reply,
+        reply: &Answer,
         time: u64,
     ) -> Held {
         match (command, reply) {
-            (several::Command::Acquire { names, entry, .. }, several::Reply::Granted(counter)) => {
+            (several::Command::Acquire { names, entry, .. }, Answer::Granted(counter)) => {
                 for name in names.iter() {
                     let counters = &mut self.servers[s].counters;
                     counters.seen(s, name.as_str(), *counter, time, true)?;
                 }
                 self.checks.stood(s, entry.as_str(), *counter);
             }
-            (several::Command::Raise { entry, .. }, several::Reply::Raised(counter)) => {
+            (several::Command::Raise { entry, .. }, Answer::Raised(counter)) => {
                 self.stats.raises += 1;
                 self.checks.stood(s, entry.as_str(), *counter);
             }
-            (_, several::Reply::Repaired(true)) => self.stats.repaired += 1,
+            (_, Answer::Repaired(true)) => self.stats.repaired += 1,
             _ => {}
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What goes between clients and servers about slots: what is looked at, and what a trace says of it.
 
 use super::{invariants::Held, network::short, world::World};
-use crate::{base::limit::Limit, node::slots};
+use crate::{base::limit::Limit, node::answer::Answer, node::slots};
 
 impl World {
     /// What a node said about slots: its counters and its limits never go back.
@@ -9,27 +9,27 @@ impl World {
         &mut self,
         s: usize,
         command: &slots::Command,
-        reply: &slots::Reply,
+        reply: &Answer,
         time: u64,
     ) -> Held {
         let pool = command.pool();
         let name = format!("{} {:?}", pool.name, pool.family);
         let server = &mut self.servers[s];
         let (limit, counter) = match (command, reply) {
-            (slots::Command::Take { limit, .. }, slots::Reply::Slots { mine, version, .. }) => {
+            (slots::Command::Take { limit, .. }, Answer::Slots { mine, version, .. }) => {
                 let version = *version;
                 (Some(Limit { version, ..*limit }), *mine)
             }
-            (slots::Command::Raise { slot, .. }, slots::Reply::Raised(counter)) => {
+            (slots::Command::Raise { slot, .. }, Answer::Raised(counter)) => {
                 self.stats.raises += 1;
                 (None, Some((*slot, *counter)))
             }
-            (_, slots::Reply::Conflict(limit) | slots::Reply::Limit(limit)) => (Some(*limit), None),
-            (_, slots::Reply::Yielded) => {
+            (_, Answer::Conflict(limit) | Answer::Limit(limit)) => (Some(*limit), None),
+            (_, Answer::Yielded) => {
                 self.stats.yields += 1;
                 (None, None)
             }
-            (_, slots::Reply::Repaired(true)) => {
+            (_, Answer::Repaired(true)) => {
                 self.stats.repaired += 1;
                 (None, None)
             }

@@ -17,7 +17,7 @@ impl World {
         let id = self.core.first_lease().unwrap();
         let _released = self.release(id);
         assert_eq!(self.sent(), all('R'));
-        let freed = mutex::Reply::Released(true);
+        let freed = Answer::Released(true);
         ALL.iter().for_each(|node| self.says(*node, freed.clone()));
     }
 
@@ -49,8 +49,9 @@ fn full() -> Fault {
     Fault::Error("OOM command not allowed".into())
 }
 
-fn others_are_ahead(ticket: u64) -> mutex::Reply {
-    mutex::Reply::Held {
+fn others_are_ahead(ticket: u64) -> Answer {
+    Answer::Held {
+        which: None,
         remaining: Some(Duration::from_secs(1)),
         counter: 6,
         holder: Some("0123456789abcdef0123456789abcdef@web-1:77".into()),
@@ -83,7 +84,7 @@ fn where_others_wait_one_joins_at_once_and_behind_all_where_that_came_before_som
         assert_eq!(place.entry, joins[0].0.entry);
     }
     world.says(2, in_line());
-    world.says(2, mutex::Reply::Released(false));
+    world.says(2, Answer::Released(false));
     ALL.iter().for_each(|node| world.says(*node, in_line()));
     let place = joins[0].0.clone();
     world.pushes(0, &place, handed(8));
@@ -98,12 +99,12 @@ fn a_lock_that_is_free_by_then_is_won_by_joining_and_nobody_is_expected_after_th
     world.came_through();
     let mut answer = world.wants_it_again();
     assert_eq!(world.sent(), all('J'));
-    let taken = mutex::Reply::Taken { counter: 8, seq: 1 };
+    let taken = Answer::Taken { counter: 8, seq: 1 };
     world.says(0, taken.clone());
     world.says(1, taken);
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 8);
-    world.says(2, mutex::Reply::Taken { counter: 8, seq: 1 });
+    world.says(2, Answer::Taken { counter: 8, seq: 1 });
     world.sent();
     world.frees();
     let wait = Wait::For(None);

@@ -9,11 +9,14 @@ use crate::{
         grant::Grant,
         net::Net,
         rollback::roll_back,
-        round::{self, Request},
+        round::{self},
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
-    node::session::{RoundId, Session},
+    node::{
+        session::Purpose,
+        session::{RoundId, Session},
+    },
     protocol::queue::place::Place,
 };
 
@@ -93,7 +96,7 @@ impl InLine {
             floor: net.floor(self.counter),
             max_ttl: net.fleet().max_ttl(),
         };
-        let tag = Request::Join.of(self.round);
+        let tag = Purpose::Join.of(self.round);
         for hears in [true, false] {
             let some = nodes.iter().copied();
             let some: Vec<usize> = some
@@ -126,7 +129,7 @@ impl InLine {
 
     pub(super) fn give_way(&mut self, net: &mut Net, given: &[(usize, u64)]) {
         let (floor, max_ttl) = (net.floor(self.counter), net.fleet().max_ttl());
-        let tag = Request::GiveWay.of(self.round);
+        let tag = Purpose::GiveWay.of(self.round);
         for (node, seq) in given {
             let registration = self.registration(net, *seq, self.hears(net, *node));
             let operation = claim::give_way(self.waiter.wish.name(), registration, floor, max_ttl);
@@ -138,7 +141,7 @@ impl InLine {
 
     pub(super) fn raise(&mut self, net: &mut Net, token: u64, behind: &[(usize, u64)]) {
         let max_ttl = net.fleet().max_ttl();
-        let tag = Request::Raise.of(self.round);
+        let tag = Purpose::Raise.of(self.round);
         for (node, seq) in behind {
             let claim = self.claim();
             let operation = claim.raise(&self.entry, *seq, token, max_ttl);

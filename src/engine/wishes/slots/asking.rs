@@ -17,7 +17,7 @@ use crate::{
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Past},
         rollback::roll_back,
-        round::{self, Request},
+        round::{self},
         timers::Key,
         wishes::{
             standing::Standing,
@@ -26,6 +26,7 @@ use crate::{
     },
     lease::upkeep::Good,
     node::{
+        session::Purpose,
         session::{RoundId, Session, Tag},
         status::NodeState,
     },
@@ -87,7 +88,7 @@ impl Asking {
 
     /// Under this its deadline rings.
     pub(super) fn tag(&self) -> Tag {
-        Request::Take.of(self.round)
+        Purpose::Take.of(self.round)
     }
 
     /// Those that do not vote are not asked, and where they are too many nobody is: nothing has to be taken back then. (Who
@@ -243,7 +244,7 @@ impl Asking {
 
     pub(super) fn give_back(&mut self, net: &mut Net, nodes: &[usize]) {
         let max_ttl = net.fleet().max_ttl();
-        let tag = Request::GiveBack.of(self.round);
+        let tag = Purpose::GiveBack.of(self.round);
         for node in nodes {
             let place = self.place(net, self.hears(net, *node));
             let operation = claim::give_back(&self.slot.pool, place, max_ttl);
@@ -255,7 +256,7 @@ impl Asking {
 
     pub(super) fn raise(&mut self, net: &mut Net, slot: u32, token: u64, nodes: &[usize]) {
         let max_ttl = net.fleet().max_ttl();
-        let tag = Request::Raise.of(self.round);
+        let tag = Purpose::Raise.of(self.round);
         let claim = Claim::Slot(self.slot.pool.clone(), slot);
         let operation = claim.raise(&self.entry, 0, token, max_ttl);
         for (node, _) in round::ask(net, tag, &operation, nodes.iter().copied()) {
@@ -305,7 +306,7 @@ impl Asking {
                 slots: self.seat.limit.slots,
             };
             let operation = claim::resize(&self.slot.pool, limit, max_ttl);
-            let tag = Request::Resize.of(net.new_round());
+            let tag = Purpose::Resize.of(net.new_round());
             round::ask(net, tag, &operation, 0..net.total());
             self.slot.agreed.changed(limit, net.now);
         }

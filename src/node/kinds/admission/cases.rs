@@ -22,6 +22,7 @@ use super::{Admit, BootRecord, Command, Handshake, Meeting, Mode, Reply, Stored,
 use crate::{
     node::{
         self, Fault,
+        answer::Answer,
         mutex::{
             self,
             cases::{

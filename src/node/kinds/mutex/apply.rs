@@ -6,12 +6,13 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     base::{name::Name, owner::Entry, rules::Rule},
     node::{
+        answer::{Ahead, Answer, MutexInspection},
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
             moment::Moment,
             mutex::{
-                Ahead, Command, Place, Reply,
+                Command, Place,
                 lines::{Lines, Waiter},
             },
         },
@@ -39,7 +40,7 @@ impl Memory {
         command: &Command,
         counters: &mut Counters,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         match command {
             Command::Acquire {
                 name,
@@ -59,10 +60,10 @@ impl Memory {
                 max_ttl,
             } => {
                 if !self.is_held_by(name, entry, *seq, at.time) {
-                    return Ok(Reply::Lost);
+                    return Ok(Answer::Lost);
                 }
                 let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
-                Ok(Reply::Raised(raised))
+                Ok(Answer::Raised(raised))
             }
             Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
             Command::Repair {
@@ -152,7 +153,7 @@ impl Memory {
         ttl: Duration,
         mint: &mut Mint<'_>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         if let Some(held) = self.behind(name, mint, at) {
             return Ok(held);
         }
@@ -172,7 +173,7 @@ impl Memory {
         self.hold(name, entry, Came::PLAIN, ttl, at.time);
         mint.counters.begin(at);
         mint.counters.write(counted, token, at);
-        Ok(Reply::Granted(token))
+        Ok(Answer::Granted(token))
     }
 
     /// Who holds it, to another who would take it.
@@ -181,9 +182,10 @@ impl Memory {
         name: &Name,
         counters: &Counters,
         at: Moment,
-    ) -> Option<Reply> {
+    ) -> Option<Answer> {
         let lock = self.live(name, at.time)?;
-        Some(Reply::Held {
+        Some(Answer::Held {
+            which: None,
             remaining: Some(lock.left(at.time)),
             counter: counters.read(&counted(name), at),
             holder: Some(lock.entry.text()),
@@ -197,17 +199,17 @@ impl Memory {
         entry: &Entry,
         ttl: Duration,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let (left, came) = match self.live(name, at.time) {
             Some(lock) if lock.entry == *entry => (lock.left(at.time), lock.came),
             None if !at.rules.hold(Rule::NeverRecreate) => (Duration::ZERO, Came::PLAIN),
-            _ => return Ok(Reply::Lost),
+            _ => return Ok(Answer::Lost),
         };
         at.may_delete()?; // PEXPIRE too is allowed to a full server
         if ttl > left || !at.rules.hold(Rule::NeverShorten) {
             self.hold(name, entry, came, ttl, at.time);
         }
-        Ok(Reply::Extended)
+        Ok(Answer::Extended)
     }
 
     /// `bring`: brings the counter up to the token; whether it was less.
@@ -218,14 +220,14 @@ impl Memory {
         ttl: Duration,
         bring: impl FnOnce() -> Result<bool, Fault>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let evicted = self.is_evicted(name, at);
         let ours = self.is_held_by(name, entry, 0, at.time);
         let (left, came) = match self.live(name, at.time) {
-            _ if evicted => return Ok(Reply::Repaired(false)),
+            _ if evicted => return Ok(Answer::Repaired(false)),
             Some(_) if !ours => {
                 self.stand_first(name, entry, ttl, at)?;
-                return Ok(Reply::Repaired(false));
+                return Ok(Answer::Repaired(false));
             }
             Some(lock) => (lock.left(at.time), lock.came),
             None => (Duration::ZERO, Came::PLAIN),
@@ -239,7 +241,7 @@ impl Memory {
         }
         self.hold(name, entry, came, ttl.max(left), at.time);
         self.lines.remove(name, entry);
-        Ok(Reply::Repaired(true))
+        Ok(Answer::Repaired(true))
     }
 
     /// `mint` is for who gets the lock next.
@@ -249,12 +251,12 @@ impl Memory {
         entry: &Entry,
         mint: &mut Mint<'_>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let held = self.free(name, entry, at)?;
         self.leave(name, entry, mint, at)?;
         match at.admitted {
-            true => Ok(Reply::Released(held)),
-            false => Ok(Reply::ReleasedUnadmitted),
+            true => Ok(Answer::Released(held)),
+            false => Ok(Answer::ReleasedUnadmitted),
         }
     }
 
@@ -276,10 +278,10 @@ impl Memory {
         Ok(held)
     }
 
-    fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Reply {
+    fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Answer {
         let holder = self.live(name, at.time);
         let line = self.lines.all(name, at.ms()).take(SHOWN);
-        Reply::Inspected {
+        Answer::InspectedMutex(Box::new(MutexInspection {
             holder: holder.map(|lock| (lock.entry.as_str().to_owned(), Some(lock.left(at.time)))),
             counter: counters.read(&counted(name), at),
             line: line
@@ -289,10 +291,10 @@ impl Memory {
                 })
                 .collect(),
             waiting: self.lines.count(name, at.ms()),
-        }
+        }))
     }
 
-    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Reply, Fault> {
+    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let holder = self.live(name, at.time).map(|lock| lock.entry.text());
         self.locks.remove(name);
@@ -302,9 +304,9 @@ impl Memory {
             let until = now.saturating_add(ms(max_ttl * 2));
             self.evicted.insert(name.clone(), until);
         }
-        Ok(Reply::Evicted {
+        Ok(Answer::Evicted {
             held: holder.is_some(),
-            holder,
+            holders: holder.into_iter().collect(),
         })
     }
 
@@ -441,7 +443,7 @@ struct Join<'a> {
 
 impl Memory {
     /// JOIN.
-    fn join(&mut self, join: Join<'_>, mint: &mut Mint<'_>, at: Moment) -> Result<Reply, Fault> {
+    fn join(&mut self, join: Join<'_>, mint: &mut Mint<'_>, at: Moment) -> Result<Answer, Fault> {
         let Join {
             name,
             place,
@@ -453,7 +455,7 @@ impl Memory {
             at.may_delete()?; // PEXPIRE too is allowed to a full server
             let seq = self.prolong(name, ttl, at.time);
             let counter = mint.counters.read(&counted(name), at);
-            return Ok(Reply::Taken { counter, seq });
+            return Ok(Answer::Taken { counter, seq });
         }
         if only_last
             && at.rules.hold(Rule::OnlyLast)
@@ -477,7 +479,7 @@ impl Memory {
                     let came = Came::by(place.seq, place.ticket);
                     self.hold(name, entry, came, ttl, at.time);
                     self.lines.remove(name, entry);
-                    return Ok(Reply::Taken {
+                    return Ok(Answer::Taken {
                         counter: token,
                         seq: place.seq,
                     });
@@ -488,7 +490,7 @@ impl Memory {
         };
         let mut before = self.lines.all(name, at.ms());
         let rank = before.position(|(_, other)| other == entry).unwrap_or(0);
-        Ok(Reply::InLine {
+        Ok(Answer::InLine {
             rank: rank as u64,
             ahead,
         })
@@ -527,20 +529,20 @@ impl Memory {
         place: &Place,
         mint: &mut Mint<'_>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         if self.is_held_by(name, &place.entry, place.seq, at.time) {
             at.may_delete()?;
             self.locks.remove(name);
         } else if self.is_held_by(name, &place.entry, 0, at.time) {
             // By a later request.
-            return Ok(Reply::Yielded);
+            return Ok(Answer::Yielded);
         }
         // A grant that was given back is not given again: its seq is used up.
         self.register(name, place, 0, at)?;
         if self.live(name, at.time).is_none() {
             self.serve(name, mint, Some(&place.entry), None, at);
         }
-        Ok(Reply::Yielded)
+        Ok(Answer::Yielded)
     }
 
     /// The part of RELEASE that is about the queue of a name, if there is one.
@@ -568,7 +570,7 @@ impl Memory {
         name: &Name,
         mint: &mut Mint<'_>,
         at: Moment,
-    ) -> Option<Reply> {
+    ) -> Option<Answer> {
         if !self.has_line(name, at) {
             return None;
         }
@@ -576,7 +578,7 @@ impl Memory {
     }
 
     /// The holder of the lock, after a hand-over if it was free. None: nobody.
-    fn held_or_served(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Reply> {
+    fn held_or_served(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Answer> {
         let ahead = match self.live(name, at.time) {
             Some(lock) => lock.ahead(at.time),
             None if mint.counters.read(&counted(name), at) >= MAX_TOKEN => return None,
@@ -588,7 +590,8 @@ impl Memory {
         };
         let last = self.lines.all(name, at.ms()).next_back();
         let last = last.map_or(0, |(ticket, _)| *ticket);
-        Some(Reply::Held {
+        Some(Answer::Held {
+            which: None,
             remaining: ahead.remaining,
             counter: mint.counters.read(&counted(name), at),
             holder: ahead.holder,

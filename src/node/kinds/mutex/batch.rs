@@ -1,11 +1,14 @@
 //! Many operations about locks as one script call (protocol §3, "Batches").
 
-use super::{Command, Place, Reply};
+use super::{Command, Place};
 use crate::{
     base::{name::Name, owner::Entry},
-    node::wire::{
-        Arg::{self, Bytes, Number, Text},
-        Keys, Script, Writer, ms,
+    node::{
+        answer::Answer,
+        wire::{
+            Arg::{self, Bytes, Number, Text},
+            Keys, Script, Writer, ms,
+        },
     },
 };
 
@@ -47,7 +50,7 @@ pub(crate) struct Rider<'c> {
     /// What it is held to, in ms. A batch has one.
     pub(crate) max_ttl: Option<u64>,
     /// The answer to it where all of the batch went as asked.
-    pub(crate) as_asked: Reply,
+    pub(crate) as_asked: Answer,
 }
 
 impl Command {
@@ -63,7 +66,7 @@ impl Command {
             } => Rider {
                 numbers: [Some(ms(*ttl)), Some(*floor)],
                 max_ttl: Some(ms(*max_ttl)),
-                ..Rider::new(b'A', name, entry, Reply::Granted(*floor))
+                ..Rider::new(b'A', name, entry, Answer::Granted(*floor))
             },
             Self::Raise {
                 name,
@@ -75,11 +78,11 @@ impl Command {
                 grant: (*seq != 0).then_some(*seq),
                 numbers: [Some(*token), None],
                 max_ttl: Some(ms(*max_ttl)),
-                ..Rider::new(b'T', name, entry, Reply::Raised(*token))
+                ..Rider::new(b'T', name, entry, Answer::Raised(*token))
             },
             Self::Extend { name, entry, ttl } => Rider {
                 numbers: [Some(ms(*ttl)), None],
-                ..Rider::new(b'E', name, entry, Reply::Extended)
+                ..Rider::new(b'E', name, entry, Answer::Extended)
             },
             Self::Release {
                 name,
@@ -89,7 +92,7 @@ impl Command {
             } => Rider {
                 numbers: [Some(*floor), None],
                 max_ttl: Some(ms(*max_ttl)),
-                ..Rider::new(b'R', name, entry, Reply::Released(true))
+                ..Rider::new(b'R', name, entry, Answer::Released(true))
             },
             Self::Join {
                 name,
@@ -105,7 +108,7 @@ impl Command {
                     numbers: [Some(ms(*ttl)), Some(*floor)],
                     place: Some(place),
                     max_ttl: Some(ms(*max_ttl)),
-                    ..Rider::new(letter, name, &place.entry, Reply::Taken { counter, seq })
+                    ..Rider::new(letter, name, &place.entry, Answer::Taken { counter, seq })
                 }
             }
             Self::Yield {
@@ -117,7 +120,7 @@ impl Command {
                 numbers: [Some(*floor), None],
                 place: Some(place),
                 max_ttl: Some(ms(*max_ttl)),
-                ..Rider::new(b'Y', name, &place.entry, Reply::Yielded)
+                ..Rider::new(b'Y', name, &place.entry, Answer::Yielded)
             },
             Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
         })
@@ -130,7 +133,7 @@ impl Command {
 }
 
 impl<'c> Rider<'c> {
-    fn new(letter: u8, name: &'c Name, entry: &'c Entry, as_asked: Reply) -> Self {
+    fn new(letter: u8, name: &'c Name, entry: &'c Entry, as_asked: Answer) -> Self {
         Self {
             letter,
             name,

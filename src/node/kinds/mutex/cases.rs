@@ -13,13 +13,14 @@ mod served;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Command, Place, Reply};
+use super::{Command, Place};
 use crate::{
     base::{
         name::Name,
         owner::{Entry, Label},
     },
     node,
+    node::answer::{Answer, MutexInspection},
     testing::conformance::{
         Change,
         case::{Case, case},
@@ -327,31 +328,31 @@ pub(crate) fn evict(n: &str) -> Command {
 }
 
 /// To an eviction: who held it.
-pub(crate) fn evicted(holder: Option<u128>) -> Reply {
-    Reply::Evicted {
+pub(crate) fn evicted(holder: Option<u128>) -> Answer {
+    Answer::Evicted {
         held: holder.is_some(),
-        holder: holder.map(|owner| entry(owner).text()),
+        holders: holder
+            .map(|owner| entry(owner).text())
+            .into_iter()
+            .collect(),
     }
 }
 
 /// It must answer.
-pub(crate) async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
-    match trial.say(command).await {
-        node::Reply::Mutex(reply) => reply,
-        other => panic!("{}: {other:?}", trial.name()),
-    }
+pub(crate) async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+    trial.say(command).await
 }
 
 pub(crate) async fn remaining(trial: &mut Trial<'_>, n: &str) -> Option<Duration> {
     match say(trial, inspect(n)).await {
-        Reply::Inspected { holder, .. } => holder.and_then(|(_, left)| left),
+        Answer::InspectedMutex(it) => it.holder.and_then(|(_, left)| left),
         other => panic!("{other:?}"),
     }
 }
 
 pub(crate) async fn counter(trial: &mut Trial<'_>, n: &str) -> u64 {
     match say(trial, inspect(n)).await {
-        Reply::Inspected { counter, .. } => counter,
+        Answer::InspectedMutex(it) => it.counter,
         other => panic!("{other:?}"),
     }
 }
@@ -361,9 +362,9 @@ pub(crate) fn about(left: Duration, wanted: Duration) -> bool {
 }
 
 /// Remaining time and counter of a refusal, and who is named.
-fn held(reply: Reply) -> (Duration, u64, Option<Arc<str>>) {
+fn held(reply: Answer) -> (Duration, u64, Option<Arc<str>>) {
     match reply {
-        Reply::Held {
+        Answer::Held {
             remaining: Some(remaining),
             counter,
             holder,

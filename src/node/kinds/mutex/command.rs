@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken,
     base::{name::Name, owner::Entry},
-    node::{fault::Fault, kinds::Guarded},
+    node::kinds::Guarded,
 };
 
 /// What may be asked.
@@ -134,84 +133,6 @@ pub struct Place {
     pub channel: Arc<str>,
 }
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Acquired; the counter is now this.
-    Granted(u64),
-    /// Somebody else holds it.
-    Held {
-        /// For this much longer; none: without an end.
-        remaining: Option<Duration>,
-        /// The counter.
-        counter: u64,
-        /// The holder's entry; none where what stands there is not one.
-        holder: Option<Arc<str>>,
-        /// The last ticket of the line, or the holder's; 0 if nobody waits and it did not wait.
-        ticket: u64,
-    },
-    /// Raised; the counter is now this.
-    Raised(u64),
-    /// Extended.
-    Extended,
-    /// The lock is not ours: to a raise or an extension.
-    Lost,
-    /// To a repair: whether it stands there now. If not, somebody else holds it, or it was evicted.
-    Repaired(bool),
-    /// To a release: whether it was ours.
-    Released(bool),
-    /// To a release: it stands there no more, but this memory is not admitted: what it says of the lock
-    /// is no vote.
-    ReleasedUnadmitted,
-    /// To a JOIN: it is ours.
-    Taken {
-        /// The counter.
-        counter: u64,
-        /// By which request we came to it: of a hand-over it is that of an earlier one.
-        seq: u64,
-    },
-    /// To a JOIN: it is another's, and we stand in line.
-    InLine {
-        /// How many stand before us.
-        rank: u64,
-        /// Whose it is.
-        ahead: Ahead,
-    },
-    /// To a YIELD.
-    Yielded,
-    /// To an inspection.
-    Inspected {
-        /// The holder's entry, and its remaining time.
-        holder: Option<(String, Option<Duration>)>,
-        /// The counter: the newest token that was given out here; 0 if none.
-        counter: u64,
-        /// Those who wait, in order, as far as they are told: entry, and for how long they have waited.
-        line: Vec<(String, Duration)>,
-        /// How many wait.
-        waiting: u64,
-    },
-    /// To an eviction.
-    Evicted {
-        /// Whether anybody held it.
-        held: bool,
-        /// The holder's entry; none where what stood there is not one.
-        holder: Option<Arc<str>>,
-    },
-}
-
-/// Whose a lock is that one waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// For how much longer; none: without an end.
-    pub remaining: Option<Duration>,
-    /// The ticket that it came with; 0: it did not wait in line.
-    pub ticket: u64,
-    /// Its entry; none where what stands there is not one.
-    pub holder: Option<Arc<str>>,
-    /// It is free, and kept for one who was called.
-    pub is_reserved: bool,
-}
-
 impl Command {
     pub(crate) fn guarded(&self) -> Guarded {
         match self {
@@ -244,57 +165,5 @@ impl Command {
 
     pub(crate) fn extends(&self) -> bool {
         matches!(self, Self::Extend { .. } | Self::Repair { .. })
-    }
-}
-
-impl Reply {
-    /// What is no ticket counts as none: else what somebody wrote there would travel from client to client.
-    fn credible_ticket(mut self) -> Self {
-        match &mut self {
-            Self::Held { ticket, .. }
-            | Self::InLine {
-                ahead: Ahead { ticket, .. },
-                ..
-            } if *ticket > FencingToken::MAX => *ticket = 0,
-            _ => {}
-        }
-        self
-    }
-
-    pub(crate) fn credible(self) -> Result<Self, Fault> {
-        let damaged = |counter: u64| counter > FencingToken::MAX;
-        match self.credible_ticket() {
-            Self::Granted(counter) | Self::Raised(counter) if damaged(counter) => {
-                Err(Fault::Error(format!(
-                    "its counter for this name is damaged: {counter} is not below 2^53"
-                )))
-            }
-            Self::Held {
-                remaining,
-                counter,
-                holder,
-                ticket,
-            } if damaged(counter) => Ok(Self::Held {
-                remaining,
-                counter: 0,
-                holder,
-                ticket,
-            }),
-            Self::Taken { counter, .. } if damaged(counter) => Err(Fault::Error(format!(
-                "its counter for this name is damaged: {counter} is not below 2^53"
-            ))),
-            Self::Inspected {
-                holder,
-                counter,
-                line,
-                waiting,
-            } if damaged(counter) => Ok(Self::Inspected {
-                holder,
-                counter: 0,
-                line,
-                waiting,
-            }),
-            reply => Ok(reply),
-        }
     }
 }

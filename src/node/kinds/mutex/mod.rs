@@ -8,6 +8,6 @@ mod command;
 mod lines;
 mod wire;
 
-pub use self::command::{Ahead, Command, Place, Reply};
+pub use self::command::{Command, Place};
 pub(super) use self::wire::our_holder;
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -5,17 +5,20 @@ use std::{iter, sync::Arc, time::Duration};
 use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
-    Ahead, Command, Reply,
+    Command,
     batch::{self, BATCH, granted, joined},
 };
 use crate::{
     base::{owner::is_entry, printable::printable},
-    node::wire::{
-        Arg::{Number, Text},
-        Keys, Script, Writer,
-        keys::counter,
-        ms,
-        read::{Hide, bytes, count, integer, items, text, ttl, yes},
+    node::{
+        answer::{Ahead, Answer, MutexInspection},
+        wire::{
+            Arg::{Number, Text},
+            Keys, Script, Writer,
+            keys::counter,
+            ms,
+            read::{Hide, bytes, count, integer, items, text, ttl, yes},
+        },
     },
 };
 
@@ -180,11 +183,11 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {
             Self::Acquire { .. } => match items(frame) {
-                None => Reply::Granted(count(frame)?),
+                None => Answer::Granted(count(frame)?),
                 Some([left, counter, holder, last @ ..]) => {
                     let (holder, ticket) = our_holder(holder);
                     let last = match last {
@@ -192,7 +195,8 @@ impl Command {
                         [last] => count(last)?,
                         _ => return None,
                     };
-                    Reply::Held {
+                    Answer::Held {
+                        which: None,
                         remaining: ttl(left)?,
                         counter: count(counter)?,
                         holder,
@@ -202,19 +206,19 @@ impl Command {
                 Some(_) => return None,
             },
             Self::Raise { .. } => match integer(frame)? {
-                -1 => Reply::Lost,
-                _ => Reply::Raised(count(frame)?),
+                -1 => Answer::Lost,
+                _ => Answer::Raised(count(frame)?),
             },
             Self::Extend { .. } => match yes(frame)? {
-                true => Reply::Extended,
-                false => Reply::Lost,
+                true => Answer::Extended,
+                false => Answer::Lost,
             },
-            Self::Repair { .. } => Reply::Repaired(yes(frame)?),
+            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
             Self::Join { .. } => joined(frame)?,
-            Self::Yield { .. } => yes(frame)?.then_some(Reply::Yielded)?,
+            Self::Yield { .. } => yes(frame)?.then_some(Answer::Yielded)?,
             Self::Release { .. } => match integer(frame)? {
-                -1 => Reply::ReleasedUnadmitted,
-                _ => Reply::Released(yes(frame)?),
+                -1 => Answer::ReleasedUnadmitted,
+                _ => Answer::Released(yes(frame)?),
             },
             Self::Inspect { .. } => inspected(frame, hide)?,
             Self::Evict { .. } => {
@@ -223,21 +227,23 @@ impl Command {
                     return None;
                 }
                 let (holder, _) = our_holder(frame);
-                Reply::Evicted { held, holder }
+                let holders = holder.into_iter().collect();
+                Answer::Evicted { held, holders }
             }
         })
     }
 }
 
-fn joined(frame: &OwnedFrame) -> Option<Reply> {
+fn joined(frame: &OwnedFrame) -> Option<Answer> {
     Some(match items(frame)? {
-        [counter, seq] => Reply::Taken {
+        [counter, seq] => Answer::Taken {
             counter: count(counter)?,
             seq: count(seq)?,
         },
         [left, counter, holder, last, _] => {
             let (holder, ticket) = our_holder(holder);
-            Reply::Held {
+            Answer::Held {
+                which: None,
                 remaining: ttl(left)?,
                 counter: count(counter)?,
                 holder,
@@ -246,7 +252,7 @@ fn joined(frame: &OwnedFrame) -> Option<Reply> {
         }
         [rank, left, holder, reserved] => {
             let (holder, ticket) = our_holder(holder);
-            Reply::InLine {
+            Answer::InLine {
                 rank: count(rank)?,
                 ahead: Ahead {
                     remaining: ttl(left)?,
@@ -260,7 +266,7 @@ fn joined(frame: &OwnedFrame) -> Option<Reply> {
     })
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Reply> {
+fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     let [holder, left, counter, time, waiting, line @ ..] = items(frame)? else {
         return None;
     };
@@ -275,12 +281,12 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Reply> {
         let waited = time.saturating_sub(count(ticket)?);
         waiters.push((shown(entry, hide)?, Duration::from_micros(waited)));
     }
-    Some(Reply::Inspected {
+    Some(Answer::InspectedMutex(Box::new(MutexInspection {
         holder,
         counter: count(counter)?,
         line: waiters,
         waiting: count(waiting)?,
-    })
+    })))
 }
 
 /// The entry of a text that stands on a node, for people. Ours stays as it is: the nodes' answers are compared. It

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::{
     Stamp,
-    command::{Command, Meter, Reply},
+    command::{Command, Meter},
     ledger::{Ledger, Scale},
 };
 use crate::{
     base::{name::Name, quota::Window, rules::Rule},
-    node::{fault::Fault, kinds::moment::Moment, wire::ms},
+    node::{answer::Answer, fault::Fault, kinds::moment::Moment, wire::ms},
 };
 
 /// All limits of a node.
@@ -22,7 +22,7 @@ type Key = (Name, u32, Window);
 
 impl Memory {
     /// Obeys one command.
-    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Reply, Fault> {
+    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Answer, Fault> {
         self.0.retain(|_, ledger| at.ms() <= ledger.until);
         match command {
             Command::Spend { meter, units, age } => self.spend(meter, *units, ms(*age), at),
@@ -38,12 +38,12 @@ impl Memory {
                         .0
                         .taken(scale)
                 });
-                Ok(Reply::Seen(taken.collect()))
+                Ok(Answer::Metered(taken.collect()))
             }
         }
     }
 
-    fn spend(&mut self, meter: &Meter, units: u32, age: u64, at: Moment) -> Result<Reply, Fault> {
+    fn spend(&mut self, meter: &Meter, units: u32, age: u64, at: Moment) -> Result<Answer, Fault> {
         let (mut room, mut wait, mut is_full) = (u32::MAX, Some(Default::default()), false);
         let mut ledgers = Vec::with_capacity(meter.windows.len());
         for (window, share) in meter.windows.iter() {
@@ -67,7 +67,7 @@ impl Memory {
                     self.0.insert(key(meter, window), ledger);
                 }
             }
-            return Ok(Reply::Full { room, wait });
+            return Ok(Answer::Full { room, wait });
         }
         let mut stamps = Vec::with_capacity(ledgers.len());
         for (window, scale, mut ledger, _) in ledgers {
@@ -76,7 +76,7 @@ impl Memory {
             ledger.written(scale);
             self.0.insert(key(meter, window), ledger);
         }
-        Ok(Reply::Spent {
+        Ok(Answer::Spent {
             room: room - units,
             stamps: stamps.into(),
         })
@@ -88,7 +88,7 @@ impl Memory {
         units: u32,
         stamps: &[Stamp],
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let mut back = 0;
         for ((window, _), stamp) in meter.windows.iter().zip(stamps) {
             let Some(ledger) = self.0.get_mut(&key(meter, *window)) else {
@@ -108,7 +108,7 @@ impl Memory {
                 back += 1;
             }
         }
-        Ok(Reply::Refunded(back))
+        Ok(Answer::Refunded(back))
     }
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Command, Meter, Reply, Stamp, Taken};
+use super::{Command, Meter, Stamp};
 use crate::{
     base::quota::Window,
     node::{
-        self, Fault,
+        Fault,
+        answer::{Answer, TakenUnits},
         mutex::cases::{DAY, name, secs},
     },
     testing::conformance::{
@@ -89,32 +90,29 @@ fn spend(meter: &Meter, units: u32) -> Command {
     }
 }
 
-async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
-    match trial.say(command).await {
-        node::Reply::Rate(reply) => reply,
-        other => panic!("{}: {other:?}", trial.name()),
-    }
+async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+    trial.say(command).await
 }
 
 /// How many are left, and where these were counted.
 async fn spent(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Box<[Stamp]>) {
     match say(trial, spend(meter, units)).await {
-        Reply::Spent { room, stamps } => (room, stamps),
+        Answer::Spent { room, stamps } => (room, stamps),
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
 
 async fn full(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Option<Duration>) {
     match say(trial, spend(meter, units)).await {
-        Reply::Full { room, wait } => (room, wait),
+        Answer::Full { room, wait } => (room, wait),
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
 
-async fn look(trial: &mut Trial<'_>, meter: &Meter) -> Box<[Box<[Taken]>]> {
+async fn look(trial: &mut Trial<'_>, meter: &Meter) -> Box<[Box<[TakenUnits]>]> {
     let meter = meter.clone();
     match say(trial, Command::Look { meter }).await {
-        Reply::Seen(taken) => taken,
+        Answer::Metered(taken) => taken,
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
@@ -126,7 +124,7 @@ async fn refund(trial: &mut Trial<'_>, meter: &Meter, units: u32, stamps: &[Stam
         stamps: stamps.into(),
     };
     match say(trial, refund).await {
-        Reply::Refunded(back) => back,
+        Answer::Refunded(back) => back,
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
@@ -317,17 +315,17 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
 }
 
 /// The same but for the clock.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
-        (Reply::Spent { room: a, stamps: x }, Reply::Spent { room: b, stamps: y }) => {
+        (Answer::Spent { room: a, stamps: x }, Answer::Spent { room: b, stamps: y }) => {
             a == b && x.len() == y.len()
         }
-        (Reply::Full { room: a, wait: x }, Reply::Full { room: b, wait: y }) => {
+        (Answer::Full { room: a, wait: x }, Answer::Full { room: b, wait: y }) => {
             a == b && near(*x, *y)
         }
-        (Reply::Seen(a), Reply::Seen(b)) => {
+        (Answer::Metered(a), Answer::Metered(b)) => {
             let both = a.iter().flatten().zip(b.iter().flatten());
-            let units = |seen: &[Box<[Taken]>]| -> u32 {
+            let units = |seen: &[Box<[TakenUnits]>]| -> u32 {
                 seen.iter().flatten().map(|taken| taken.units).sum()
             };
             units(a) == units(b) && {

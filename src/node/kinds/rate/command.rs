@@ -47,38 +47,6 @@ pub enum Command {
     },
 }
 
-/// Units that count, and for how much longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// For how much longer.
-    pub left: Duration,
-    /// How many.
-    pub units: u32,
-}
-
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To a spending: they are taken.
-    Spent {
-        /// How many more there are, in the fullest interval.
-        room: u32,
-        /// Where they were counted, by interval.
-        stamps: Box<[Stamp]>,
-    },
-    /// To a spending: there are not so many, and none are taken.
-    Full {
-        /// How many there are, in the fullest interval.
-        room: u32,
-        /// When there are so many, unless others take them. None: never.
-        wait: Option<Duration>,
-    },
-    /// To a refund: in how many intervals they were given back.
-    Refunded(u32),
-    /// To a look, by interval: what is taken, in the order in which it will be free.
-    Seen(Box<[Box<[Taken]>]>),
-}
-
 impl Command {
     /// The limit that it is about.
     pub(crate) fn meter(&self) -> &Meter {

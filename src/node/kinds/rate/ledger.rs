@@ -2,10 +2,13 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Stamp, command::Taken};
-use crate::base::{
-    quota::Window,
-    rules::{Rule, Rules},
+use super::Stamp;
+use crate::{
+    base::{
+        quota::Window,
+        rules::{Rule, Rules},
+    },
+    node::answer::TakenUnits,
 };
 
 /// What is older does not count.
@@ -163,8 +166,8 @@ impl Ledger {
     }
 
     /// What counts, in the order in which it will be free.
-    pub(super) fn taken(&self, scale: Scale) -> Box<[Taken]> {
-        let taken = self.counting(scale).map(|(free_at, units)| Taken {
+    pub(super) fn taken(&self, scale: Scale) -> Box<[TakenUnits]> {
+        let taken = self.counting(scale).map(|(free_at, units)| TakenUnits {
             left: Duration::from_millis(free_at - scale.now),
             units,
         });

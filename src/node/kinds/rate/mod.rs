@@ -8,7 +8,7 @@ mod ledger;
 mod wire;
 
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
-pub use self::command::{Command, Meter, Reply, Taken};
+pub use self::command::{Command, Meter};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use crate::base::quota::Stamp;

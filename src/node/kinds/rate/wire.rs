@@ -6,12 +6,15 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
     Stamp,
-    command::{Command, Meter, Reply, Taken},
+    command::{Command, Meter},
 };
-use crate::node::wire::{
-    Arg::{Bytes, Number},
-    Keys, Script, Writer, ms,
-    read::{count, integer, items},
+use crate::node::{
+    answer::{Answer, TakenUnits},
+    wire::{
+        Arg::{Bytes, Number},
+        Keys, Script, Writer, ms,
+        read::{count, integer, items},
+    },
 };
 
 /// A script that reads what counts: what it does, and with what.
@@ -72,21 +75,21 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {
             Self::Spend { meter, .. } => spent(meter, items(frame)?)?,
-            Self::Refund { .. } => Reply::Refunded(number(frame)?),
+            Self::Refund { .. } => Answer::Refunded(number(frame)?),
             Self::Look { meter } => {
                 let seen = items(frame)?;
                 let all: Option<Box<[_]>> = seen.iter().map(taken).collect();
-                Reply::Seen(all.filter(|all| all.len() == meter.windows.len())?)
+                Answer::Metered(all.filter(|all| all.len() == meter.windows.len())?)
             }
         })
     }
 }
 
-fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Reply> {
+fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Answer> {
     let (is_spent, items) = items.split_first()?;
     let (room, rest) = items.split_first()?;
     let room = number(room)?;
@@ -100,9 +103,9 @@ fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Reply> {
                 _ => None,
             });
             let stamps = stamps.collect::<Option<_>>()?;
-            Reply::Spent { room, stamps }
+            Answer::Spent { room, stamps }
         }
-        (0, [wait]) => Reply::Full {
+        (0, [wait]) => Answer::Full {
             room,
             wait: match integer(wait)? {
                 -1 => None,
@@ -113,9 +116,9 @@ fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Reply> {
     })
 }
 
-fn taken(frame: &OwnedFrame) -> Option<Box<[Taken]>> {
+fn taken(frame: &OwnedFrame) -> Option<Box<[TakenUnits]>> {
     let taken = items(frame)?.chunks(2).map(|one| match one {
-        [left, units] => Some(Taken {
+        [left, units] => Some(TakenUnits {
             left: Duration::from_millis(count(left)?),
             units: number(units)?,
         }),

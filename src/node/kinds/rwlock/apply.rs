@@ -5,10 +5,11 @@ mod lock;
 use std::{collections::BTreeMap, time::Duration};
 
 use self::lock::Lock;
-use super::{Command, Inspected, Reply, Side, Wait};
+use super::{Command, Side, Wait};
 use crate::{
     base::{name::Name, owner::Entry, rules::Rule},
     node::{
+        answer::{Answer, RwlockInspection},
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, Mint},
@@ -46,7 +47,7 @@ impl Memory {
         command: &Command,
         counters: &mut Counters,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let answer = self.obey(command, counters, at);
         if self.lock(command.of()).is_over(at.ms()) {
             self.locks.remove(command.of());
@@ -59,7 +60,7 @@ impl Memory {
         command: &Command,
         counters: &mut Counters,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         match command {
             Command::Read {
                 name,
@@ -111,10 +112,10 @@ impl Memory {
             } => {
                 let lock = self.lock(name);
                 if !lock.is_written_by(entry, at.ms()) && !lock.is_read_by(entry, at.ms()) {
-                    return Ok(Reply::Lost);
+                    return Ok(Answer::Lost);
                 }
                 let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
-                Ok(Reply::Raised(raised))
+                Ok(Answer::Raised(raised))
             }
             Command::Extend {
                 name,
@@ -193,7 +194,7 @@ impl Memory {
         mint: &mut Mint<'_>,
         wait: Option<&Wait>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let Hold { name, entry, .. } = hold;
         let (now, counted) = (at.ms(), &counted(name));
         let counter = mint.counters.read(counted, at);
@@ -216,7 +217,7 @@ impl Memory {
         at.may_write()?;
         let until = now.saturating_add(ms(ttl));
         self.lock(name).let_read(entry, until, at);
-        Ok(Reply::Granted(counter))
+        Ok(Answer::Granted(counter))
     }
 
     fn write(
@@ -226,13 +227,13 @@ impl Memory {
         mint: &mut Mint<'_>,
         wait: Option<&Wait>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let Hold { name, entry, .. } = hold;
         let (now, counted) = (at.ms(), &counted(name));
         let counter = mint.counters.read(counted, at);
         let lock = self.lock(name);
         if lock.is_written_by(entry, now) {
-            return Ok(Reply::Granted(counter));
+            return Ok(Answer::Granted(counter));
         }
         if let Some((left, against)) = lock.against_a_writer(now) {
             if let Some(wait) = wait {
@@ -247,7 +248,7 @@ impl Memory {
         let token = mint.token(counted, at)?;
         self.lock(name)
             .let_write(entry, now.saturating_add(ms(ttl)));
-        Ok(Reply::Granted(token))
+        Ok(Answer::Granted(token))
     }
 
     fn extend(
@@ -256,7 +257,7 @@ impl Memory {
         ttl: Duration,
         window: Duration,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let Hold { name, entry, side } = hold;
         let (now, lock) = (at.ms(), self.lock(name));
         let (writes, until) = (lock.is_written_by(entry, now), now.saturating_add(ms(ttl)));
@@ -271,16 +272,16 @@ impl Memory {
                 lock.let_in(ms(window), at);
                 lock.tell(now, at.air);
                 if !lock.is_read_by(entry, now) {
-                    return Ok(Reply::Lost);
+                    return Ok(Answer::Lost);
                 }
             }
             Side::Reader if lock.is_read_by(entry, now) => {
                 at.may_delete()?;
                 lock.let_read(entry, until, at);
             }
-            Side::Reader | Side::Writer => return Ok(Reply::Lost),
+            Side::Reader | Side::Writer => return Ok(Answer::Lost),
         }
-        Ok(Reply::Extended)
+        Ok(Answer::Extended)
     }
 
     /// `bring` brings the counter up to the token.
@@ -290,7 +291,7 @@ impl Memory {
         ttl: Duration,
         bring: impl FnOnce() -> Result<bool, Fault>,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let Hold { name, entry, side } = hold;
         let now = at.ms();
         let evicted = self.evicted.get(name).is_some_and(|until| now <= *until);
@@ -300,7 +301,7 @@ impl Memory {
         let read = side == Side::Writer && lock.readers(now).next().is_some();
         let is_alone = !others && !read || !at.rules.hold(Rule::RepairAlone);
         if evicted || !is_alone {
-            return Ok(Reply::Repaired(false));
+            return Ok(Answer::Repaired(false));
         }
         bring()?;
         match ours {
@@ -317,7 +318,7 @@ impl Memory {
             }
             Side::Reader => lock.let_read(entry, until, at),
         }
-        Ok(Reply::Repaired(true))
+        Ok(Answer::Repaired(true))
     }
 
     fn release(
@@ -327,7 +328,7 @@ impl Memory {
         wait: Option<&Entry>,
         window: Duration,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let (now, lock) = (at.ms(), self.lock(name));
         // Of an attempt in vain nobody is told: who is told asks at once, and would tell others by its own attempt in vain.
         let held = !window.is_zero();
@@ -353,17 +354,17 @@ impl Memory {
             lock.tell(now, at.air);
         }
         Ok(match at.admitted {
-            true => Reply::Released(freed),
-            false => Reply::ReleasedUnadmitted,
+            true => Answer::Released(freed),
+            false => Answer::ReleasedUnadmitted,
         })
     }
 
-    fn inspect(&mut self, name: &Name, counters: &Counters, at: Moment) -> Reply {
+    fn inspect(&mut self, name: &Name, counters: &Counters, at: Moment) -> Answer {
         let (now, lock) = (at.ms(), self.lock(name));
         let left = |until: u64| Duration::from_millis(until.saturating_sub(now));
         let told = |(until, entry): (u64, &Entry)| (entry.as_str().to_owned(), left(until));
         let (readers, waiters) = (lock.readers_by_end(now), lock.waiters_by_end(now));
-        Reply::Inspected(Inspected {
+        Answer::InspectedRwlock(Box::new(RwlockInspection {
             writer: lock
                 .writer(now)
                 .map(|(entry, until)| (entry.as_str().to_owned(), Some(left(until)))),
@@ -372,10 +373,10 @@ impl Memory {
             waiting: waiters.len() as u64,
             waiters: waiters.into_iter().take(SHOWN).map(told).collect(),
             counter: counters.read(&counted(name), at),
-        })
+        }))
     }
 
-    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Reply, Fault> {
+    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let now = at.ms();
         let lock = self.lock(name);
@@ -390,7 +391,7 @@ impl Memory {
         self.evicted.retain(|_, until| now <= *until);
         let until = now.saturating_add(ms(max_ttl * 2));
         self.evicted.insert(name.clone(), until);
-        Ok(Reply::Evicted { held, holders })
+        Ok(Answer::Evicted { held, holders })
     }
 
     fn lock(&mut self, name: &Name) -> &mut Lock {
@@ -398,8 +399,10 @@ impl Memory {
     }
 }
 
-fn held(left: u64, counter: u64, against: Option<Entry>) -> Reply {
-    Reply::Held {
+fn held(left: u64, counter: u64, against: Option<Entry>) -> Answer {
+    Answer::Held {
+        which: None,
+        ticket: 0,
         remaining: Some(Duration::from_millis(left)),
         counter,
         holder: against.map(|entry| entry.text()),

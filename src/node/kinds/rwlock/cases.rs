@@ -10,10 +10,11 @@ mod told;
 
 use std::time::Duration;
 
-use super::{Command, Inspected, Reply, Side, Wait};
+use super::{Command, Side, Wait};
 use crate::{
     node::{
         self, Push, Says,
+        answer::{Answer, RwlockInspection},
         mutex::cases::{DAY, MAX_TTL, about, entry, name, secs},
     },
     testing::conformance::{
@@ -237,17 +238,14 @@ fn evict(n: &str) -> Command {
 }
 
 /// It must answer.
-async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
-    match trial.say(command).await {
-        node::Reply::Rwlock(reply) => reply,
-        other => panic!("{}: {other:?}", trial.name()),
-    }
+async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+    trial.say(command).await
 }
 
 /// The token, where it is granted.
 async fn granted(trial: &mut Trial<'_>, command: Command) -> u64 {
     match say(trial, command.clone()).await {
-        Reply::Granted(token) => token,
+        Answer::Granted(token) => token,
         other => panic!("{}: {command:?}: {other:?}", trial.name()),
     }
 }
@@ -255,18 +253,19 @@ async fn granted(trial: &mut Trial<'_>, command: Command) -> u64 {
 /// For how long it is refused, the counter, and by whom.
 async fn refused(trial: &mut Trial<'_>, command: Command) -> (Duration, u64, Option<String>) {
     match say(trial, command.clone()).await {
-        Reply::Held {
+        Answer::Held {
             remaining: Some(left),
             counter,
             holder,
+            ..
         } => (left, counter, holder.map(|text| text.to_string())),
         other => panic!("{}: {command:?}: {other:?}", trial.name()),
     }
 }
 
-async fn inspected(trial: &mut Trial<'_>) -> Inspected {
+async fn inspected(trial: &mut Trial<'_>) -> RwlockInspection {
     match say(trial, Command::Inspect { name: name("a") }).await {
-        Reply::Inspected(inspected) => inspected,
+        Answer::InspectedRwlock(inspected) => *inspected,
         other => panic!("{}: {other:?}", trial.name()),
     }
 }

@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken,
     base::{name::Name, owner::Entry},
-    node::{fault::Fault, kinds::Guarded},
+    node::kinds::Guarded,
 };
 
 /// What may be asked.
@@ -127,60 +126,6 @@ pub struct Wait {
     pub channel: Arc<str>,
 }
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To a READ or a WRITE: it is ours; the counter is now this.
-    Granted(u64),
-    /// Somebody else has it, or waits for it before us.
-    Held {
-        /// Until it may be otherwise; none: without an end.
-        remaining: Option<Duration>,
-        /// The counter.
-        counter: u64,
-        /// One who holds it, or waits for it before us; none where what stands there is nobody's.
-        holder: Option<Arc<str>>,
-    },
-    /// Raised; the counter is now this.
-    Raised(u64),
-    /// Extended.
-    Extended,
-    /// It is not ours: to a raise or an extension.
-    Lost,
-    /// To a repair: whether it stands there now. If not, somebody is against it, or it was evicted.
-    Repaired(bool),
-    /// To a release: whether anything of it was ours.
-    Released(bool),
-    /// To a release: it stands there no more, but this memory is not admitted: what it says of the lock is no vote.
-    ReleasedUnadmitted,
-    /// To an inspection.
-    Inspected(Inspected),
-    /// To an eviction: the entries of those who held it, as far as they are told; none: nobody did.
-    Evicted {
-        /// Whether anybody held it.
-        held: bool,
-        /// The entries of those who did, as far as they are told.
-        holders: Vec<Arc<str>>,
-    },
-}
-
-/// Who has a read-write lock, and who waits for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inspected {
-    /// The writer's entry, and its remaining time; none: without an end.
-    pub writer: Option<(String, Option<Duration>)>,
-    /// The readers, the longest first, as far as they are told: entry, and remaining time.
-    pub readers: Vec<(String, Duration)>,
-    /// How many read.
-    pub reading: u64,
-    /// The writers that wait, as far as they are told: entry, and for how much longer without another request.
-    pub waiters: Vec<(String, Duration)>,
-    /// How many writers wait.
-    pub waiting: u64,
-    /// The newest token that was given out here; 0 if none.
-    pub counter: u64,
-}
-
 impl Command {
     /// The lock.
     pub(crate) fn of(&self) -> &Name {
@@ -221,34 +166,5 @@ impl Command {
 
     pub(crate) fn extends(&self) -> bool {
         matches!(self, Self::Extend { .. } | Self::Repair { .. })
-    }
-}
-
-impl Reply {
-    pub(crate) fn credible(self) -> Result<Self, Fault> {
-        let damaged = |counter: u64| counter > FencingToken::MAX;
-        match self {
-            Self::Granted(counter) | Self::Raised(counter) if damaged(counter) => {
-                Err(Fault::Error(format!(
-                    "its counter for this name is damaged: {counter} is not below 2^53"
-                )))
-            }
-            Self::Held {
-                remaining,
-                counter,
-                holder,
-            } if damaged(counter) => Ok(Self::Held {
-                remaining,
-                counter: 0,
-                holder,
-            }),
-            Self::Inspected(inspected) if damaged(inspected.counter) => {
-                Ok(Self::Inspected(Inspected {
-                    counter: 0,
-                    ..inspected
-                }))
-            }
-            reply => Ok(reply),
-        }
     }
 }

@@ -6,5 +6,5 @@ pub(crate) mod cases;
 mod command;
 mod wire;
 
-pub use self::command::{Command, Inspected, Reply, Side, Wait};
+pub use self::command::{Command, Side, Wait};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

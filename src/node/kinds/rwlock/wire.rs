@@ -4,15 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Inspected, Reply, Side, Wait};
+use super::{Command, Side, Wait};
 use crate::{
     base::{owner::is_entry, printable::printable},
-    node::wire::{
-        Arg::{self, Number, Text},
-        Keys, Script, Writer,
-        keys::rwlock_counter,
-        ms,
-        read::{Hide, bytes, count, integer, items, text, ttl, yes},
+    node::{
+        answer::{Answer, RwlockInspection},
+        wire::{
+            Arg::{self, Number, Text},
+            Keys, Script, Writer,
+            keys::rwlock_counter,
+            ms,
+            read::{Hide, bytes, count, integer, items, text, ttl, yes},
+        },
     },
 };
 
@@ -217,11 +220,11 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {
             Self::Read { .. } | Self::Write { .. } => match items(frame) {
-                None => Reply::Granted(count(frame)?),
+                None => Answer::Granted(count(frame)?),
                 Some(words) => {
                     // A nil at the end of a table is not sent.
                     let (left, counter, holder) = match words {
@@ -229,7 +232,9 @@ impl Command {
                         [left, counter, holder] => (left, counter, entry(holder)),
                         _ => return None,
                     };
-                    Reply::Held {
+                    Answer::Held {
+                        which: None,
+                        ticket: 0,
                         remaining: ttl(left)?,
                         counter: count(counter)?,
                         holder,
@@ -237,24 +242,24 @@ impl Command {
                 }
             },
             Self::Raise { .. } => match integer(frame)? {
-                -1 => Reply::Lost,
-                _ => Reply::Raised(count(frame)?),
+                -1 => Answer::Lost,
+                _ => Answer::Raised(count(frame)?),
             },
             Self::Extend { .. } => match yes(frame)? {
-                true => Reply::Extended,
-                false => Reply::Lost,
+                true => Answer::Extended,
+                false => Answer::Lost,
             },
-            Self::Repair { .. } => Reply::Repaired(yes(frame)?),
+            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
             Self::Release { .. } => match integer(frame)? {
-                -1 => Reply::ReleasedUnadmitted,
-                _ => Reply::Released(yes(frame)?),
+                -1 => Answer::ReleasedUnadmitted,
+                _ => Answer::Released(yes(frame)?),
             },
-            Self::Inspect { .. } => Reply::Inspected(inspected(frame, hide)?),
+            Self::Inspect { .. } => Answer::InspectedRwlock(Box::new(inspected(frame, hide)?)),
             Self::Evict { .. } => {
                 let [held, holders @ ..] = items(frame)? else {
                     return None;
                 };
-                Reply::Evicted {
+                Answer::Evicted {
                     held: count(held)? > 0,
                     holders: holders.iter().filter_map(entry).collect(),
                 }
@@ -284,7 +289,7 @@ fn words(wait: Option<&Wait>) -> [Arg<'_>; 3] {
     }
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
+fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<RwlockInspection> {
     let [writer, left, counter, readers, waiters] = items(frame)? else {
         return None;
     };
@@ -294,7 +299,7 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
     };
     let (reading, readers) = some(readers, hide)?;
     let (waiting, waiters) = some(waiters, hide)?;
-    Some(Inspected {
+    Some(RwlockInspection {
         writer,
         readers,
         reading,

@@ -10,11 +10,9 @@ use tokio::time::timeout;
 use super::{Command, Reply};
 use crate::{
     node::{
-        self, Guard, Operation,
-        mutex::{
-            self,
-            cases::{acquire, extend, raise, release, secs},
-        },
+        Guard, Operation,
+        answer::Answer,
+        mutex::cases::{acquire, extend, raise, release, secs},
     },
     testing::conformance::{
         case::{Case, case},
@@ -63,14 +61,14 @@ async fn a_batch_is_answered_in_order(trial: &mut Trial<'_>) {
         ])
         .await;
     let wanted = [
-        node::Reply::Mutex(mutex::Reply::Granted(3)),
-        node::Reply::Mutex(mutex::Reply::Released(false)),
-        node::Reply::Server(Reply::Loaded),
-        node::Reply::Mutex(mutex::Reply::Raised(4)),
-        node::Reply::Mutex(mutex::Reply::Extended),
-        node::Reply::Server(Reply::Disconnected(false)),
-        node::Reply::Mutex(mutex::Reply::Released(true)),
-        node::Reply::Mutex(mutex::Reply::Granted(5)),
+        Answer::Granted(3),
+        Answer::Released(false),
+        Answer::Server(Reply::Loaded),
+        Answer::Raised(4),
+        Answer::Extended,
+        Answer::Server(Reply::Disconnected(false)),
+        Answer::Released(true),
+        Answer::Granted(5),
     ];
     assert_eq!(answers, wanted.map(Ok), "{}", trial.name());
 }
@@ -89,16 +87,16 @@ async fn what_is_withdrawn_is_not_obeyed(trial: &mut Trial<'_>) {
         trial.say(release("b", 1)).await,
     ];
     // The last ones are taken back first.
-    let released = |there| node::Reply::Mutex(mutex::Reply::Released(there));
+    let released = |there| Answer::Released(there);
     assert_eq!(free, [released(withdrawn < 2), released(withdrawn < 1)]);
 }
 
 async fn scripts_can_be_given_again(trial: &mut Trial<'_>) {
     for token in 1..=2 {
         let loaded = trial.say(Command::LoadScripts).await;
-        assert_eq!(loaded, node::Reply::Server(Reply::Loaded));
+        assert_eq!(loaded, Answer::Server(Reply::Loaded));
         let granted = trial.say(acquire("a", 1, secs(10), 0)).await;
-        assert_eq!(granted, node::Reply::Mutex(mutex::Reply::Granted(token)));
+        assert_eq!(granted, Answer::Granted(token));
         trial.say(release("a", 1)).await;
     }
 }
@@ -113,7 +111,7 @@ async fn an_older_connection_can_be_ended(trial: &mut Trial<'_>) {
     let client = old.client_id();
     for there in [true, false] {
         let ended = trial.say(Command::Disconnect { client }).await;
-        assert_eq!(ended, node::Reply::Server(Reply::Disconnected(there)));
+        assert_eq!(ended, Answer::Server(Reply::Disconnected(there)));
     }
     let over = poll_fn(|cx| old.poll_incoming(cx));
     match timeout(Duration::from_secs(20), over).await {

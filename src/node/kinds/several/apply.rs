@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Command, Reply};
+use super::Command;
 use crate::{
     base::{name::Name, owner::Entry, rules::Rule},
     node::{
+        answer::Answer,
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
@@ -22,7 +23,7 @@ pub(crate) fn apply(
     locks: &mut mutex::Memory,
     counters: &mut Counters,
     at: Moment,
-) -> Result<Reply, Fault> {
+) -> Result<Answer, Fault> {
     match command {
         Command::Acquire {
             names,
@@ -46,7 +47,7 @@ pub(crate) fn apply(
                 locks.put(name, entry, *ttl, at);
                 mint.counters.write(&counted(name), token, at);
             }
-            Ok(Reply::Granted(token))
+            Ok(Answer::Granted(token))
         }
         Command::Raise {
             names,
@@ -55,22 +56,22 @@ pub(crate) fn apply(
             max_ttl,
         } => {
             if !all_ours(locks, names, entry, at) {
-                return Ok(Reply::Lost);
+                return Ok(Answer::Lost);
             }
             let mut least = u64::MAX;
             for name in names.iter() {
                 least = least.min(counters.raise(&counted(name), *token, *max_ttl, at)?);
             }
-            Ok(Reply::Raised(least))
+            Ok(Answer::Raised(least))
         }
         Command::Extend { names, entry, ttl } => {
             if !all_ours(locks, names, entry, at) {
-                return Ok(Reply::Lost);
+                return Ok(Answer::Lost);
             }
             for name in names.iter() {
                 locks.extend(name, entry, *ttl, at)?;
             }
-            Ok(Reply::Extended)
+            Ok(Answer::Extended)
         }
         Command::Repair {
             names,
@@ -82,7 +83,7 @@ pub(crate) fn apply(
             let mine = |locks: &mutex::Memory, name| locks.is_held_by(name, entry, 0, at.time);
             for name in names.iter() {
                 if locks.is_evicted(name, at) || locks.is_held(name, at) && !mine(locks, name) {
-                    return Ok(Reply::Repaired(false));
+                    return Ok(Answer::Repaired(false));
                 }
             }
             for name in names.iter() {
@@ -99,7 +100,7 @@ pub(crate) fn apply(
                 at.may_delete()?;
                 locks.prolong(name, *ttl, at.time);
             }
-            Ok(Reply::Repaired(true))
+            Ok(Answer::Repaired(true))
         }
         Command::Release {
             names,
@@ -116,8 +117,8 @@ pub(crate) fn apply(
                 locks.leave(name, entry, mint, at)?;
             }
             Ok(match at.admitted {
-                true => Reply::Released(freed),
-                false => Reply::ReleasedUnadmitted,
+                true => Answer::Released(freed),
+                false => Answer::ReleasedUnadmitted,
             })
         }
     }
@@ -130,12 +131,12 @@ fn refusal(
     names: &[Name],
     mint: &mut Mint<'_>,
     at: Moment,
-) -> Option<Reply> {
+) -> Option<Answer> {
     let mut longest = None;
     for name in names {
         let behind = locks.behind(name, mint, at);
         let held = behind.or_else(|| locks.refusal(name, mint.counters, at));
-        if let Some(mutex::Reply::Held {
+        if let Some(Answer::Held {
             remaining, holder, ..
         }) = held
             && longest
@@ -146,11 +147,12 @@ fn refusal(
         }
     }
     let (which, remaining, holder) = longest?;
-    Some(Reply::Held {
-        which: which.clone(),
+    Some(Answer::Held {
+        which: Some(which.clone()),
         remaining,
         counter: greatest(names, mint.counters, at),
         holder,
+        ticket: 0,
     })
 }
 

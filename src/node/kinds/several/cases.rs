@@ -10,15 +10,12 @@ mod taking;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Command, Reply};
+use super::Command;
 use crate::{
     base::name::Name,
     node::{
-        self,
-        mutex::{
-            self,
-            cases::{self as one, MAX_TTL, entry, name, secs},
-        },
+        answer::Answer,
+        mutex::cases::{self as one, MAX_TTL, entry, name, secs},
     },
     testing::conformance::{
         Change,
@@ -162,24 +159,22 @@ pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Command {
 }
 
 /// It must answer.
-async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
-    match trial.say(command).await {
-        node::Reply::Several(reply) => reply,
-        other => panic!("{}: {other:?}", trial.name()),
-    }
+async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+    trial.say(command).await
 }
 
 /// Which, whose, and the greatest counter; the remaining time is about this.
-fn held(reply: Reply, left: Duration) -> (String, Option<Arc<str>>, u64) {
+fn held(reply: Answer, left: Duration) -> (String, Option<Arc<str>>, u64) {
     match reply {
-        Reply::Held {
+        Answer::Held {
             which,
             remaining: Some(remaining),
             counter,
             holder,
+            ..
         } => {
             assert!(one::about(remaining, left), "{remaining:?}");
-            (which.to_string(), holder, counter)
+            (which.unwrap().to_string(), holder, counter)
         }
         other => panic!("{other:?}"),
     }

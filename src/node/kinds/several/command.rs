@@ -4,9 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken,
     base::{name::Name, owner::Entry},
-    node::{fault::Fault, kinds::Guarded},
+    node::kinds::Guarded,
 };
 
 /// What may be asked.
@@ -73,36 +72,6 @@ pub enum Command {
     },
 }
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// All acquired; the greatest of their counters is now this, and so are all of them.
-    Granted(u64),
-    /// Somebody else has one of them, or waits for it.
-    Held {
-        /// Which. Of several the one that is held for longest.
-        which: Name,
-        /// For this much longer; none: without an end.
-        remaining: Option<Duration>,
-        /// The greatest of the counters.
-        counter: u64,
-        /// The holder's entry; none where what stands there is not one.
-        holder: Option<Arc<str>>,
-    },
-    /// Raised; the least of the counters is now this.
-    Raised(u64),
-    /// Extended.
-    Extended,
-    /// Not all of them are ours: to a raise or an extension.
-    Lost,
-    /// To a repair: whether all stand there now. If not, somebody else has one of them, or it was evicted.
-    Repaired(bool),
-    /// To a release: whether any of them was ours.
-    Released(bool),
-    /// To a release: they stand there no more, but this memory is not admitted: what it says of them is no vote.
-    ReleasedUnadmitted,
-}
-
 impl Command {
     pub(crate) fn guarded(&self) -> Guarded {
         match self {
@@ -134,30 +103,5 @@ impl Command {
 
     pub(crate) fn extends(&self) -> bool {
         matches!(self, Self::Extend { .. } | Self::Repair { .. })
-    }
-}
-
-impl Reply {
-    pub(crate) fn credible(self) -> Result<Self, Fault> {
-        let damaged = |counter: u64| counter > FencingToken::MAX;
-        match self {
-            Self::Granted(counter) | Self::Raised(counter) if damaged(counter) => {
-                Err(Fault::Error(format!(
-                    "a counter for one of these names is damaged: {counter} is not below 2^53"
-                )))
-            }
-            Self::Held {
-                which,
-                remaining,
-                counter,
-                holder,
-            } if damaged(counter) => Ok(Self::Held {
-                which,
-                remaining,
-                counter: 0,
-                holder,
-            }),
-            reply => Ok(reply),
-        }
     }
 }

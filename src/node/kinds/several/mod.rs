@@ -6,5 +6,5 @@ pub(crate) mod cases;
 mod command;
 mod wire;
 
-pub use self::command::{Command, Reply};
+pub use self::command::Command;
 pub(crate) use self::{apply::apply, wire::SCRIPTS};

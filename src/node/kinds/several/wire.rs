@@ -2,10 +2,11 @@
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Reply};
+use super::Command;
 use crate::{
     base::name::Name,
     node::{
+        answer::Answer,
         kinds::mutex::our_holder,
         wire::{
             Arg::{self, Number, Text},
@@ -119,31 +120,32 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {
             Self::Acquire { names, .. } => match items(frame) {
-                None => Reply::Granted(count(frame)?),
-                Some([which, left, counter, holder]) => Reply::Held {
-                    which: names.get(usize::try_from(count(which)?).ok()?)?.clone(),
+                None => Answer::Granted(count(frame)?),
+                Some([which, left, counter, holder]) => Answer::Held {
+                    which: Some(names.get(usize::try_from(count(which)?).ok()?)?.clone()),
                     remaining: ttl(left)?,
                     counter: count(counter)?,
                     holder: our_holder(holder).0,
+                    ticket: 0,
                 },
                 Some(_) => return None,
             },
             Self::Raise { .. } => match integer(frame)? {
-                -1 => Reply::Lost,
-                _ => Reply::Raised(count(frame)?),
+                -1 => Answer::Lost,
+                _ => Answer::Raised(count(frame)?),
             },
             Self::Extend { .. } => match yes(frame)? {
-                true => Reply::Extended,
-                false => Reply::Lost,
+                true => Answer::Extended,
+                false => Answer::Lost,
             },
-            Self::Repair { .. } => Reply::Repaired(yes(frame)?),
+            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
             Self::Release { .. } => match integer(frame)? {
-                -1 => Reply::ReleasedUnadmitted,
-                _ => Reply::Released(yes(frame)?),
+                -1 => Answer::ReleasedUnadmitted,
+                _ => Answer::Released(yes(frame)?),
             },
         })
     }

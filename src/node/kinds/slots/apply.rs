@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 use crate::{
     base::{limit::Limit, owner::Entry, rules::Rule},
     node::{
+        answer::{Answer, PoolInspection, TakenSlot},
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint},
             moment::Moment,
             slots::{
-                Command, Family, Held, Inspected, Mode, Place, Pool, Reply,
+                Command, Family, Mode, Place, Pool,
                 kept::{Kept, Slot},
                 line::Waiter,
             },
@@ -48,7 +49,7 @@ impl Memory {
         command: &Command,
         counters: &mut Counters,
         at: Moment,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let pool = command.pool();
         let known = self.0.remove(pool).filter(|kept| at.ms() <= kept.until);
         let mut room = Room {
@@ -78,7 +79,7 @@ impl Memory {
 }
 
 impl<'c> Room<'c> {
-    fn obey(&mut self, command: &'c Command, counters: &mut Counters) -> Result<Reply, Fault> {
+    fn obey(&mut self, command: &'c Command, counters: &mut Counters) -> Result<Answer, Fault> {
         let at = self.at;
         match command {
             Command::Take {
@@ -102,10 +103,10 @@ impl<'c> Room<'c> {
                 ..
             } => {
                 if !self.is_held_by(entry, *slot) {
-                    return Ok(Reply::Lost);
+                    return Ok(Answer::Lost);
                 }
                 let raised = counters.raise(&self.counted(*slot), *token, *max_ttl, at)?;
-                Ok(Reply::Raised(raised))
+                Ok(Answer::Raised(raised))
             }
             Command::Extend {
                 entry, slot, ttl, ..
@@ -129,17 +130,17 @@ impl<'c> Room<'c> {
         }
     }
 
-    fn extend(&mut self, entry: &Entry, slot: u32, ttl: Duration) -> Result<Reply, Fault> {
+    fn extend(&mut self, entry: &Entry, slot: u32, ttl: Duration) -> Result<Answer, Fault> {
         let rules = self.at.rules;
         let is_free = self.kept.slot(slot).is_none();
         let may_recreate = !rules.hold(Rule::NeverRecreate) && is_free;
         if !self.is_held_by(entry, slot) && !may_recreate {
-            return Ok(Reply::Lost);
+            return Ok(Answer::Lost);
         }
         self.at.may_delete()?; // PEXPIRE too is allowed to a full server
         self.prolong(entry, slot, ttl, 0);
         self.used(false);
-        Ok(Reply::Extended)
+        Ok(Answer::Extended)
     }
 
     /// `bring`: brings the counter up to the token; whether it was less.
@@ -149,14 +150,14 @@ impl<'c> Room<'c> {
         slot: u32,
         ttl: Duration,
         bring: impl FnOnce() -> Result<bool, Fault>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         self.kept.purge(Some(entry), self.at)?;
         let ours = self.kept.slot_of(entry, self.at);
         let ours = ours.map(|(number, _)| number);
         let beyond = self.kept.limit.is_some_and(|limit| slot >= limit.slots);
         let is_others = self.kept.slot(slot).is_some() && ours != Some(slot);
         if beyond || is_others || ours.is_some_and(|ours| ours != slot) {
-            return Ok(Reply::Repaired(false));
+            return Ok(Answer::Repaired(false));
         }
         if bring()? {
             // That write was the first.
@@ -169,10 +170,10 @@ impl<'c> Room<'c> {
         self.prolong(entry, slot, ttl, ticket);
         self.used(false);
         self.leave(entry);
-        Ok(Reply::Repaired(true))
+        Ok(Answer::Repaired(true))
     }
 
-    fn release(&mut self, entry: &Entry, keep: Option<u32>) -> Result<Reply, Fault> {
+    fn release(&mut self, entry: &Entry, keep: Option<u32>) -> Result<Answer, Fault> {
         if !self.at.rules.hold(Rule::DeleteFirst) {
             self.at.may_write()?;
         }
@@ -189,7 +190,7 @@ impl<'c> Room<'c> {
         }
         let was_in_gate = self.leave(entry);
         if !self.at.admitted {
-            return Ok(Reply::ReleasedUnadmitted);
+            return Ok(Answer::ReleasedUnadmitted);
         }
         // It may have been called to what is free.
         let free = || self.kept.next_free(0).filter(|_| was_in_gate);
@@ -199,11 +200,11 @@ impl<'c> Room<'c> {
         if ours.is_some() || stood {
             self.used(false);
         }
-        Ok(Reply::Released(lived))
+        Ok(Answer::Released(lived))
     }
 
     /// YIELD.
-    fn give_back(&mut self, place: &Place) -> Result<Reply, Fault> {
+    fn give_back(&mut self, place: &Place) -> Result<Answer, Fault> {
         let ours = self.kept.left_by(&place.entry);
         let ours = ours.map(|(number, slot)| (number, slot.ticket));
         let ticket = ours.map_or(0, |(_, ticket)| ticket);
@@ -219,21 +220,21 @@ impl<'c> Room<'c> {
             };
             self.register(place, ticket)?;
         }
-        Ok(Reply::Yielded)
+        Ok(Answer::Yielded)
     }
 
-    fn resize(&mut self, limit: Limit) -> Result<Reply, Fault> {
+    fn resize(&mut self, limit: Limit) -> Result<Answer, Fault> {
         self.kept.purge(None, self.at)?;
         let grown = self.settle(limit)?;
         self.call_new(grown);
-        Ok(Reply::Limit(self.kept.limit.unwrap_or(limit)))
+        Ok(Answer::Limit(self.kept.limit.unwrap_or(limit)))
     }
 
-    fn inspect(&mut self, counters: &Counters) -> Result<Reply, Fault> {
+    fn inspect(&mut self, counters: &Counters) -> Result<Answer, Fault> {
         self.kept.purge(None, self.at)?;
         let (kept, at) = (&self.kept, self.at);
         let left = |slot: &Slot| Duration::from_millis(slot.until.saturating_sub(at.ms()));
-        let holders = kept.slots().take(SHOWN).map(|(number, slot)| Held {
+        let holders = kept.slots().take(SHOWN).map(|(number, slot)| TakenSlot {
             slot: number,
             holder: slot.entry.as_str().to_owned(),
             remaining: left(slot),
@@ -243,13 +244,13 @@ impl<'c> Room<'c> {
             let waited = Duration::from_micros(at.time.saturating_sub(*ticket));
             (entry.as_str().to_owned(), waited)
         });
-        Ok(Reply::Inspected(Inspected {
+        Ok(Answer::InspectedPool(Box::new(PoolInspection {
             limit: kept.limit,
             taken: kept.taken(),
             holders: holders.collect(),
             line: line.collect(),
             waiting: kept.line.count() as u64,
-        }))
+        })))
     }
 
     /// The first line of whoever comes with a limit: it stands, where it beats what stands. The slots that are new.
@@ -379,13 +380,13 @@ impl<'c> Room<'c> {
         wish: Wish,
         ttl: Duration,
         mint: &mut Mint<'_>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Answer, Fault> {
         let entry = &place.entry;
         self.asks = Some(entry);
         self.kept.purge(Some(entry), self.at)?;
         let grown = self.settle(limit)?;
         match self.kept.limit {
-            Some(stands) if stands.slots != limit.slots => return Ok(Reply::Conflict(stands)),
+            Some(stands) if stands.slots != limit.slots => return Ok(Answer::Conflict(stands)),
             _ => {}
         }
         let ours = self.kept.slot_of(entry, self.at);
@@ -409,7 +410,7 @@ impl<'c> Room<'c> {
         {
             self.call(free);
         }
-        Ok(Reply::Slots {
+        Ok(Answer::Slots {
             mine: came.mine,
             taken: self.kept.taken(),
             version: self.kept.limit.map_or(0, |limit| limit.version),

@@ -14,11 +14,12 @@ mod told;
 
 use std::time::Duration;
 
-use super::{Command, Family, Inspected, Mode, Place, Pool, Reply};
+use super::{Command, Family, Mode, Place, Pool};
 use crate::{
     base::{limit::Limit, taken::Taken},
     node::{
         self, Push, Says,
+        answer::{Answer, PoolInspection},
         mutex::cases::{DAY, MAX_TTL, about, entry, name, secs},
     },
     testing::conformance::{

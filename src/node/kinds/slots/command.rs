@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken,
-    base::{limit::Limit, name::Name, owner::Entry, taken::Taken},
-    node::{fault::Fault, kinds::Guarded},
+    base::{limit::Limit, name::Name, owner::Entry},
+    node::kinds::Guarded,
 };
 
 /// Whose slots they are.
@@ -158,74 +157,6 @@ pub enum Mode {
     Move,
 }
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// To a TAKE.
-    Slots {
-        /// The slot that is ours now, and its counter.
-        mine: Option<(u32, u64)>,
-        /// Which are taken, ours too.
-        taken: Taken,
-        /// The version of the limit; its slots are as many as were asked with.
-        version: u64,
-        /// We stand so far in front that we may take what is free.
-        may_take: bool,
-        /// Our place in line, or with which we took the slot; 0 for none.
-        ticket: u64,
-        /// When the first of those that are taken is free unless it is renewed.
-        next_free: Option<Duration>,
-    },
-    /// To a TAKE: another limit stands here, and nothing was done.
-    Conflict(Limit),
-    /// Raised; the counter is now this.
-    Raised(u64),
-    /// Extended.
-    Extended,
-    /// The slot is not ours: to a raise or an extension.
-    Lost,
-    /// To a repair: whether it stands there now. If not, somebody else has it, or it is beyond the limit.
-    Repaired(bool),
-    /// To a release: whether anything was ours and is free now.
-    Released(bool),
-    /// To a release: it stands there no more, but this memory is not admitted.
-    ReleasedUnadmitted,
-    /// To a YIELD.
-    Yielded,
-    /// To a resize: the limit that stands now.
-    Limit(Limit),
-    /// To an inspection.
-    Inspected(Inspected),
-}
-
-/// What an inspection finds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inspected {
-    /// The limit; none where nobody has used the semaphore for long.
-    pub limit: Option<Limit>,
-    /// Which slots are taken.
-    pub taken: Taken,
-    /// The first of these, in their order, up to 100.
-    pub holders: Vec<Held>,
-    /// Those who wait, in order, up to 100: entry, and for how long they have waited.
-    pub line: Vec<(String, Duration)>,
-    /// How many wait.
-    pub waiting: u64,
-}
-
-/// One slot that is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Which.
-    pub slot: u32,
-    /// By whose entry.
-    pub holder: String,
-    /// For how much longer.
-    pub remaining: Duration,
-    /// The newest token that was given out for it there; 0 if none.
-    pub counter: u64,
-}
-
 impl Family {
     /// The fleet's longest ttl, or what is longer here: what is known of the slots has to live for as long as they are taken.
     pub(crate) fn longest(self, max_ttl: Duration) -> Duration {
@@ -307,35 +238,5 @@ impl Command {
 
     pub(crate) fn extends(&self) -> bool {
         matches!(self, Self::Extend { .. } | Self::Repair { .. })
-    }
-}
-
-impl Reply {
-    pub(crate) fn credible(mut self) -> Result<Self, Fault> {
-        let counter = match &mut self {
-            Self::Slots { mine, ticket, .. } => {
-                // What is no ticket counts as none: else what somebody wrote there would travel from client to client.
-                if *ticket > FencingToken::MAX {
-                    *ticket = 0;
-                }
-                mine.map_or(0, |(_, counter)| counter)
-            }
-            Self::Raised(counter) => *counter,
-            Self::Inspected(inspected) => {
-                for held in &mut inspected.holders {
-                    if held.counter > FencingToken::MAX {
-                        held.counter = 0;
-                    }
-                }
-                0
-            }
-            _ => 0,
-        };
-        match counter > FencingToken::MAX {
-            true => Err(Fault::Error(format!(
-                "its counter for this slot is damaged: {counter} is not below 2^53"
-            ))),
-            false => Ok(self),
-        }
     }
 }

@@ -8,5 +8,5 @@ mod kept;
 mod line;
 mod wire;
 
-pub use self::command::{Command, Family, Held, Inspected, Mode, Place, Pool, Reply};
+pub use self::command::{Command, Family, Mode, Place, Pool};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

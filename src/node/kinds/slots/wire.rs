@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Held, Inspected, Mode, Reply};
+use super::{Command, Mode};
 use crate::{
     base::{limit::Limit, owner::is_entry, printable::printable, taken::Taken},
-    node::wire::{
-        Arg::{self, Bytes, Number, Text},
-        Keys, Script, Writer,
-        keys::slot_counter,
-        ms,
-        read::{Hide, bytes, count, integer, items, text, yes},
+    node::{
+        answer::{Answer, PoolInspection, TakenSlot},
+        wire::{
+            Arg::{self, Bytes, Number, Text},
+            Keys, Script, Writer,
+            keys::slot_counter,
+            ms,
+            read::{Hide, bytes, count, integer, items, text, yes},
+        },
     },
 };
 
@@ -182,29 +185,29 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Reply> {
+    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {
             Self::Take { .. } => taken(frame)?,
             Self::Raise { .. } => match integer(frame)? {
-                -1 => Reply::Lost,
-                _ => Reply::Raised(count(frame)?),
+                -1 => Answer::Lost,
+                _ => Answer::Raised(count(frame)?),
             },
             Self::Extend { .. } => match yes(frame)? {
-                true => Reply::Extended,
-                false => Reply::Lost,
+                true => Answer::Extended,
+                false => Answer::Lost,
             },
-            Self::Repair { .. } => Reply::Repaired(yes(frame)?),
+            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
             Self::Release { .. } => match integer(frame)? {
-                -1 => Reply::ReleasedUnadmitted,
-                _ => Reply::Released(yes(frame)?),
+                -1 => Answer::ReleasedUnadmitted,
+                _ => Answer::Released(yes(frame)?),
             },
-            Self::Yield { .. } => yes(frame)?.then_some(Reply::Yielded)?,
+            Self::Yield { .. } => yes(frame)?.then_some(Answer::Yielded)?,
             Self::Resize { .. } => match items(frame)? {
-                [version, slots] => Reply::Limit(limit(version, slots)?),
+                [version, slots] => Answer::Limit(limit(version, slots)?),
                 _ => return None,
             },
-            Self::Inspect { .. } => Reply::Inspected(inspected(frame, hide)?),
+            Self::Inspect { .. } => Answer::InspectedPool(Box::new(inspected(frame, hide)?)),
         })
     }
 }
@@ -213,10 +216,10 @@ fn slot_or_none(slot: Option<u32>) -> Arg<'static> {
     slot.map_or(Text(""), |slot| Number(slot.into()))
 }
 
-fn taken(frame: &OwnedFrame) -> Option<Reply> {
+fn taken(frame: &OwnedFrame) -> Option<Answer> {
     Some(match items(frame)? {
-        [version, slots] => Reply::Conflict(limit(version, slots)?),
-        [slot, counter, bits, version, may_take, ticket, next_free] => Reply::Slots {
+        [version, slots] => Answer::Conflict(limit(version, slots)?),
+        [slot, counter, bits, version, may_take, ticket, next_free] => Answer::Slots {
             mine: match integer(slot)? {
                 -1 => None,
                 _ => Some((number(slot)?, count(counter)?)),
@@ -234,7 +237,7 @@ fn taken(frame: &OwnedFrame) -> Option<Reply> {
     })
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
+fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<PoolInspection> {
     let [version, slots, bits, time, waiting, holders, line] = items(frame)? else {
         return None;
     };
@@ -243,7 +246,7 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
         let [slot, entry, left, counter] = held else {
             return None;
         };
-        Some(Held {
+        Some(TakenSlot {
             slot: number(slot)?,
             holder: shown(entry, hide)?,
             remaining: Duration::from_millis(count(left)?),
@@ -255,7 +258,7 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Inspected> {
         let waited = time.saturating_sub(count(ticket)?);
         Some((shown(entry, hide)?, Duration::from_micros(waited)))
     });
-    Some(Inspected {
+    Some(PoolInspection {
         limit: match integer(version)? {
             -1 => None,
             _ => Some(limit(version, slots)?),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::{
     base::clock::TokioClock,
-    node::{Answer, Incoming, memory::store::Store},
+    node::{Incoming, answer::Answered, memory::store::Store},
 };
 
 /// Shared by the node and its connections.
@@ -109,7 +109,7 @@ impl State {
     }
 
     /// Answers on this connection.
-    pub(super) fn answer(&mut self, connection: u64, due: Option<Instant>, answer: Answer) {
+    pub(super) fn answer(&mut self, connection: u64, due: Option<Instant>, answer: Answered) {
         if let Some(open) = self.open.get_mut(&connection) {
             open.said.push_back((due, Incoming::Answer(answer)));
         }

@@ -125,11 +125,11 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
     assert_eq!(
         answers,
         [
-            Ok(Reply::Admission(admission::Reply::Surveyed {
+            Ok(Answer::Admission(admission::Reply::Surveyed {
                 used: false,
                 lock: None
             })),
-            Ok(Reply::Server(server::Reply::Loaded))
+            Ok(Answer::Server(server::Reply::Loaded))
         ]
     );
     assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));

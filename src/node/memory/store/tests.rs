@@ -48,7 +48,7 @@ fn meet(store: &mut Store) -> (BootRecord, bool) {
     };
     let hello = Command::Admission(admission::Command::Handshake(hello));
     match store.apply(&hello, "", T) {
-        Ok(Reply::Admission(admission::Reply::Met(meeting))) => {
+        Ok(Answer::Admission(admission::Reply::Met(meeting))) => {
             (meeting.stored.record().unwrap().clone(), meeting.open)
         }
         other => panic!("{other:?}"),
@@ -158,7 +158,7 @@ fn without_the_guard_an_extension_is_obeyed() {
     store.apply(&acquire(1, 10), GUARD, T).unwrap();
     assert_eq!(
         store.apply(&extend(1, 20), "another", T),
-        Ok(Reply::Mutex(mutex::Reply::Extended))
+        Ok(Answer::Extended)
     );
     assert_eq!(
         store.apply(&acquire(1, 20), "another", T),

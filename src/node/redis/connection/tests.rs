@@ -6,8 +6,9 @@ use std::future::poll_fn;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex};
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::node::redis::outbox::CHUNK;
-use crate::node::{Fault, Reply, admission, mutex, server};
+use crate::node::{Fault, admission, mutex, server};
 
 /// What the connections listen to.
 const CHANNEL: &str = "quorate:wake:1";
@@ -65,7 +66,7 @@ async fn incoming<S: AsyncRead + AsyncWrite + Unpin + Send>(
 /// What comes next, which is no push.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     c: &mut RedisConnection<S>,
-) -> Result<Answer, Disconnected> {
+) -> Result<Answered, Disconnected> {
     loop {
         match incoming(c).await? {
             Incoming::Nothing => {}
@@ -74,7 +75,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     }
 }
 
-fn answered(incoming: Incoming) -> Answer {
+fn answered(incoming: Incoming) -> Answered {
     match incoming {
         Incoming::Answer(answer) => answer,
         other => panic!("no answer: {other:?}"),
@@ -82,7 +83,7 @@ fn answered(incoming: Incoming) -> Answer {
 }
 
 /// An error reply with this number: an answer that tells to which request it was given.
-fn fault(number: usize) -> Answer {
+fn fault(number: usize) -> Answered {
     Err(Fault::Error(format!("ERR {number}")))
 }
 
@@ -200,7 +201,7 @@ async fn scripts_are_loaded_when_all_of_them_are() {
         server.write_all(b"-ERR 2\r\n").await.unwrap();
         let loaded = answer(&mut c).await.unwrap();
         match broken == scripts {
-            true => assert_eq!(loaded, Ok(Reply::Server(server::Reply::Loaded))),
+            true => assert_eq!(loaded, Ok(Answer::Server(server::Reply::Loaded))),
             false => assert_eq!(loaded, fault(1)),
         }
         assert_eq!(answer(&mut c).await, Ok(fault(2)));
@@ -230,7 +231,7 @@ async fn the_first_of_several_replies_may_come_before_the_last_byte_has_left() {
         (read == bytes, server)
     });
     flushed(&mut c).await;
-    let loaded = Ok(Reply::Server(server::Reply::Loaded));
+    let loaded = Ok(Answer::Server(server::Reply::Loaded));
     assert_eq!(answer(&mut c).await, Ok(loaded));
     assert!(server.await.unwrap().0);
 }
@@ -259,7 +260,7 @@ async fn a_survey_takes_three_replies() {
     server.write_all(replies.concat().as_bytes()).await.unwrap();
     let surveyed = |lock: Option<&str>| {
         let lock = lock.map(|name| crate::base::name::Name::new(name).unwrap());
-        Ok(Ok(Reply::Admission(admission::Reply::Surveyed {
+        Ok(Ok(Answer::Admission(admission::Reply::Surveyed {
             used: true,
             lock,
         })))

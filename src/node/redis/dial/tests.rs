@@ -8,13 +8,14 @@ use std::{future::poll_fn, time::Instant};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::node::answer::{Answer, Answered};
 use crate::{
     base::{
         name::Name,
         owner::{Entry, Label},
     },
     node::{
-        Answer, Command, Connection, Incoming, Operation, Reply, admission, mutex,
+        Command, Connection, Incoming, Operation, admission, mutex,
         redis::{
             address::{IntoNode as _, Target},
             support::{Kind, Server, ServerOptions},
@@ -71,7 +72,7 @@ async fn unreachable(url: &str) -> String {
     }
 }
 
-async fn ask(connection: &mut dyn Connection, command: Command) -> Answer {
+async fn ask(connection: &mut dyn Connection, command: Command) -> Answered {
     connection.send(Operation::new(command), Arc::default());
     poll_fn(|cx| connection.poll_flush(cx)).await.unwrap();
     match poll_fn(|cx| connection.poll_incoming(cx)).await.unwrap() {
@@ -109,7 +110,7 @@ async fn a_connection_is_ready_for_commands() {
         });
         assert_eq!(
             ask(&mut *connection, release.clone()).await,
-            Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)),
+            Ok(Answer::ReleasedUnadmitted),
             "by a script"
         );
         server.cmd(&["SCRIPT", "FLUSH"]);
@@ -123,7 +124,7 @@ async fn a_connection_is_ready_for_commands() {
                 Command::Server(server::Command::LoadScripts)
             )
             .await,
-            Ok(Reply::Server(server::Reply::Loaded))
+            Ok(Answer::Server(server::Reply::Loaded))
         );
         assert_eq!(
             ask(
@@ -131,7 +132,7 @@ async fn a_connection_is_ready_for_commands() {
                 Command::Admission(admission::Command::Survey)
             )
             .await,
-            Ok(Reply::Admission(admission::Reply::Surveyed {
+            Ok(Answer::Admission(admission::Reply::Surveyed {
                 used: false,
                 lock: None
             }))
@@ -145,7 +146,7 @@ async fn a_connection_is_ready_for_commands() {
         let mut third = connected(&server.url()).await;
         assert_eq!(
             ask(&mut *third, kill).await,
-            Ok(Reply::Server(server::Reply::Disconnected(true)))
+            Ok(Answer::Server(server::Reply::Disconnected(true)))
         );
         let over = poll_fn(|cx| connection.poll_incoming(cx))
             .await

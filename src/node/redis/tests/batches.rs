@@ -1,16 +1,17 @@
 //! A batch on real servers: what is wrong with one lock of it, or with the server.
 
 use super::*;
+use crate::node::answer::Answered;
 
-fn granted(token: u64) -> Answer {
-    Ok(Reply::Mutex(mutex::Reply::Granted(token)))
+fn granted(token: u64) -> Answered {
+    Ok(Answer::Granted(token))
 }
 
-fn freed(ours: bool) -> Answer {
-    Ok(Reply::Mutex(mutex::Reply::Released(ours)))
+fn freed(ours: bool) -> Answered {
+    Ok(Answer::Released(ours))
 }
 
-fn word(answer: &Answer) -> &str {
+fn word(answer: &Answered) -> &str {
     match answer {
         Err(Fault::Error(text)) => text.split(' ').next().unwrap(),
         other => panic!("{other:?}"),
@@ -52,13 +53,14 @@ fn a_key_of_another_type_is_somebody_elses() {
             release("b", 1).into(),
             release("a", 1).into(),
         ]);
-        let lost = || Ok(Reply::Mutex(mutex::Reply::Lost));
-        let held = Ok(Reply::Mutex(mutex::Reply::Held {
+        let lost = || Ok(Answer::Lost);
+        let held = Ok(Answer::Held {
+            which: None,
             remaining: None,
             counter: 0,
             holder: None,
             ticket: 0,
-        }));
+        });
         let wanted = [granted(5), held, lost(), lost(), freed(false), freed(true)];
         assert_eq!(answers, wanted);
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:b"]), "1");
@@ -99,7 +101,7 @@ fn a_full_server_frees_first_and_then_takes_writes() {
         // A server looks at the first write of a script alone, and DEL is allowed.
         assert_eq!(word(&answers[0]), "OOM");
         assert_eq!(answers[1..3], [freed(true), granted(5)]);
-        assert_eq!(answers[3], Ok(Reply::Mutex(mutex::Reply::Raised(9))));
+        assert_eq!(answers[3], Ok(Answer::Raised(9)));
         let answers = real.together(&[
             acquire("e", 1, secs(10), 5).into(),
             raise("b", 1, 10).into(),

@@ -11,11 +11,12 @@ use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
 use crate::{
     node::{
-        Answer, Command, Fault, Reply,
+        Command, Fault,
         admission::{
             self, BootRecord, Handshake,
             cases::{admit, hello},
         },
+        answer::{Answer, Answered},
         operation::Wire,
         redis::{
             decode as decoded,
@@ -41,10 +42,10 @@ pub(super) fn on_servers(case: impl Fn(&mut Real)) {
     for kind in Kind::ALL {
         eprintln!("on {kind:?}");
         let mut real = Real::over(Arc::new(Server::start(kind)));
-        let loaded = Reply::Server(server::Reply::Loaded);
+        let loaded = Answer::Server(server::Reply::Loaded);
         assert_eq!(real.say(server::Command::LoadScripts), loaded);
         let (record, _) = real.record(&hello());
-        let admitted = Reply::Admission(admission::Reply::Admitted(true));
+        let admitted = Answer::Admission(admission::Reply::Admitted(true));
         assert_eq!(real.say(admit(&record)), admitted);
         case(&mut real);
     }
@@ -108,7 +109,7 @@ impl Real {
     }
 
     /// Of ours, in one write.
-    pub(super) fn batch(&mut self, commands: &[Command]) -> Vec<Answer> {
+    pub(super) fn batch(&mut self, commands: &[Command]) -> Vec<Answered> {
         let bytes = commands.iter().flat_map(|command| self.bytes(command));
         let bytes: Vec<u8> = bytes.collect();
         self.stream.write_all(&bytes).unwrap();
@@ -120,7 +121,7 @@ impl Real {
     }
 
     /// Of ours, as one script call.
-    pub(super) fn together(&mut self, commands: &[Command]) -> Vec<Answer> {
+    pub(super) fn together(&mut self, commands: &[Command]) -> Vec<Answered> {
         let mut bytes = encode::batch(commands.iter(), &self.keys);
         bytes.extend(encode::guard(GUARD));
         self.stream.write_all(&bytes).unwrap();
@@ -132,12 +133,12 @@ impl Real {
         answers
     }
 
-    pub(super) fn ask(&mut self, command: impl Into<Command>) -> Answer {
+    pub(super) fn ask(&mut self, command: impl Into<Command>) -> Answered {
         self.batch(&[command.into()]).pop().unwrap()
     }
 
     /// It must answer.
-    pub(super) fn say(&mut self, command: impl Into<Command>) -> Reply {
+    pub(super) fn say(&mut self, command: impl Into<Command>) -> Answer {
         let command = command.into();
         let answer = self.ask(command.clone());
         answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.server))
@@ -155,7 +156,7 @@ impl Real {
     /// The handshake is answered by a record: that, and whether `open` stands.
     pub(super) fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
         match self.say(admission::Command::Handshake(hello.clone())) {
-            Reply::Admission(admission::Reply::Met(meeting)) => {
+            Answer::Admission(admission::Reply::Met(meeting)) => {
                 (meeting.stored.record().unwrap().clone(), meeting.open)
             }
             other => panic!("{}: {other:?}", self.server),

@@ -2,23 +2,21 @@
 
 use super::real::{Real, on_servers};
 use crate::node::{
-    Reply,
+    answer::Answer,
     mutex::cases::{self as one, entry, secs},
-    several::{
-        self,
-        cases::{acquire, extend, raise, release, repair},
-    },
+    several::cases::{acquire, extend, raise, release, repair},
 };
 
 const BOTH: [&str; 2] = ["a", "b"];
 
-fn held(which: &str, counter: u64, holder: Option<u128>) -> Reply {
-    Reply::Several(several::Reply::Held {
-        which: one::name(which),
+fn held(which: &str, counter: u64, holder: Option<u128>) -> Answer {
+    Answer::Held {
+        which: Some(one::name(which)),
         remaining: None,
         counter,
         holder: holder.map(|owner| entry(owner).text()),
-    })
+        ticket: 0,
+    }
 }
 
 /// None of these stands there.
@@ -35,12 +33,12 @@ fn a_key_of_another_kind_is_against_all() {
         real.text(&["RPUSH", "quorate:@mutex:b", "x"]);
         for of in [vec!["a", "b"], vec!["b", "c"], vec!["a", "b", "c"]] {
             assert_eq!(real.say(acquire(&of, 1, secs(10), 5)), held("b", 0, None));
-            let refused = Reply::Several(several::Reply::Repaired(false));
+            let refused = Answer::Repaired(false);
             assert_eq!(real.say(repair(&of, 1, secs(10), 5)), refused);
             for command in [raise(&of, 1, 5), extend(&of, 1, secs(10))] {
-                assert_eq!(real.say(command), Reply::Several(several::Reply::Lost));
+                assert_eq!(real.say(command), Answer::Lost);
             }
-            let nothing = Reply::Several(several::Reply::Released(false));
+            let nothing = Answer::Released(false);
             assert_eq!(real.say(release(&of, 1, 0)), nothing);
         }
         gone(
@@ -94,10 +92,10 @@ fn a_corrupt_counter_spoils_all() {
         real.text(&["HSET", "quorate:c0", "@mutex:b", "x"]);
         assert_eq!(real.error(raise(&BOTH, 1, 9)), "CORRUPT");
         assert_eq!(real.text(&["HGET", "quorate:c0", "@mutex:a"]), "5");
-        let freed = Reply::Several(several::Reply::Released(true));
+        let freed = Answer::Released(true);
         assert_eq!(real.say(release(&BOTH, 1, 0)), freed);
         real.text(&["HSET", "quorate:c0", "_", "x", "@mutex:b", "6"]);
-        let begun_again = Reply::Several(several::Reply::Granted(7));
+        let begun_again = Answer::Granted(7);
         assert_eq!(real.say(acquire(&BOTH, 1, secs(10), 5)), begun_again);
         real.say(release(&BOTH, 1, 0));
         for hash in ["quorate:c0", "quorate:c1"] {
@@ -120,7 +118,7 @@ fn a_release_frees_whatever_else_is_damaged() {
         real.ok(&["SET", "quorate:@mutex-line:a", "x"]);
         real.text(&["ZADD", "quorate:@mutex-line:b", "50", entry(2).as_str()]);
         real.text(&["HSET", "quorate:c0", "@mutex:b", "x"]);
-        let freed = Reply::Several(several::Reply::Released(true));
+        let freed = Answer::Released(true);
         assert_eq!(real.say(release(&BOTH, 1, 0)), freed);
         gone(real, &["quorate:@mutex:a", "quorate:@mutex:b"]);
     });

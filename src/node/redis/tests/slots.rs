@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::{real::Real, *};
 use crate::{
     base::limit::Limit,
-    node::slots::{self, Family, Mode, Pool},
+    node::{
+        answer::{Answer, Answered},
+        slots::{self, Family, Mode, Pool},
+    },
 };
 
 const SLOTS: &str = "quorate:@semaphore:a";
@@ -70,20 +73,20 @@ fn inspect_slots() -> Command {
 
 fn mine(real: &mut Real, owner: u128) -> Option<(u32, u64)> {
     match real.say(take(owner)) {
-        Reply::Slots(slots::Reply::Slots { mine, .. }) => mine,
+        Answer::Slots { mine, .. } => mine,
         other => panic!("{other:?}"),
     }
 }
 
-fn freed(ours: bool) -> Answer {
-    Ok(Reply::Slots(slots::Reply::Released(ours)))
+fn freed(ours: bool) -> Answered {
+    Ok(Answer::Released(ours))
 }
 
-fn answer(real: &mut Real, command: Command) -> Answer {
+fn answer(real: &mut Real, command: Command) -> Answered {
     real.batch(&[command]).remove(0)
 }
 
-fn word(answer: &Answer) -> &str {
+fn word(answer: &Answered) -> &str {
     match answer {
         Err(Fault::Error(text)) => text.split(' ').next().unwrap(),
         other => panic!("{other:?}"),
@@ -133,7 +136,7 @@ fn a_damaged_limit_is_none() {
         ] {
             real.text(&["HSET", SLOTS, "limit", damaged]);
             match real.say(inspect_slots()) {
-                Reply::Slots(slots::Reply::Inspected(there)) => assert_eq!(there.limit, None),
+                Answer::InspectedPool(there) => assert_eq!(there.limit, None),
                 other => panic!("{other:?}"),
             }
             assert_eq!(mine(real, 1).map(|(slot, _)| slot), Some(0));
@@ -172,7 +175,7 @@ fn a_damaged_counter_gives_no_slot() {
         real.text(&["HDEL", "quorate:c0", "@semaphore:0:a"]);
         assert_eq!(mine(real, 1), Some((0, 7)));
         real.text(&["HSET", "quorate:c0", "@semaphore:0:a", "many"]);
-        let extended = Ok(Reply::Slots(slots::Reply::Extended));
+        let extended = Ok(Answer::Extended);
         assert_eq!(answer(real, extend_slot(1)), extended);
         assert_eq!(answer(real, free(1)), freed(true));
     });
@@ -210,7 +213,7 @@ fn a_damaged_ticket_is_nobodys() {
                 max_ttl,
             };
             match real.say(pick) {
-                Reply::Slots(slots::Reply::Slots { mine, ticket, .. }) => {
+                Answer::Slots { mine, ticket, .. } => {
                     assert!(mine.is_none() || ticket == 50, "{damaged}");
                 }
                 other => panic!("{other:?}"),

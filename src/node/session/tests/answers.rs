@@ -1,7 +1,11 @@
 //! What is made of answers, and releases until they are answered.
 
 use super::*;
-use crate::{FencingToken, base::clock::cpu_time};
+use crate::{
+    FencingToken,
+    base::{clock::cpu_time, taken::Taken},
+    node::answer::{Answer, MutexInspection},
+};
 
 #[test]
 fn a_release_is_repeated_until_answered_or_over() {
@@ -11,7 +15,7 @@ fn a_release_is_repeated_until_answered_or_over() {
     world.answer(Err(Fault::Error("BUSY".into())));
     world.pass(Duration::from_millis(250));
     assert_eq!(kinds(&world.sent()), ["release"]);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    world.answer(Ok(Answer::Released(true)));
     assert!(world.session.is_idle());
     world.release(2);
     world.answer(Err(Fault::Error("BUSY".into())));
@@ -26,7 +30,7 @@ fn a_release_on_a_memory_that_is_not_admitted_is_done_and_no_vote() {
     let mut world = World::voting();
     world.release(1);
     world.sent();
-    world.answer(Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)));
+    world.answer(Ok(Answer::ReleasedUnadmitted));
     assert!(world.session.is_idle(), "the duty is over");
     assert_eq!(world.told(), [(1, Err(Silence::NotAdmitted))]);
     assert_eq!(kinds(&world.sent()), ["handshake"]);
@@ -36,7 +40,7 @@ fn a_release_on_a_memory_that_is_not_admitted_is_done_and_no_vote() {
     world.sent();
     for round in 2..100 {
         world.release(round);
-        world.answer(Ok(Reply::Mutex(mutex::Reply::ReleasedUnadmitted)));
+        world.answer(Ok(Answer::ReleasedUnadmitted));
     }
     assert!(!kinds(&world.sent()).contains(&"handshake"));
 }
@@ -99,7 +103,7 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
     world.answer(Err(Fault::NoScript));
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["load", "release"]);
-    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    world.answer(Ok(Answer::Server(server::Reply::Loaded)));
     world.answer(Err(Fault::NoScript));
     assert_eq!(
         kinds(&world.sent()),
@@ -125,35 +129,46 @@ fn after_a_flush_of_scripts_an_acquire_is_not_sent_again_and_a_release_is() {
 fn a_damaged_counter_is_taken_from_no_reply() {
     let max = FencingToken::MAX;
     let holder = Some(("x".to_owned(), None));
-    let held = |counter| {
-        Reply::Mutex(mutex::Reply::Held {
-            remaining: None,
-            counter,
-            holder: Some("x".into()),
-            ticket: 0,
-        })
+    let held = |counter| Answer::Held {
+        which: None,
+        remaining: None,
+        counter,
+        holder: Some("x".into()),
+        ticket: 0,
     };
     let inspected = |counter| {
-        Reply::Mutex(mutex::Reply::Inspected {
+        Answer::InspectedMutex(Box::new(MutexInspection {
             holder: holder.clone(),
             counter,
-            line: Vec::new(),
-            waiting: 0,
-        })
+            ..MutexInspection::default()
+        }))
+    };
+    let taken = |counter| Answer::Taken { counter, seq: 1 };
+    let slots = |counter, ticket| Answer::Slots {
+        mine: Some((3, counter)),
+        taken: Taken::default(),
+        version: 1,
+        may_take: true,
+        ticket,
+        next_free: None,
     };
     for reply in [
-        Reply::Mutex(mutex::Reply::Granted(max)),
-        Reply::Mutex(mutex::Reply::Raised(max)),
+        Answer::Granted(max),
+        Answer::Raised(max),
         held(max),
         inspected(max),
-        Reply::Mutex(mutex::Reply::Extended),
+        taken(max),
+        slots(max, max),
+        Answer::Extended,
     ] {
         assert_eq!(reply.clone().credible(), Ok(reply));
     }
     for damaged in [max + 1, u64::MAX] {
         for reply in [
-            Reply::Mutex(mutex::Reply::Granted(damaged)),
-            Reply::Mutex(mutex::Reply::Raised(damaged)),
+            Answer::Granted(damaged),
+            Answer::Raised(damaged),
+            taken(damaged),
+            slots(damaged, 0),
         ] {
             match reply.credible() {
                 Err(Fault::Error(why)) => assert!(why.contains("damaged"), "{why}"),
@@ -163,10 +178,12 @@ fn a_damaged_counter_is_taken_from_no_reply() {
         // Who holds is still told.
         assert_eq!(held(damaged).credible(), Ok(held(0)));
         assert_eq!(inspected(damaged).credible(), Ok(inspected(0)));
+        // A damaged ticket is none.
+        assert_eq!(slots(7, damaged).credible(), Ok(slots(7, 0)));
     }
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(max + 1))));
+    world.answer(Ok(Answer::Granted(max + 1)));
     let (_, answer) = world.told().remove(0);
     assert!(matches!(answer, Err(Silence::Failed(why)) if why.contains("damaged")));
 }
@@ -193,10 +210,10 @@ fn answers_say_how_long_a_round_trip_takes_on_this_connection() {
     world.answer(Err(Fault::NoScript));
     let before = trip(&world);
     assert_eq!(kinds(&world.sent()), ["release", "load", "release"]);
-    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    world.answer(Ok(Answer::Server(server::Reply::Loaded)));
     let loaded = trip(&world);
     world.pass(100 * MS);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    world.answer(Ok(Answer::Released(true)));
     assert_eq!(trip(&world), loaded);
     assert_ne!(before, None);
 }

@@ -1,6 +1,7 @@
 //! Requests that wait, are taken back, or are sent once only.
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::node::session::inflight::MOST;
 
 const LAST: u64 = MOST as u64 + 3;
@@ -13,16 +14,16 @@ fn what_is_taken_back_is_what_the_driver_had_been_given() {
     world.release(3);
     // The second ACQUIRE had not left, and the driver does not have the RELEASE yet.
     world.step(|session, step| session.withdrawn(step, 1, 1));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(false))));
+    world.answer(Ok(Answer::Granted(5)));
+    world.answer(Ok(Answer::Released(false)));
     let heard = world.told();
-    let granted = (1, Ok(Reply::Mutex(mutex::Reply::Granted(5))));
+    let granted = (1, Ok(Answer::Granted(5)));
     assert_eq!(
         heard,
         [
             (2, Err(Silence::Stalled)),
             granted,
-            (3, Ok(Reply::Mutex(mutex::Reply::Released(false))))
+            (3, Ok(Answer::Released(false)))
         ]
     );
 }
@@ -39,13 +40,13 @@ fn what_is_too_much_waits_in_order() {
         ["handshake"],
         "a handshake waits for nothing"
     );
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.sent().len(), 0, "the handshake has its place");
     for expected in ["acquire", "acquire", "acquire", "release", "release"] {
-        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        world.answer(Ok(Answer::Granted(1)));
         assert_eq!(kinds(&world.sent()), [expected]);
     }
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.sent().len(), 0);
     assert_eq!(world.acquire(LAST + 1), Ok(()));
     assert_eq!(kinds(&world.sent()), ["acquire"], "there is room");
@@ -68,7 +69,7 @@ fn what_waits_is_taken_back_from_a_node_that_stalls() {
     world.sent();
     for round in 1..=MOST {
         assert!(matches!(world.state(), NodeState::Stalled(_)), "{round}");
-        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        world.answer(Ok(Answer::Granted(1)));
     }
     assert_eq!(world.state(), NodeState::Voting);
     world.pass(Duration::ZERO);
@@ -111,7 +112,7 @@ fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
     world.answer(Err(Fault::NoScript));
     assert_eq!(kinds(&world.sent()), ["handshake", "load"]);
     world.meet(RUN, 40_000);
-    world.answer(Ok(Reply::Server(server::Reply::Loaded)));
+    world.answer(Ok(Answer::Server(server::Reply::Loaded)));
     for answer in [Fault::NotAdmitted, Fault::NoScript] {
         assert_eq!(world.acquire(7), Ok(()));
         world.sent();

@@ -1,6 +1,7 @@
 //! Connections that end, and what is done on the next one.
 
 use super::*;
+use crate::node::answer::Answer;
 
 #[test]
 fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
@@ -66,9 +67,9 @@ fn kill_fails(rules: Rules) -> World {
     world
 }
 
-const FREED: Answer = Ok(Reply::Mutex(mutex::Reply::Released(true)));
-const NOT_OURS: Answer = Ok(Reply::Mutex(mutex::Reply::Released(false)));
-const KILLED: Answer = Ok(Reply::Server(server::Reply::Disconnected(true)));
+const FREED: Answered = Ok(Answer::Released(true));
+const NOT_OURS: Answered = Ok(Answer::Released(false));
+const KILLED: Answered = Ok(Answer::Server(server::Reply::Disconnected(true)));
 
 #[test]
 fn a_release_is_sent_again_behind_the_kill_that_was_repeated() {
@@ -101,7 +102,7 @@ fn a_release_is_done_in_the_midst_of_doubts_about_others() {
     let mut world = kill_fails(Rules::ALL);
     assert_eq!(world.acquire(2), Ok(()));
     world.release(2);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(7))));
+    world.answer(Ok(Answer::Granted(7)));
     world.answer(FREED);
     let told: Vec<u64> = world.told().into_iter().map(|(round, _)| round).collect();
     assert_eq!(told, [2, 2]);
@@ -159,7 +160,7 @@ fn a_server_that_is_no_master_any_more_is_met_anew() {
         assert!(matches!(world.effects.front(), Some(Effect::Close(0))));
         assert!(matches!(world.state(), NodeState::Unreachable(..)));
         // What the driver still read of the old connection, and its end, are nothing.
-        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        world.answer(Ok(Answer::Granted(1)));
         world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
         world.effects.clear();
         world.dial(8);

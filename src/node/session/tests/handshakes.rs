@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::node::admission::Vouch;
+use crate::node::answer::Answer;
 
 #[test]
 fn the_handshake_comes_first_and_alone() {
@@ -147,7 +148,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
     };
     assert_eq!(world.acquire(1), Ok(()));
     assert_eq!(guard(&mut world), "2 3 word 30000 5000 id");
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     world.pass(Duration::from_secs(6));
     let other = BootRecord {
         id: "other".into(),
@@ -197,7 +198,7 @@ fn a_foreign_voter_stops_every_node_and_is_asked_again_every_second() {
     world.step(|session, step| session.meet_again(step));
     let handshake = world.last_handshake();
     assert_eq!((handshake.vouch, handshake.known), (Vouch::Stranger, None));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    world.answer(Ok(Answer::Released(true)));
     world.meet(RUN, 40_000);
     world.pass(Duration::from_millis(1100));
     assert_eq!(kinds(&world.sent()), ["handshake"]);

@@ -14,6 +14,7 @@ mod writes;
 use std::{collections::VecDeque, time::Duration};
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::{
     base::{
         clock::ManualClock,
@@ -22,7 +23,7 @@ use crate::{
         rules::Rules,
     },
     node::{
-        Command, Reply,
+        Command,
         admission::{self, BootRecord, Handshake, Meeting, Server, Stored, Terms},
         mutex, server,
         settings::Settings,
@@ -160,7 +161,7 @@ impl World {
             write: Some(Ok(())),
         };
         change(&mut meeting);
-        self.answer(Ok(Reply::Admission(admission::Reply::Met(Box::new(
+        self.answer(Ok(Answer::Admission(admission::Reply::Met(Box::new(
             meeting,
         )))));
     }
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: Answered) {
         self.step(|session, step| session.answered(step, answer));
     }
 
@@ -220,7 +221,7 @@ impl World {
         self.step(|session, _| session.left(now));
     }
 
-    fn told(&mut self) -> Vec<(u64, Result<Reply, Silence>)> {
+    fn told(&mut self) -> Vec<(u64, Result<Answer, Silence>)> {
         let answer = |heard| match heard {
             Heard::Answer { tag, answer, .. } => Some((tag.round.0, answer)),
             Heard::Push { .. } => None,
@@ -259,7 +260,7 @@ fn name() -> Name {
 
 fn tag(round: u64) -> Tag {
     let round = RoundId(round);
-    Tag { round, request: 0 }
+    Purpose::Acquire.of(round)
 }
 
 fn release_of(round: u64) -> Arc<Operation> {

@@ -1,12 +1,13 @@
 //! A REPAIR may leave a lock behind, as an ACQUIRE may; and unlike one it is not the first of its owner.
 
 use super::*;
+use crate::node::answer::Answer;
 
 /// A node on which the lock stands, or stood.
 fn held() -> World {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(7))));
+    world.answer(Ok(Answer::Granted(7)));
     world.left();
     world.sent();
     world.told();

@@ -1,6 +1,7 @@
 //! A request about a slot that comes late may give up what a later one was answered with.
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::{base::limit::Limit, node::slots};
 
 fn take(round: u64) -> Arc<Operation> {
@@ -45,19 +46,19 @@ fn met_again() -> World {
     world
 }
 
-fn says(world: &mut World) -> Result<Reply, Silence> {
+fn says(world: &mut World) -> Result<Answer, Silence> {
     let operation = take(1);
     world
         .step(|session, step| session.ask(step, tag(2), &operation))
         .unwrap();
-    let reply = Reply::Slots(slots::Reply::Slots {
+    let reply = Answer::Slots {
         mine: Some((0, 7)),
         taken: crate::base::taken::Taken::default(),
         version: 1,
         may_take: true,
         ticket: 1,
         next_free: None,
-    });
+    };
     world.answer(Ok(reply));
     let told = world.told().pop().unwrap();
     assert_eq!(told.0, 2);
@@ -67,7 +68,7 @@ fn says(world: &mut World) -> Result<Reply, Silence> {
 #[test]
 fn behind_the_end_of_the_older_connection_it_counts() {
     let mut world = met_again();
-    world.answer(Ok(Reply::Server(server::Reply::Disconnected(true))));
+    world.answer(Ok(Answer::Server(server::Reply::Disconnected(true))));
     assert!(says(&mut world).is_ok());
 }
 

@@ -1,6 +1,7 @@
 //! Nodes that owe an answer.
 
 use super::*;
+use crate::node::answer::Answer;
 
 #[test]
 fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
@@ -29,7 +30,7 @@ fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
         ["release"],
         "of what was written it still goes out"
     );
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.state(), NodeState::Voting, "any answer ends it");
 }
 
@@ -52,11 +53,11 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
     assert_eq!(kinds(&world.sent()), ["release"]);
     world.pass(100 * MS);
     assert!(world.sent().is_empty(), "once");
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.state(), NodeState::Voting);
     let patience = world.session.patience(Some(owed), &world.settings);
     assert_eq!(patience, None, "who waits for it does not wait longer");
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    world.answer(Ok(Answer::Released(true)));
     assert!(world.session.is_idle());
 }
 
@@ -83,7 +84,7 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
         assert_eq!(world.acquire(round), Ok(()));
     }
     world.pass(390 * MS);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     world.pass(99 * MS);
     assert_eq!(world.state(), NodeState::Voting, "the second is 499 ms old");
     world.pass(MS);
@@ -93,13 +94,13 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
         "though it answered 100 ms ago"
     );
     world.pass(10 * MS);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(2))));
+    world.answer(Ok(Answer::Granted(2)));
     assert!(
         matches!(world.state(), NodeState::Stalled(_)),
         "the third is 500 ms old"
     );
     assert_eq!(world.acquire(4), Err(Silence::Stalled));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(3))));
+    world.answer(Ok(Answer::Granted(3)));
     assert_eq!(world.state(), NodeState::Voting);
 
     assert_eq!(world.acquire(5), Ok(()));
@@ -107,7 +108,7 @@ fn a_node_that_answers_ever_later_is_stalled_until_nothing_is_overdue() {
     assert_eq!(world.acquire(6), Ok(()));
     world.pass(499 * MS);
     assert!(matches!(world.state(), NodeState::Stalled(_)));
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(5))));
+    world.answer(Ok(Answer::Granted(5)));
     assert_eq!(world.state(), NodeState::Voting, "the last is 499 ms old");
 }
 
@@ -119,7 +120,7 @@ fn only_total_silence_closes_a_connection() {
     }
     for _ in 0..9 {
         world.pass(1_999 * MS);
-        world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+        world.answer(Ok(Answer::Granted(1)));
     }
     assert!(matches!(world.state(), NodeState::Stalled(_)));
     assert!(!world.effects.iter().any(|e| matches!(e, Effect::Close(0))));
@@ -147,7 +148,7 @@ fn the_time_that_a_node_may_take_begins_when_the_request_left() {
     // The second one is taken back; the first had left.
     world.step(|session, step| session.withdrawn(step, 1, 0));
     assert!(world.session.unleft() == 0);
-    world.answer(Ok(Reply::Mutex(mutex::Reply::Granted(1))));
+    world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.acquire(3), Ok(()));
     assert!(world.session.unleft() > 0);
 }

@@ -38,8 +38,8 @@ fn in_line_twice() -> Place {
     place
 }
 
-fn behind(rank: u64, remaining: u64, ticket: u64) -> Answer {
-    Answer::Behind {
+fn behind(rank: u64, remaining: u64, ticket: u64) -> Position {
+    Position::Behind {
         rank,
         remaining: Some(ms(remaining)),
         ticket,
@@ -138,7 +138,7 @@ fn after_one_hand_over_the_others_are_asked() {
     place.handed(at(100), 0, 1, 7);
     assert_eq!(place.next(at(112)), Step::Ask(vec![1, 2], 2));
     assert!(rests_until(&mut place, 113).unwrap() > at(200), "once");
-    place.answered(at(122), 1, Answer::Taken { seq: 2, token: 7 });
+    place.answered(at(122), 1, Position::Taken { seq: 2, token: 7 });
     assert_eq!(wins(&mut place, 122).token, 7);
 }
 
@@ -163,7 +163,7 @@ fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
         rests_until(&mut place, 124);
         place.came_back(at(125), 0);
         place.next(at(125));
-        place.answered(at(135), 0, Answer::Taken { seq: 1, token: 7 });
+        place.answered(at(135), 0, Position::Taken { seq: 1, token: 7 });
         assert_eq!(place.next(at(135)), Step::GiveWay(vec![(0, 1)]));
     }
 }
@@ -178,7 +178,7 @@ fn who_is_called_asks_everywhere_and_then_only_who_calls() {
     rests_until(&mut place, 101);
     place.answered(at(110), 2, behind(0, 0, 0));
     assert_eq!(place.next(at(110)), Step::Ask(vec![2], 3));
-    place.answered(at(110), 0, Answer::Taken { seq: 2, token: 9 });
+    place.answered(at(110), 0, Position::Taken { seq: 2, token: 9 });
     place.called(at(111), 1);
     place.answered(at(111), 1, behind(0, 0, 0));
     assert_eq!(place.next(at(111)), Step::Ask(vec![1], 4));
@@ -304,7 +304,7 @@ fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
     place.next(at(0));
     for (node, token) in [(0, 7), (1, 7), (2, 9)] {
         let seq = 1;
-        place.answered(at(10), node, Answer::Taken { seq, token });
+        place.answered(at(10), node, Position::Taken { seq, token });
     }
     let mut raised = Vec::new();
     for now in 10..3_000 {
@@ -315,7 +315,7 @@ fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
                     let token = [7, 7, 9, 11, 13][node];
                     let answer = match now % 400 < 100 && node > 2 {
                         true => behind(0, 0, 0),
-                        false => Answer::Taken { seq, token },
+                        false => Position::Taken { seq, token },
                     };
                     place.answered(at(now + 1 + node as u64), node, answer);
                 }
@@ -346,7 +346,7 @@ fn it_gives_way_to_a_holder_without_a_ticket_that_renews() {
 
 #[test]
 fn between_equal_tickets_the_entry_decides() {
-    let behind = |is_first| Answer::Behind {
+    let behind = |is_first| Position::Behind {
         rank: 0,
         remaining: Some(ms(900)),
         ticket: TICKET,
@@ -417,7 +417,7 @@ fn what_was_given_back_in_vain_is_given_back_again() {
             Step::Ask(nodes, _) => {
                 for node in nodes {
                     match node {
-                        0 => place.answered(at(now), 0, Answer::Taken { seq: 1, token: 7 }),
+                        0 => place.answered(at(now), 0, Position::Taken { seq: 1, token: 7 }),
                         node => place.answered(at(now), node, behind(0, 900, TICKET - 1)),
                     }
                 }
@@ -432,7 +432,7 @@ fn what_was_given_back_in_vain_is_given_back_again() {
 /// What a majority names is a lease, whatever its ticket: it must be able to be put back here.
 #[test]
 fn it_gives_way_to_one_whom_a_majority_names() {
-    let by = |holder| Answer::Behind {
+    let by = |holder| Position::Behind {
         rank: 0,
         remaining: Some(ms(900)),
         ticket: TICKET + 1,

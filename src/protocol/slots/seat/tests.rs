@@ -51,9 +51,9 @@ fn slots(mine: Option<(u32, u64)>, others: &[u32]) -> Slots {
 }
 
 /// A node; the slot that it has for us, and its counter; and the slots that others have there.
-type Answer<'a> = (usize, Option<(u32, u64)>, &'a [u32]);
+type Told<'a> = (usize, Option<(u32, u64)>, &'a [u32]);
 
-fn answers(seat: &mut Seat, ms: u64, all: &[Answer<'_>]) {
+fn answers(seat: &mut Seat, ms: u64, all: &[Told<'_>]) {
     for (node, mine, others) in all {
         seat.answered(at(ms), *node, slots(*mine, others));
     }

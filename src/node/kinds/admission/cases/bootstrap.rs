@@ -24,7 +24,7 @@ pub(super) async fn every_mode_of_admit(trial: &mut Trial<'_>) {
             let said = trial.say(Command::Admit(admit.clone())).await;
             assert_eq!(
                 said,
-                node::Reply::Admission(Reply::Admitted(after.is_some())),
+                node::Answer::Admission(Reply::Admitted(after.is_some())),
                 "{line}"
             );
             let wanted = match &after {
@@ -41,7 +41,7 @@ pub(super) async fn every_mode_of_admit(trial: &mut Trial<'_>) {
     };
     assert_eq!(
         trial.say(Command::Admit(nothing)).await,
-        node::Reply::Admission(Reply::Admitted(false))
+        node::Answer::Admission(Reply::Admitted(false))
     );
     assert_eq!(trial.stands().await, [None, None]);
 }
@@ -71,7 +71,7 @@ pub(super) async fn a_survey_sees_counters_and_names_a_lock(trial: &mut Trial<'_
     assert_eq!(trial.say(Command::Survey).await, surveyed(false, None));
 }
 
-fn surveyed(used: bool, lock: Option<&str>) -> node::Reply {
+fn surveyed(used: bool, lock: Option<&str>) -> node::Answer {
     let lock = lock.map(name);
-    node::Reply::Admission(Reply::Surveyed { used, lock })
+    node::Answer::Admission(Reply::Surveyed { used, lock })
 }

@@ -11,45 +11,31 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
     assert_eq!(trial.error(raise("a", 1, 9)).await, "OOM");
     assert_eq!(
         trial.say(raise("a", 1, 5)).await,
-        node::Reply::Mutex(mutex::Reply::Raised(5)),
+        Answer::Raised(5),
         "nothing to write"
     );
-    assert_eq!(
-        trial.say(extend("a", 1, secs(20))).await,
-        node::Reply::Mutex(mutex::Reply::Extended)
-    );
+    assert_eq!(trial.say(extend("a", 1, secs(20))).await, Answer::Extended);
     assert_eq!(trial.error(repair("c", 1, secs(10), 9)).await, "OOM");
     assert_eq!(trial.error(repair("a", 1, secs(10), 9)).await, "OOM");
     assert_eq!(
         trial.say(repair("a", 1, secs(20), 5)).await,
-        node::Reply::Mutex(mutex::Reply::Repaired(true)),
+        Answer::Repaired(true),
         "nothing to write"
     );
     assert_eq!(
         trial.say(inspect("c")).await,
-        node::Reply::Mutex(mutex::Reply::Inspected {
-            holder: None,
-            counter: 0,
-            line: Vec::new(),
-            waiting: 0,
-        })
+        Answer::InspectedMutex(Box::default())
     );
     assert_eq!(
         trial.say(release("a", 1)).await,
-        node::Reply::Mutex(mutex::Reply::Released(true)),
+        Answer::Released(true),
         "`DeleteFirst`"
     );
-    assert_eq!(
-        trial.say(evict("b")).await,
-        node::Reply::Mutex(mutex::cases::evicted(Some(1)))
-    );
-    assert_eq!(
-        trial.say(evict("c")).await,
-        node::Reply::Mutex(mutex::cases::evicted(None))
-    );
+    assert_eq!(trial.say(evict("b")).await, mutex::cases::evicted(Some(1)));
+    assert_eq!(trial.say(evict("c")).await, mutex::cases::evicted(None));
     assert_eq!(
         trial.say(repair("c", 1, secs(10), 5)).await,
-        node::Reply::Mutex(mutex::Reply::Repaired(false)),
+        Answer::Repaired(false),
         "it was evicted"
     );
     let (record, open) = trial.record(&hello()).await;

@@ -1,6 +1,7 @@
 //! Who may vote, and what a node that may not does all the same.
 
 use super::{lines::brought, *};
+use crate::node::answer::Answer;
 
 pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Trial<'_>) {
     trial.say(acquire("a", 1, secs(10), 0)).await;
@@ -34,7 +35,7 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     // It is freed all the same.
     assert_eq!(
         trial.ask_with(&release("a", 1).into(), "else").await,
-        Ok(node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted))
+        Ok(Answer::ReleasedUnadmitted)
     );
     trial.change(Change::Flush).await;
     for command in &guarded {
@@ -43,7 +44,7 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     }
     assert_eq!(
         trial.ask(release("a", 1)).await,
-        Ok(node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted))
+        Ok(Answer::ReleasedUnadmitted)
     );
     let (record, open) = trial.record(&hello()).await;
     assert_eq!((record.witnessed, open), (0, false));
@@ -106,8 +107,5 @@ pub(super) async fn a_failback_is_another_run(trial: &mut Trial<'_>) {
         trial.ask(extend("a", 1, secs(20))).await,
         Err(Fault::NotAdmitted)
     );
-    assert_eq!(
-        trial.say(release("a", 1)).await,
-        node::Reply::Mutex(mutex::Reply::ReleasedUnadmitted)
-    );
+    assert_eq!(trial.say(release("a", 1)).await, Answer::ReleasedUnadmitted);
 }

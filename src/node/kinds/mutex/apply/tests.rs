@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    fn try_ask(&mut self, command: &Command, time: u64, writes: Writes) -> Result<Reply, Fault> {
+    fn try_ask(&mut self, command: &Command, time: u64, writes: Writes) -> Result<Answer, Fault> {
         let at = Moment {
             time,
             guard: "guard",
@@ -110,13 +110,13 @@ impl Node {
         self.memory.apply(command, &mut self.counters, at)
     }
 
-    fn ask(&mut self, command: &Command, time: u64) -> Reply {
+    fn ask(&mut self, command: &Command, time: u64) -> Answer {
         self.try_ask(command, time, Writes::All).unwrap()
     }
 
     fn counter(&mut self, time: u64) -> u64 {
         match self.ask(&Command::Inspect { name: name() }, time) {
-            Reply::Inspected { counter, .. } => counter,
+            Answer::InspectedMutex(it) => it.counter,
             other => panic!("{other:?}"),
         }
     }
@@ -129,8 +129,9 @@ impl Node {
 #[test]
 fn a_lock_is_held_to_the_end_of_its_last_ms() {
     let node = &mut Node::new(Rules::ALL);
-    assert_eq!(node.ask(&acquire(1, 10, 0), T), Reply::Granted(1));
-    let held = |left| Reply::Held {
+    assert_eq!(node.ask(&acquire(1, 10, 0), T), Answer::Granted(1));
+    let held = |left| Answer::Held {
+        which: None,
         remaining: Some(ms(left)),
         counter: 1,
         holder: Some(entry(1).text()),
@@ -141,8 +142,8 @@ fn a_lock_is_held_to_the_end_of_its_last_ms() {
     assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_499), held(0));
     assert_eq!(node.memory.locks(T + 10_499).count(), 1);
     assert_eq!(node.memory.locks(T + 10_500).count(), 0);
-    assert_eq!(node.ask(&extend(1, 10), T + 10_500), Reply::Lost);
-    assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_500), Reply::Granted(2));
+    assert_eq!(node.ask(&extend(1, 10), T + 10_500), Answer::Lost);
+    assert_eq!(node.ask(&acquire(2, 10, 0), T + 10_500), Answer::Granted(2));
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn an_extension_keeps_the_longer_of_both() {
     let node = &mut Node::new(Rules::ALL);
     node.ask(&acquire(1, 100, 0), T);
     for (ttl, wanted) in [(99, 100), (100, 100), (101, 101)] {
-        assert_eq!(node.ask(&extend(1, ttl), T), Reply::Extended);
+        assert_eq!(node.ask(&extend(1, ttl), T), Answer::Extended);
         assert_eq!(node.left(T), ms(wanted));
     }
 }
@@ -161,7 +162,7 @@ fn a_floor_is_capped_at_time_and_max_ttl() {
         let node = &mut Node::new(Rules::ALL);
         let cap = T + 30_000_000;
         let granted = node.ask(&acquire(1, 10, cap + over), T);
-        assert_eq!(granted, Reply::Granted(cap));
+        assert_eq!(granted, Answer::Granted(cap));
     }
 }
 
@@ -176,27 +177,27 @@ fn a_raise_is_capped_a_minute_further() {
     ] {
         let node = &mut Node::new(Rules::ALL);
         node.ask(&acquire(1, 10, 0), T);
-        assert_eq!(node.ask(&raise(1, token), T), Reply::Raised(raised));
+        assert_eq!(node.ask(&raise(1, token), T), Answer::Raised(raised));
     }
     // What stands there already is never lowered.
     let node = &mut Node::new(Rules::ALL);
     node.ask(&acquire(1, 10, 0), T);
     node.counters.set(counted(&name()), 1 << 53);
-    assert_eq!(node.ask(&raise(1, 9), T), Reply::Raised(1 << 53));
+    assert_eq!(node.ask(&raise(1, 9), T), Answer::Raised(1 << 53));
 }
 
 #[test]
 fn a_repair_goes_as_far_as_a_raise_and_no_further() {
     let cap = T + 90_000_000;
     let node = &mut Node::new(Rules::ALL);
-    assert_eq!(node.ask(&repair(1, 10, cap), T), Reply::Repaired(true));
+    assert_eq!(node.ask(&repair(1, 10, cap), T), Answer::Repaired(true));
     assert_eq!(node.counter(T), cap);
     let beyond = node.try_ask(&repair(1, 10, cap + 1), T, Writes::All);
     assert!(matches!(beyond, Err(Fault::Error(_))), "{beyond:?}");
     assert_eq!(node.counter(T), cap);
     // What stands there already is far enough.
     node.counters.set(counted(&name()), cap + 5);
-    assert_eq!(node.ask(&repair(1, 10, cap + 5), T), Reply::Repaired(true));
+    assert_eq!(node.ask(&repair(1, 10, cap + 5), T), Answer::Repaired(true));
 }
 
 #[test]
@@ -204,8 +205,11 @@ fn an_eviction_lasts_to_the_end_of_two_max_ttl() {
     let node = &mut Node::new(Rules::ALL);
     node.ask(&evict(), T);
     let last = T + 60_000_499;
-    assert_eq!(node.ask(&repair(1, 10, 7), last), Reply::Repaired(false));
-    assert_eq!(node.ask(&repair(1, 10, 7), last + 1), Reply::Repaired(true));
+    assert_eq!(node.ask(&repair(1, 10, 7), last), Answer::Repaired(false));
+    assert_eq!(
+        node.ask(&repair(1, 10, 7), last + 1),
+        Answer::Repaired(true)
+    );
 }
 
 #[test]
@@ -240,37 +244,37 @@ mod without {
     #[test]
     fn never_recreate() {
         let node = &mut node(Rule::NeverRecreate);
-        assert_eq!(node.ask(&extend(1, 10), T), Reply::Extended);
+        assert_eq!(node.ask(&extend(1, 10), T), Answer::Extended);
         assert_eq!(node.memory.locks(T).count(), 1);
-        assert_eq!(node.ask(&extend(2, 10), T), Reply::Lost);
+        assert_eq!(node.ask(&extend(2, 10), T), Answer::Lost);
     }
 
     #[test]
     fn eviction_lasts() {
         let node = &mut node(Rule::EvictionLasts);
         node.ask(&evict(), T);
-        assert_eq!(node.ask(&repair(1, 10, 7), T), Reply::Repaired(true));
+        assert_eq!(node.ask(&repair(1, 10, 7), T), Answer::Repaired(true));
     }
 
     #[test]
     fn proposal_capped() {
         let node = &mut node(Rule::ProposalCapped);
         let granted = node.ask(&acquire(1, 10, T + 30_000_001), T);
-        assert_eq!(granted, Reply::Granted(1));
+        assert_eq!(granted, Answer::Granted(1));
     }
 
     #[test]
     fn numeric_counters() {
         let node = &mut node(Rule::NumericCounters);
         node.ask(&acquire(1, 10, 9), T);
-        assert_eq!(node.ask(&raise(1, 10), T), Reply::Raised(9));
+        assert_eq!(node.ask(&raise(1, 10), T), Answer::Raised(9));
     }
 
     #[test]
     fn all_digits() {
         let node = &mut node(Rule::AllDigits);
         let granted = node.ask(&acquire(1, 10, T + 49), T);
-        assert_eq!(granted, Reply::Granted(T + 49));
+        assert_eq!(granted, Answer::Granted(T + 49));
         assert_eq!(node.counter(T), T, "1.7600000000005e+15");
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
 }
 
 /// The same but for the clock.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| near(*a, *b))
@@ -94,16 +94,16 @@ pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
 }
 
 /// Without what the clock says.
-fn untimed(reply: &Reply) -> Reply {
+fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
-        Reply::Held { remaining, .. } => *remaining = None,
-        Reply::InLine { ahead, .. } => ahead.remaining = None,
-        Reply::Inspected { holder, line, .. } => {
-            if let Some((_, left)) = holder {
+        Answer::Held { remaining, .. } => *remaining = None,
+        Answer::InLine { ahead, .. } => ahead.remaining = None,
+        Answer::InspectedMutex(it) => {
+            if let Some((_, left)) = &mut it.holder {
                 *left = None;
             }
-            for (_, waited) in line {
+            for (_, waited) in &mut it.line {
                 *waited = Duration::ZERO;
             }
         }
@@ -113,13 +113,13 @@ fn untimed(reply: &Reply) -> Reply {
 }
 
 /// What the clock says.
-fn times(reply: &Reply) -> Vec<Option<Duration>> {
+fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
-        Reply::Held { remaining, .. } => vec![*remaining],
-        Reply::InLine { ahead, .. } => vec![ahead.remaining],
-        Reply::Inspected { holder, line, .. } => {
-            let left = holder.iter().map(|(_, left)| *left);
-            left.chain(line.iter().map(|(_, waited)| Some(*waited)))
+        Answer::Held { remaining, .. } => vec![*remaining],
+        Answer::InLine { ahead, .. } => vec![ahead.remaining],
+        Answer::InspectedMutex(it) => {
+            let left = it.holder.iter().map(|(_, left)| *left);
+            left.chain(it.line.iter().map(|(_, waited)| Some(*waited)))
                 .collect()
         }
         _ => Vec::new(),

@@ -3,12 +3,12 @@
 use super::*;
 
 pub(super) async fn a_raise_needs_the_lock_and_never_lowers(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, raise("a", 1, 5)).await, Reply::Lost);
+    assert_eq!(say(trial, raise("a", 1, 5)).await, Answer::Lost);
     say(trial, acquire("a", 1, secs(10), 10)).await;
-    assert_eq!(say(trial, raise("a", 2, 50)).await, Reply::Lost);
-    assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Raised(10));
-    assert_eq!(say(trial, raise("a", 1, 9)).await, Reply::Raised(10));
-    assert_eq!(say(trial, raise("a", 1, 11)).await, Reply::Raised(11));
+    assert_eq!(say(trial, raise("a", 2, 50)).await, Answer::Lost);
+    assert_eq!(say(trial, raise("a", 1, 10)).await, Answer::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 9)).await, Answer::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 11)).await, Answer::Raised(11));
     assert_eq!(counter(trial, "a").await, 11);
 }
 
@@ -16,7 +16,7 @@ pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
     for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
         let n = floor.to_string();
         let from = trial.wall_us() + 20_000_000;
-        let Reply::Granted(token) = say(trial, acquire(&n, 1, secs(10), floor)).await else {
+        let Answer::Granted(token) = say(trial, acquire(&n, 1, secs(10), floor)).await else {
             panic!()
         };
         assert!(
@@ -25,12 +25,12 @@ pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
         );
         say(trial, release(&n, 1)).await;
         let next = say(trial, acquire(&n, 2, secs(10), 0)).await;
-        assert_eq!(next, Reply::Granted(token + 1), "{}", trial.name());
+        assert_eq!(next, Answer::Granted(token + 1), "{}", trial.name());
     }
     let below = trial.wall_us() + 19_000_000;
     assert_eq!(
         say(trial, acquire("below", 1, secs(10), below)).await,
-        Reply::Granted(below)
+        Answer::Granted(below)
     );
 }
 
@@ -38,10 +38,13 @@ pub(super) async fn a_raise_far_ahead_is_capped(trial: &mut Trial<'_>) {
     let ahead = 60_000_000 + 20_000_000;
     say(trial, acquire("a", 1, secs(10), 0)).await;
     let below = trial.wall_us() + ahead - 1_000_000;
-    assert_eq!(say(trial, raise("a", 1, below)).await, Reply::Raised(below));
+    assert_eq!(
+        say(trial, raise("a", 1, below)).await,
+        Answer::Raised(below)
+    );
     for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN, u64::MAX] {
         let from = trial.wall_us() + ahead;
-        let Reply::Raised(raised) = say(trial, raise("a", 1, token)).await else {
+        let Answer::Raised(raised) = say(trial, raise("a", 1, token)).await else {
             panic!()
         };
         assert!(
@@ -55,14 +58,14 @@ pub(super) async fn a_raise_far_ahead_is_capped(trial: &mut Trial<'_>) {
 pub(super) async fn counters_are_numbers(trial: &mut Trial<'_>) {
     assert_eq!(
         say(trial, acquire("a", 1, secs(10), 9)).await,
-        Reply::Granted(9)
+        Answer::Granted(9)
     );
-    assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Raised(10));
-    assert_eq!(say(trial, raise("a", 1, 9)).await, Reply::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 10)).await, Answer::Raised(10));
+    assert_eq!(say(trial, raise("a", 1, 9)).await, Answer::Raised(10));
     say(trial, release("a", 1)).await;
     assert_eq!(
         say(trial, acquire("a", 2, secs(10), 9)).await,
-        Reply::Granted(11)
+        Answer::Granted(11)
     );
 }
 
@@ -80,7 +83,7 @@ pub(super) async fn counters_keep_all_digits(trial: &mut Trial<'_>) {
         assert_eq!(counter(trial, &n).await, c);
         assert_eq!(
             say(trial, acquire(&n, 2, secs(10), 0)).await,
-            Reply::Granted(c + 1)
+            Answer::Granted(c + 1)
         );
         assert_eq!(counter(trial, &n).await, c + 1);
     }
@@ -92,7 +95,7 @@ pub(super) async fn an_exhausted_counter_grants_nothing(trial: &mut Trial<'_>) {
         .await;
     assert_eq!(
         say(trial, acquire("a", 2, secs(10), 0)).await,
-        Reply::Granted(MAX_TOKEN)
+        Answer::Granted(MAX_TOKEN)
     );
     let (_, c, who) = held(say(trial, acquire("a", 3, secs(10), 0)).await);
     assert_eq!((c, who), (MAX_TOKEN, Some(entry(2).text())));
@@ -117,7 +120,7 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     assert_eq!(counter(trial, "b").await, 1, "previous counters count");
     assert_eq!(take(trial, "b").await, 2);
     say(trial, acquire("c", 9, secs(10), 0)).await;
-    assert_eq!(say(trial, raise("c", 9, 30)).await, Reply::Raised(30));
+    assert_eq!(say(trial, raise("c", 9, 30)).await, Answer::Raised(30));
     say(trial, release("c", 9)).await;
     trial.change(Change::Age(3 * DAY)).await;
     assert_eq!(take(trial, "z").await, 1);
@@ -143,7 +146,7 @@ async fn take(trial: &mut Trial<'_>, n: &str) -> u64 {
     let token = say(trial, acquire(n, 1, secs(10), 0)).await;
     say(trial, release(n, 1)).await;
     match token {
-        Reply::Granted(token) => token,
+        Answer::Granted(token) => token,
         other => panic!("{other:?}"),
     }
 }

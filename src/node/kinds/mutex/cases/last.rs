@@ -1,10 +1,12 @@
 //! Joining a line only as the last (protocol §5).
 
 use super::{line::*, *};
+use crate::node::answer::Answer;
+
 pub(super) async fn who_may_only_be_last_comes_before_nobody(trial: &mut Trial<'_>) {
     let last = |n: &str, place: &Place| only_last(join(n, place));
-    let refused = |reply: Reply| match reply {
-        Reply::Held {
+    let refused = |reply: Answer| match reply {
+        Answer::Held {
             counter,
             holder,
             ticket,

@@ -6,7 +6,7 @@
 use tokio::time::sleep;
 
 use super::*;
-use crate::node::{Push, Says, mutex::Ahead};
+use crate::node::{Push, Says, answer::Ahead};
 
 /// p of whoever sets a lock free here. No counter is ahead of it.
 pub(crate) const P: u64 = 1_760_000_000_000_000;
@@ -40,7 +40,7 @@ pub(super) fn free(n: &str, owner: u128) -> Command {
 /// They stand in line in this order, behind the holder 1, who is plain.
 pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
     let granted = say(trial, acquire(n, 1, secs(15), 0)).await;
-    assert!(matches!(granted, Reply::Granted(_)), "{granted:?}");
+    assert!(matches!(granted, Answer::Granted(_)), "{granted:?}");
     for (at, place) in places.iter().enumerate() {
         let (rank, ahead) = in_line(say(trial, join(n, place)).await);
         assert_eq!((rank, ahead.ticket), (at as u64, 0));
@@ -49,15 +49,15 @@ pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) fn in_line(reply: Reply) -> (u64, Ahead) {
+pub(super) fn in_line(reply: Answer) -> (u64, Ahead) {
     match reply {
-        Reply::InLine { rank, ahead, .. } => (rank, ahead),
+        Answer::InLine { rank, ahead, .. } => (rank, ahead),
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn taken(counter: u64, seq: u64) -> Reply {
-    Reply::Taken { counter, seq }
+pub(super) fn taken(counter: u64, seq: u64) -> Answer {
+    Answer::Taken { counter, seq }
 }
 
 pub(crate) fn push(owner: u128, says: Says) -> Push {
@@ -78,9 +78,9 @@ pub(crate) fn next(owner: u128, after: u64) -> Push {
 /// Owners in line, by the order of their places.
 pub(crate) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
     match say(trial, inspect(n)).await {
-        Reply::Inspected { line, waiting, .. } => {
-            assert_eq!(line.len() as u64, waiting);
-            line.into_iter().map(|(entry, _)| entry).collect()
+        Answer::InspectedMutex(it) => {
+            assert_eq!(it.line.len() as u64, it.waiting);
+            it.line.into_iter().map(|(entry, _)| entry).collect()
         }
         other => panic!("{other:?}"),
     }
@@ -94,7 +94,7 @@ pub(crate) fn owners(owners: &[u128]) -> Vec<String> {
 /// What a plain ACQUIRE of somebody else is refused with: holder, last ticket, remaining time.
 pub(super) async fn refused(trial: &mut Trial<'_>, n: &str) -> (Option<Arc<str>>, u64, Duration) {
     match say(trial, acquire(n, 99, secs(10), P)).await {
-        Reply::Held {
+        Answer::Held {
             holder,
             ticket,
             remaining: Some(remaining),
@@ -106,7 +106,7 @@ pub(super) async fn refused(trial: &mut Trial<'_>, n: &str) -> (Option<Arc<str>>
 
 pub(crate) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
     match say(trial, inspect(n)).await {
-        Reply::Inspected { holder, .. } => holder.map(|(entry, _)| entry),
+        Answer::InspectedMutex(it) => it.holder.map(|(entry, _)| entry),
         other => panic!("{other:?}"),
     }
 }
@@ -148,27 +148,27 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
         max_ttl: MAX_TTL,
     };
     say(trial, join("a", &place(2, 11, 50))).await;
-    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Reply::Extended);
+    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Extended);
     for (seq, token, reply) in [
-        (0, P + 1, Reply::Raised(P + 1)),
-        (11, P + 2, Reply::Raised(P + 2)),
-        (1, P + 3, Reply::Lost),
-        (12, P + 3, Reply::Lost),
+        (0, P + 1, Answer::Raised(P + 1)),
+        (11, P + 2, Answer::Raised(P + 2)),
+        (1, P + 3, Answer::Lost),
+        (12, P + 3, Answer::Lost),
     ] {
         assert_eq!(say(trial, raise_of(seq, token)).await, reply, "{seq}");
     }
     let repaired = say(trial, repair("a", 2, secs(20), P + 2)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     assert_eq!(refused(trial, "a").await.1, 50, "it stays as it came");
     for other in [extend("a", 3, secs(20)), raise("a", 3, P + 9)] {
-        assert_eq!(say(trial, other).await, Reply::Lost);
+        assert_eq!(say(trial, other).await, Answer::Lost);
     }
-    assert_eq!(say(trial, free("a", 3)).await, Reply::Released(false));
-    assert_eq!(say(trial, free("a", 2)).await, Reply::Released(true));
+    assert_eq!(say(trial, free("a", 3)).await, Answer::Released(false));
+    assert_eq!(say(trial, free("a", 2)).await, Answer::Released(true));
     assert_eq!(holder(trial, "a").await, None);
     // A plain holder was given nothing by a request.
     say(trial, acquire("a", 2, secs(10), 0)).await;
-    assert_eq!(say(trial, raise_of(11, P + 9)).await, Reply::Lost);
+    assert_eq!(say(trial, raise_of(11, P + 9)).await, Answer::Lost);
     // Together with others it is the same.
     say(trial, join("b", &place(2, 11, 50))).await;
     let b = |seq| match raise_of(seq, P + 5) {
@@ -189,12 +189,12 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
     };
     let asked = [b(1), b(11), extend("b", 2, secs(9)), free("b", 2)].map(node::Command::from);
     let wanted = [
-        Reply::Lost,
-        Reply::Raised(P + 5),
-        Reply::Extended,
-        Reply::Released(true),
+        Answer::Lost,
+        Answer::Raised(P + 5),
+        Answer::Extended,
+        Answer::Released(true),
     ];
-    let wanted = wanted.map(|reply| Ok(node::Reply::Mutex(reply)));
+    let wanted = wanted.map(Ok);
     assert_eq!(trial.ask_all(&asked).await, wanted);
 }
 
@@ -214,13 +214,13 @@ pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
     assert!(about(left, secs(15)));
     // Another name has another line.
     assert_eq!(line(trial, "b").await, owners(&[]));
-    assert_eq!(refused_or_granted(trial, "b").await, Reply::Granted(P));
+    assert_eq!(refused_or_granted(trial, "b").await, Answer::Granted(P));
     // For how long they have waited is told by their tickets.
     let waited = trial.wall_us() - secs(60).as_micros() as u64;
     say(trial, join("a", &place(9, 1, waited))).await;
     match say(trial, inspect("a")).await {
-        Reply::Inspected { line, .. } => {
-            let (who, waited) = line.last().unwrap();
+        Answer::InspectedMutex(it) => {
+            let (who, waited) = it.line.last().unwrap();
             assert_eq!(*who, entry(9).as_str());
             assert!(waited.abs_diff(secs(60)) < secs(5), "{waited:?}");
         }
@@ -228,7 +228,7 @@ pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
     }
 }
 
-pub(super) async fn refused_or_granted(trial: &mut Trial<'_>, n: &str) -> Reply {
+pub(super) async fn refused_or_granted(trial: &mut Trial<'_>, n: &str) -> Answer {
     say(trial, acquire(n, 99, secs(10), P)).await
 }
 
@@ -239,10 +239,10 @@ pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>)
         .collect();
     trial.ask_all(&joins).await;
     match say(trial, inspect("a")).await {
-        Reply::Inspected { line, waiting, .. } => {
-            assert_eq!((line.len(), waiting), (100, 101));
-            assert_eq!(line[0].0, entry(1100).as_str());
-            assert_eq!(line[99].0, entry(1001).as_str());
+        Answer::InspectedMutex(it) => {
+            assert_eq!((it.line.len(), it.waiting), (100, 101));
+            assert_eq!(it.line[0].0, entry(1100).as_str());
+            assert_eq!(it.line[99].0, entry(1001).as_str());
         }
         other => panic!("{other:?}"),
     }
@@ -258,12 +258,12 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
         seq: 4,
         ..two.clone()
     };
-    assert_eq!(say(trial, give_back("a", other, P)).await, Reply::Yielded);
+    assert_eq!(say(trial, give_back("a", other, P)).await, Answer::Yielded);
     assert_eq!(holder(trial, "a").await, Some(entry(2).as_str().into()));
     assert_eq!(line(trial, "a").await, owners(&[3]));
     // It stays the head, so nobody gets it. The place is what it was.
     let yielded = say(trial, give_back("a", two.clone(), P)).await;
-    assert_eq!(yielded, Reply::Yielded);
+    assert_eq!(yielded, Answer::Yielded);
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None);
     assert_eq!(line(trial, "a").await, owners(&[2, 3]));
@@ -291,26 +291,26 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
 pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
     let (two, three) = (place(2, 1, 50), place(3, 1, 60));
     stand(trial, "a", &[two, three, place(4, 2, 70)]).await;
-    assert_eq!(say(trial, free("a", 3)).await, Reply::Released(false));
+    assert_eq!(say(trial, free("a", 3)).await, Answer::Released(false));
     assert_eq!(line(trial, "a").await, owners(&[2, 4]));
     assert_eq!(trial.pushes().await, [], "it is held");
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(2, 1, P), next(4, 10)]);
     // A hand-over that it has not seen yet goes on to the next one.
-    assert_eq!(say(trial, free("a", 2)).await, Reply::Released(true));
+    assert_eq!(say(trial, free("a", 2)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(4, 2, P + 1)]);
     // Whoever releases where the lock is free serves the line.
     stand(trial, "b", &[place(2, 1, 50)]).await;
     say(trial, evict("b")).await;
     assert_eq!(trial.pushes().await, []);
-    assert_eq!(say(trial, free("b", 99)).await, Reply::Released(false));
+    assert_eq!(say(trial, free("b", 99)).await, Answer::Released(false));
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }
 
 pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'_>) {
     stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
     let wrong = "2 3 word 20000 5000 another";
-    let unadmitted = Ok(node::Reply::Mutex(Reply::ReleasedUnadmitted));
+    let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [2, 1] {
         let answer = trial.ask_with(&free("a", owner).into(), wrong).await;
         assert_eq!(answer, unadmitted);
@@ -345,17 +345,17 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
         join("b", &place(4, 2, 70)),
     ];
     let answers = trial.ask_all(&asked.map(node::Command::from)).await;
-    let replies: Vec<Reply> = answers
+    let replies: Vec<Answer> = answers
         .into_iter()
         .map(|answer| match answer {
-            Ok(node::Reply::Mutex(reply)) => reply,
+            Ok(reply) => reply,
             other => panic!("{other:?}"),
         })
         .collect();
-    let released = || Reply::Released(true);
+    let released = || Answer::Released(true);
     assert_eq!(replies[..2], [released(), released()]);
     match &replies[2] {
-        Reply::Held {
+        Answer::Held {
             counter,
             holder,
             ticket,
@@ -363,10 +363,10 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
         } => assert_eq!((*counter, holder, *ticket), (P, &Some(entry(2).text()), 60)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(replies[3..5], [Reply::Extended, released()]);
+    assert_eq!(replies[3..5], [Answer::Extended, released()]);
     let (rank, ahead) = in_line(replies[5].clone());
     assert_eq!((rank, ahead.holder), (0, Some(entry(3).text())));
-    let granted_b = [Reply::Granted(P + 3), released(), taken(P + 4, 2)];
+    let granted_b = [Answer::Granted(P + 3), released(), taken(P + 4, 2)];
     assert_eq!(replies[6..], granted_b);
     let pushes = [granted(2, 1, P), next(3, 10), granted(3, 2, P + 1)];
     assert_eq!(trial.pushes().await, pushes);

@@ -9,7 +9,7 @@ use super::*;
 pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Trial<'_>) {
     assert_eq!(
         say(trial, acquire("a", 1, secs(10), 0)).await,
-        Reply::Granted(1)
+        Answer::Granted(1)
     );
     let (left, c, who) = held(say(trial, acquire("a", 2, secs(5), 100)).await);
     assert!(about(left, secs(10)), "{left:?}");
@@ -17,33 +17,26 @@ pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Tri
     assert_eq!(who.as_deref(), Some(entry(1).as_str()));
     assert_eq!(
         say(trial, acquire("b", 2, secs(10), 40)).await,
-        Reply::Granted(40)
+        Answer::Granted(40)
     );
-    assert_eq!(say(trial, release("a", 2)).await, Reply::Released(false));
-    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(true));
-    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(false));
+    assert_eq!(say(trial, release("a", 2)).await, Answer::Released(false));
+    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(true));
+    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(false));
     assert_eq!(
         say(trial, acquire("a", 3, secs(10), 0)).await,
-        Reply::Granted(2)
+        Answer::Granted(2)
     );
     let holder = Some(entry(3).as_str().to_owned());
     match say(trial, inspect("a")).await {
-        Reply::Inspected {
-            holder: Some((who, Some(left))),
-            counter: 2,
-            ..
-        } => {
-            assert_eq!(Some(who), holder);
+        Answer::InspectedMutex(it) => {
+            let (who, left) = it.holder.unzip();
+            let left = left.flatten().unwrap();
+            assert_eq!((who, it.counter), (holder, 2));
             assert!(about(left, secs(10)), "{left:?}");
         }
         other => panic!("{other:?}"),
     }
-    let nobody = Reply::Inspected {
-        holder: None,
-        counter: 0,
-        line: Vec::new(),
-        waiting: 0,
-    };
+    let nobody = Answer::InspectedMutex(Box::default());
     assert_eq!(say(trial, inspect("never held")).await, nobody);
 }
 
@@ -51,7 +44,7 @@ pub(super) async fn a_name_may_hold_any_character(trial: &mut Trial<'_>) {
     for n in ["\r\n$5\r\n", "_", "ä ö", ":@mutex:", "*", "\0"] {
         assert_eq!(
             say(trial, acquire(n, 1, secs(10), 7)).await,
-            Reply::Granted(7),
+            Answer::Granted(7),
             "{n:?}"
         );
         assert_eq!(counter(trial, n).await, 7, "{n:?}");
@@ -59,38 +52,36 @@ pub(super) async fn a_name_may_hold_any_character(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_extension_only_prolongs(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Reply::Lost);
+    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Answer::Lost);
     assert_eq!(remaining(trial, "a").await, None, "re-created");
     say(trial, acquire("a", 1, secs(10), 0)).await;
-    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Reply::Lost);
-    assert_eq!(say(trial, extend("a", 1, secs(5))).await, Reply::Extended);
+    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Lost);
+    assert_eq!(say(trial, extend("a", 1, secs(5))).await, Answer::Extended);
     assert!(
         about(remaining(trial, "a").await.unwrap(), secs(10)),
         "shortened"
     );
-    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Reply::Extended);
+    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Answer::Extended);
     assert!(about(remaining(trial, "a").await.unwrap(), secs(20)));
 }
 
 pub(super) async fn an_entry_ends_with_its_ttl(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, Duration::from_millis(20), 0)).await;
     sleep(Duration::from_millis(40)).await;
-    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Reply::Lost);
-    assert_eq!(say(trial, raise("a", 1, 10)).await, Reply::Lost);
-    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(false));
+    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Answer::Lost);
+    assert_eq!(say(trial, raise("a", 1, 10)).await, Answer::Lost);
+    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(false));
     assert_eq!(say(trial, evict("a")).await, evicted(None));
     assert_eq!(
         say(trial, inspect("a")).await,
-        Reply::Inspected {
-            holder: None,
+        Answer::InspectedMutex(Box::new(MutexInspection {
             counter: 1,
-            line: Vec::new(),
-            waiting: 0,
-        }
+            ..MutexInspection::default()
+        }))
     );
     assert_eq!(
         say(trial, acquire("a", 2, secs(10), 0)).await,
-        Reply::Granted(2)
+        Answer::Granted(2)
     );
 }
 
@@ -98,9 +89,9 @@ pub(super) async fn an_eviction_frees_and_forgets_no_counter(trial: &mut Trial<'
     assert_eq!(say(trial, evict("a")).await, evicted(None));
     say(trial, acquire("a", 1, secs(10), 0)).await;
     assert_eq!(say(trial, evict("a")).await, evicted(Some(1)));
-    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Reply::Lost);
+    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Answer::Lost);
     assert_eq!(
         say(trial, acquire("a", 2, secs(10), 0)).await,
-        Reply::Granted(2)
+        Answer::Granted(2)
     );
 }

@@ -9,15 +9,15 @@ use super::*;
 pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<'_>) {
     // All digits, and none below.
     const TOKEN: u64 = 1_760_000_000_123_457;
-    let repaired = Reply::Repaired(true);
+    let repaired = Answer::Repaired(true);
     assert_eq!(say(trial, repair("a", 1, secs(10), TOKEN)).await, repaired);
     assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
     assert_eq!(counter(trial, "a").await, TOKEN);
 
     let anothers = say(trial, repair("a", 2, secs(20), TOKEN + 9)).await;
-    assert_eq!(anothers, Reply::Repaired(false));
+    assert_eq!(anothers, Answer::Repaired(false));
     // It would be kept for the other one, once it is free.
-    assert_eq!(say(trial, release("a", 2)).await, Reply::Released(false));
+    assert_eq!(say(trial, release("a", 2)).await, Answer::Released(false));
     let (left, c, who) = held(say(trial, acquire("a", 2, secs(10), 0)).await);
     assert_eq!((c, who), (TOKEN, Some(entry(1).text())));
     assert!(about(left, secs(10)), "{left:?}");
@@ -37,10 +37,10 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
     assert_eq!(counter(trial, "a").await, TOKEN + 1);
 
     // It is a lock as any other.
-    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Reply::Extended);
-    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(true));
+    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Answer::Extended);
+    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(true));
     let next = say(trial, acquire("a", 3, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(TOKEN + 2));
+    assert_eq!(next, Answer::Granted(TOKEN + 2));
 
     say(trial, acquire("b", 1, Duration::from_millis(20), 9)).await;
     sleep(Duration::from_millis(40)).await;
@@ -52,16 +52,16 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
 pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, secs(10), 5)).await;
     let repaired = say(trial, repair("a", 2, secs(10), 9)).await;
-    assert_eq!(repaired, Reply::Repaired(false));
-    assert_eq!(say(trial, release("a", 1)).await, Reply::Released(true));
+    assert_eq!(repaired, Answer::Repaired(false));
+    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(true));
     let (left, _, who) = held(say(trial, acquire("a", 3, secs(10), 0)).await);
     assert_eq!(who, Some(entry(2).text()));
     assert!(about(left, secs(10)), "{left:?}");
     let repaired = say(trial, repair("a", 2, secs(10), 9)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
-    assert_eq!(say(trial, release("a", 2)).await, Reply::Released(true));
+    assert_eq!(repaired, Answer::Repaired(true));
+    assert_eq!(say(trial, release("a", 2)).await, Answer::Released(true));
     let next = say(trial, acquire("a", 3, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(10), "nobody stands in line any more");
+    assert_eq!(next, Answer::Granted(10), "nobody stands in line any more");
 
     // Not for ever.
     say(trial, acquire("b", 1, secs(10), 5)).await;
@@ -69,14 +69,14 @@ pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<
     say(trial, release("b", 1)).await;
     sleep(Duration::from_millis(120)).await;
     let next = say(trial, acquire("b", 3, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(6));
+    assert_eq!(next, Answer::Granted(6));
 }
 
 pub(super) async fn a_repair_far_ahead_is_refused(trial: &mut Trial<'_>) {
     let ahead = 60_000_000 + 20_000_000;
     let below = trial.wall_us() + ahead - 1_000_000;
     let repaired = say(trial, repair("a", 1, secs(10), below)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     assert_eq!(counter(trial, "a").await, below);
     for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN] {
         for n in ["a", "b"] {
@@ -101,11 +101,11 @@ pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) 
     say(trial, acquire("z", 1, secs(10), 0)).await;
     for (n, token, stands) in [("a", 40, 50), ("b", 60, 60), ("c", 70, 70)] {
         let repaired = say(trial, repair(n, 2, secs(10), token)).await;
-        assert_eq!(repaired, Reply::Repaired(true));
+        assert_eq!(repaired, Answer::Repaired(true));
         assert_eq!(counter(trial, n).await, stands, "{n}");
         say(trial, release(n, 2)).await;
         let next = say(trial, acquire(n, 3, secs(10), 0)).await;
-        assert_eq!(next, Reply::Granted(stands + 1), "{n}");
+        assert_eq!(next, Answer::Granted(stands + 1), "{n}");
     }
 }
 
@@ -115,14 +115,14 @@ pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
     for (n, holder) in [("a", Some(1)), ("b", None)] {
         assert_eq!(say(trial, evict(n)).await, evicted(holder));
         let repaired = say(trial, repair(n, 1, secs(10), 9)).await;
-        assert_eq!(repaired, Reply::Repaired(false), "{n}");
+        assert_eq!(repaired, Answer::Repaired(false), "{n}");
         assert_eq!(remaining(trial, n).await, None, "{n}");
     }
     assert_eq!(counter(trial, "a").await, 5);
     let next = say(trial, acquire("a", 2, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(6), "free for others at once");
+    assert_eq!(next, Answer::Granted(6), "free for others at once");
     let other = say(trial, repair("c", 1, secs(10), 9)).await;
-    assert_eq!(other, Reply::Repaired(true), "another name");
+    assert_eq!(other, Answer::Repaired(true), "another name");
 
     let short = Command::Evict {
         name: name("d"),
@@ -131,5 +131,5 @@ pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
     say(trial, short).await;
     sleep(Duration::from_millis(60)).await;
     let later = say(trial, repair("d", 1, secs(10), 9)).await;
-    assert_eq!(later, Reply::Repaired(true));
+    assert_eq!(later, Answer::Repaired(true));
 }

@@ -9,7 +9,7 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     let (two, three, four) = (place(2, 3, 50), place(3, 2, 60), place(4, 2, 70));
     stand(trial, "a", &[two.clone(), three, four]).await;
     let released = say(trial, free("a", 1)).await;
-    assert_eq!(released, Reply::Released(true));
+    assert_eq!(released, Answer::Released(true));
     // p is of who released. The lock is the head's for S and the lock-delay; the next one is told when S is over.
     assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
     assert_eq!(counter(trial, "a").await, P);
@@ -29,7 +29,7 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     let cap = before + MAX_TTL.as_micros() as u64;
     assert!((cap - 2_000_000..cap + 20_000_000).contains(&token));
     assert_eq!(trial.pushes().await, [granted(4, 2, token)]);
-    assert_eq!(say(trial, free("a", 4)).await, Reply::Released(true));
+    assert_eq!(say(trial, free("a", 4)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None);
 }
@@ -202,7 +202,7 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
     say(trial, release_for("b", 99, P)).await;
     say(trial, evict("b")).await;
     let granted = refused_or_granted(trial, "b").await;
-    assert!(matches!(granted, Reply::Granted(_)), "{granted:?}");
+    assert!(matches!(granted, Answer::Granted(_)), "{granted:?}");
     assert_eq!(line(trial, "b").await, owners(&[]));
     // So is a JOIN behind them.
     stand(trial, "c", &[dead, deaf]).await;
@@ -239,14 +239,14 @@ pub(super) async fn a_full_server_hands_over(trial: &mut Trial<'_>) {
     assert_eq!(trial.error(give_back("a", third, P)).await, "OOM");
     assert_eq!(line(trial, "a").await, owners(&[2]));
     // A DEL comes first, so it may write.
-    assert_eq!(say(trial, free("a", 1)).await, Reply::Released(true));
+    assert_eq!(say(trial, free("a", 1)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }
 
 pub(super) async fn an_exhausted_counter_fails_no_release(trial: &mut Trial<'_>) {
     stand(trial, "a", &[place(2, 1, 50)]).await;
     trial.change(Change::Counter(name("a"), MAX_TOKEN)).await;
-    assert_eq!(say(trial, free("a", 1)).await, Reply::Released(true));
+    assert_eq!(say(trial, free("a", 1)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None, "it is free");
     let refused = trial.error(acquire("a", 9, secs(10), P)).await;

@@ -21,12 +21,12 @@ fn acquire() -> Command {
     }
 }
 
-fn decoded(command: &Command, reply: &str, hide: Hide<'_>) -> Option<Reply> {
+fn decoded(command: &Command, reply: &str, hide: Hide<'_>) -> Option<Answer> {
     let (frame, _) = decode(reply.as_bytes()).unwrap().unwrap();
     command.decode(&[frame], hide)
 }
 
-fn answered(reply: &str) -> Option<Reply> {
+fn answered(reply: &str) -> Option<Answer> {
     decoded(&acquire(), reply, &str::to_owned)
 }
 
@@ -63,7 +63,8 @@ fn a_command_is_a_script_with_its_keys() {
 #[test]
 fn one_number_is_a_grant_and_three_answers_are_a_refusal() {
     let held = |remaining, counter| {
-        Some(Reply::Held {
+        Some(Answer::Held {
+            which: None,
             remaining,
             counter,
             holder: None,
@@ -72,7 +73,7 @@ fn one_number_is_a_grant_and_three_answers_are_a_refusal() {
     };
     assert_eq!(
         answered(":9007199254740991\r\n"),
-        Some(Reply::Granted((1 << 53) - 1))
+        Some(Answer::Granted((1 << 53) - 1))
     );
     let left = Some(Duration::from_millis(5));
     let refused = |left| answered(&format!("*3\r\n:{left}\r\n:7\r\n_\r\n"));
@@ -167,7 +168,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
     let (counter, seq) = (9, 3);
     assert_eq!(
         answered("*2\r\n:9\r\n:3\r\n"),
-        Some(Reply::Taken { counter, seq })
+        Some(Answer::Taken { counter, seq })
     );
     let entry = place().entry;
     let text = format!("{} 3 77", entry.as_str());
@@ -179,7 +180,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
         answered(&format!("*4\r\n:2\r\n:{left}\r\n{text}:{reserved}\r\n"))
     };
     let of = |remaining, ticket, holder, is_reserved| {
-        Some(Reply::InLine {
+        Some(Answer::InLine {
             rank: 2,
             ahead: Ahead {
                 remaining,
@@ -195,7 +196,8 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
     assert_eq!(in_line(entry.as_str(), 5, 0), of(left, 0, holder, false));
     assert_eq!(in_line("somebody 3 77", -1, 0), of(None, 0, None, false));
     assert_eq!(in_line("", 0, 0), of(Some(Duration::ZERO), 0, None, false));
-    let held = |ticket| Reply::Held {
+    let held = |ticket| Answer::Held {
+        which: None,
         remaining: left,
         counter: 9,
         holder: Some(entry.text()),
@@ -210,7 +212,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
         assert_eq!(answered(other), None, "{other:?}");
     }
     let yielded = |reply| decoded(&give_back(), reply, &str::to_owned);
-    assert_eq!(yielded(":1\r\n"), Some(Reply::Yielded));
+    assert_eq!(yielded(":1\r\n"), Some(Answer::Yielded));
     assert_eq!(yielded(":0\r\n"), None);
 }
 
@@ -224,7 +226,7 @@ fn a_refusal_tells_the_later_of_the_holders_and_the_last_ticket() {
             text.len()
         );
         match answered(&reply) {
-            Some(Reply::Held { holder, ticket, .. }) => (holder.is_some(), ticket),
+            Some(Answer::Held { holder, ticket, .. }) => (holder.is_some(), ticket),
             other => panic!("{other:?}"),
         }
     };
@@ -252,7 +254,7 @@ fn an_inspection_tells_who_waits_and_for_how_long() {
         "*9\r\n{holder}:5\r\n:7\r\n:3000000\r\n:120\r\n{first}:1000000\r\n{other}:3000001\r\n"
     );
     let inspected = decoded(&inspect, &reply, &|text| text.replace("web3", "***"));
-    let wanted = Reply::Inspected {
+    let wanted = Answer::InspectedMutex(Box::new(MutexInspection {
         holder: Some((entry.as_str().to_owned(), Some(Duration::from_millis(5)))),
         counter: 7,
         line: vec![
@@ -260,7 +262,7 @@ fn an_inspection_tells_who_waits_and_for_how_long() {
             ("***.acme".to_owned(), Duration::ZERO),
         ],
         waiting: 120,
-    };
+    }));
     assert_eq!(inspected, Some(wanted));
 }
 
@@ -269,7 +271,7 @@ fn a_refusal_names_the_holder_and_nothing_else_that_stands_there() {
     let holder = |entry: &str| {
         let reply = format!("*3\r\n:5\r\n:7\r\n${}\r\n{entry}\r\n", entry.len());
         match answered(&reply) {
-            Some(Reply::Held { holder, .. }) => holder,
+            Some(Answer::Held { holder, .. }) => holder,
             other => panic!("{other:?}"),
         }
     };
@@ -292,10 +294,7 @@ fn a_holders_entry_stays_as_it_is_and_all_else_is_told_without_the_secret() {
             entry.len()
         );
         match decoded(&inspect, &reply, &|text| text.replace("web3.acme", "***")) {
-            Some(Reply::Inspected {
-                holder: Some((entry, _)),
-                ..
-            }) => entry,
+            Some(Answer::InspectedMutex(it)) => it.holder.unwrap().0,
             other => panic!("{other:?}"),
         }
     };

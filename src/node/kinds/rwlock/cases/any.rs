@@ -71,7 +71,7 @@ fn random_wait(chance: &mut Chance) -> Option<Wait> {
 }
 
 /// The same but for the clock. Who is named of several may differ: which of them stays for longest hangs on a ms.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| near(*a, *b))
@@ -79,16 +79,16 @@ pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
 }
 
 /// Without what the clock says.
-fn untimed(reply: &Reply) -> Reply {
+fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
-        Reply::Held {
+        Answer::Held {
             remaining, holder, ..
         } => {
             *remaining = None;
             *holder = None;
         }
-        Reply::Inspected(inspected) => {
+        Answer::InspectedRwlock(inspected) => {
             if let Some((_, left)) = &mut inspected.writer {
                 *left = None;
             }
@@ -97,17 +97,17 @@ fn untimed(reply: &Reply) -> Reply {
                 some.sort();
             }
         }
-        Reply::Evicted { holders, .. } => holders.sort(),
+        Answer::Evicted { holders, .. } => holders.sort(),
         _ => {}
     }
     reply
 }
 
 /// What the clock says.
-fn times(reply: &Reply) -> Vec<Option<Duration>> {
+fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
-        Reply::Held { remaining, .. } => vec![*remaining],
-        Reply::Inspected(inspected) => {
+        Answer::Held { remaining, .. } => vec![*remaining],
+        Answer::InspectedRwlock(inspected) => {
             let writer = inspected.writer.iter().map(|(_, left)| *left);
             let others = inspected.readers.iter().chain(&inspected.waiters);
             let mut all: Vec<_> = writer.chain(others.map(|(_, left)| Some(*left))).collect();

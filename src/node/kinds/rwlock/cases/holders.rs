@@ -7,15 +7,15 @@ pub(super) async fn readers_beside_each_other_or_one_writer(trial: &mut Trial<'_
     granted(trial, reads(2)).await;
     granted(trial, reads(2)).await; // asked twice
     refused(trial, writes(3)).await;
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
     refused(trial, writes(3)).await;
-    assert_eq!(say(trial, release(2)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(2)).await, Answer::Released(true));
     let token = granted(trial, writes(3)).await;
     assert_eq!(granted(trial, writes(3)).await, token, "asked twice");
     refused(trial, writes(4)).await;
     refused(trial, reads(1)).await;
     granted(trial, read("b", 1, secs(15), P, None)).await;
-    assert_eq!(say(trial, release(3)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(3)).await, Answer::Released(true));
     granted(trial, reads(1)).await;
 }
 
@@ -44,9 +44,9 @@ pub(super) async fn each_reader_has_its_own_time(trial: &mut Trial<'_>) {
     let seen = inspected(trial).await;
     assert_eq!(seen.reading, 1);
     let lost = extend("a", 1, Side::Reader, secs(15), Duration::ZERO);
-    assert_eq!(say(trial, lost).await, Reply::Lost);
-    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
-    assert_eq!(say(trial, release(2)).await, Reply::Released(true));
+    assert_eq!(say(trial, lost).await, Answer::Lost);
+    assert_eq!(say(trial, release(1)).await, Answer::Released(false));
+    assert_eq!(say(trial, release(2)).await, Answer::Released(true));
     granted(trial, writes(3)).await;
     // And a writer.
     say(trial, release(3)).await;
@@ -58,7 +58,7 @@ pub(super) async fn each_reader_has_its_own_time(trial: &mut Trial<'_>) {
 pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     // Who is granted the lock keeps nobody out once it is taken back: only who was refused does.
     granted(trial, write("a", 1, secs(15), P, Some(wait(10)))).await;
-    assert_eq!(say(trial, taken_back(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, taken_back(1)).await, Answer::Released(true));
     granted(trial, reads(1)).await;
     refused(trial, writes(2)).await;
     granted(trial, reads(3)).await; // nobody waits
@@ -68,12 +68,12 @@ pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     assert_eq!(holder, Some(text(20)));
     granted(trial, reads(1)).await; // who reads is not asked to leave
     let kept = extend("a", 3, Side::Reader, secs(16), Duration::ZERO);
-    assert_eq!(say(trial, kept).await, Reply::Extended);
+    assert_eq!(say(trial, kept).await, Answer::Extended);
     // Between attempts it stays; at the end of the wait it goes.
-    assert_eq!(say(trial, release(2)).await, Reply::Released(false));
+    assert_eq!(say(trial, release(2)).await, Answer::Released(false));
     refused(trial, reads(4)).await;
     let end = release_of(2, Some(20));
-    assert_eq!(say(trial, end).await, Reply::Released(false));
+    assert_eq!(say(trial, end).await, Answer::Released(false));
     granted(trial, reads(4)).await;
     // Of two the other is still there.
     for who in [20, 21] {
@@ -139,13 +139,13 @@ pub(super) async fn an_extension_needs_its_side(trial: &mut Trial<'_>) {
     let as_reader = |ttl| extend("a", 1, Side::Reader, ttl, Duration::ZERO);
     let as_writer = |ttl| extend("a", 1, Side::Writer, ttl, Duration::ZERO);
     for command in [as_reader(secs(15)), as_writer(secs(15))] {
-        assert_eq!(say(trial, command).await, Reply::Lost);
+        assert_eq!(say(trial, command).await, Answer::Lost);
     }
     assert_eq!(inspected(trial).await.reading, 0, "never re-created");
     granted(trial, reads(1)).await;
-    assert_eq!(say(trial, as_writer(secs(15))).await, Reply::Lost);
+    assert_eq!(say(trial, as_writer(secs(15))).await, Answer::Lost);
     for (ttl, left) in [(11, 15), (17, 17)] {
-        assert_eq!(say(trial, as_reader(secs(ttl))).await, Reply::Extended);
+        assert_eq!(say(trial, as_reader(secs(ttl))).await, Answer::Extended);
         let seen = inspected(trial).await;
         let (_, until) = seen.readers.first().unwrap();
         assert!(about(*until, secs(left)), "{until:?}");
@@ -153,7 +153,7 @@ pub(super) async fn an_extension_needs_its_side(trial: &mut Trial<'_>) {
     say(trial, release(1)).await;
     granted(trial, writes(1)).await;
     for (ttl, left) in [(11, 15), (17, 17)] {
-        assert_eq!(say(trial, as_writer(secs(ttl))).await, Reply::Extended);
+        assert_eq!(say(trial, as_writer(secs(ttl))).await, Answer::Extended);
         let (_, until) = inspected(trial).await.writer.unwrap();
         assert!(about(until.unwrap(), secs(left)), "{until:?}");
     }
@@ -165,7 +165,7 @@ pub(super) async fn a_writer_becomes_a_reader(trial: &mut Trial<'_>) {
     refused(trial, read("a", 3, secs(15), P, Some(wait(30)))).await;
     trial.pushes().await;
     let down = extend("a", 1, Side::Reader, secs(11), secs(5));
-    assert_eq!(say(trial, down.clone()).await, Reply::Extended);
+    assert_eq!(say(trial, down.clone()).await, Answer::Extended);
     let seen = inspected(trial).await;
     assert_eq!((seen.writer, seen.reading, seen.counter), (None, 1, token));
     let (_, left) = seen.readers.first().unwrap();
@@ -173,61 +173,61 @@ pub(super) async fn a_writer_becomes_a_reader(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await.len(), 1, "who waits is told");
     assert_eq!(granted(trial, reads(3)).await, token, "the window is open");
     refused(trial, writes(2)).await;
-    assert_eq!(say(trial, down).await, Reply::Extended, "a reader's");
+    assert_eq!(say(trial, down).await, Answer::Extended, "a reader's");
     let up = extend("a", 1, Side::Writer, secs(15), secs(5));
-    assert_eq!(say(trial, up).await, Reply::Lost);
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, up).await, Answer::Lost);
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
 }
 
 pub(super) async fn a_repair_puts_back_what_nobody_is_against(trial: &mut Trial<'_>) {
     let of = |owner, side, token| repair("a", owner, side, secs(15), token);
     let first = of(1, Side::Reader, P + 5);
-    assert_eq!(say(trial, first).await, Reply::Repaired(true));
+    assert_eq!(say(trial, first).await, Answer::Repaired(true));
     assert_eq!(inspected(trial).await.counter, P + 5);
     assert_eq!(
         say(trial, of(2, Side::Reader, P)).await,
-        Reply::Repaired(true)
+        Answer::Repaired(true)
     );
     assert_eq!(inspected(trial).await.counter, P + 5, "never lowered");
     for owner in [1, 3] {
         let beside = of(owner, Side::Writer, P);
-        assert_eq!(say(trial, beside).await, Reply::Repaired(false));
+        assert_eq!(say(trial, beside).await, Answer::Repaired(false));
     }
     for owner in [1, 2] {
         say(trial, release(owner)).await;
     }
     assert_eq!(
         say(trial, of(3, Side::Writer, P + 9)).await,
-        Reply::Repaired(true)
+        Answer::Repaired(true)
     );
     for side in [Side::Reader, Side::Writer] {
-        assert_eq!(say(trial, of(1, side, P)).await, Reply::Repaired(false));
+        assert_eq!(say(trial, of(1, side, P)).await, Answer::Repaired(false));
     }
     assert_eq!(
         say(trial, of(3, Side::Writer, P)).await,
-        Reply::Repaired(true)
+        Answer::Repaired(true)
     );
     let seen = inspected(trial).await;
     assert_eq!((seen.counter, seen.reading), (P + 9, 0));
     // What it became meanwhile.
     assert_eq!(
         say(trial, of(3, Side::Reader, P)).await,
-        Reply::Repaired(true)
+        Answer::Repaired(true)
     );
     let seen = inspected(trial).await;
     assert_eq!((seen.writer, seen.reading), (None, 1));
 }
 
 pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     granted(trial, reads(1)).await;
     granted(trial, reads(2)).await;
-    assert_eq!(say(trial, release(3)).await, Reply::Released(false));
+    assert_eq!(say(trial, release(3)).await, Answer::Released(false));
     assert_eq!(inspected(trial).await.reading, 2);
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
-    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     let strangers = "2 5 word 20000 5000 nonce";
-    let unadmitted = Ok(node::Reply::Rwlock(Reply::ReleasedUnadmitted));
+    let unadmitted = Ok(Answer::ReleasedUnadmitted);
     assert_eq!(
         trial.ask_with(&release(2).into(), strangers).await,
         unadmitted
@@ -259,7 +259,7 @@ async fn refused_by_guard(trial: &mut Trial<'_>, guard: &str) {
 }
 
 pub(super) async fn an_eviction_frees_all(trial: &mut Trial<'_>) {
-    let nobody = Reply::Evicted {
+    let nobody = Answer::Evicted {
         held: false,
         holders: Vec::new(),
     };
@@ -268,7 +268,7 @@ pub(super) async fn an_eviction_frees_all(trial: &mut Trial<'_>) {
     granted(trial, read("a", 2, secs(17), P, None)).await;
     refused(trial, write("a", 3, secs(15), P, Some(wait(30)))).await;
     trial.pushes().await;
-    let both = Reply::Evicted {
+    let both = Answer::Evicted {
         held: true,
         holders: vec![text(2).into(), text(1).into()],
     };
@@ -279,10 +279,10 @@ pub(super) async fn an_eviction_frees_all(trial: &mut Trial<'_>) {
     assert_eq!(left, (0, 0, counter), "the counter stays");
     for side in [Side::Reader, Side::Writer] {
         let again = repair("a", 1, side, secs(15), counter);
-        assert_eq!(say(trial, again).await, Reply::Repaired(false));
+        assert_eq!(say(trial, again).await, Answer::Repaired(false));
     }
     granted(trial, writes(4)).await;
-    let writer = Reply::Evicted {
+    let writer = Answer::Evicted {
         held: true,
         holders: vec![text(4).into()],
     };
@@ -290,7 +290,7 @@ pub(super) async fn an_eviction_frees_all(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_inspection_tells_all(trial: &mut Trial<'_>) {
-    assert_eq!(inspected(trial).await, Inspected::default());
+    assert_eq!(inspected(trial).await, RwlockInspection::default());
     granted(trial, read("a", 1, secs(11), P, None)).await;
     granted(trial, read("a", 2, secs(17), P, None)).await;
     refused(trial, write("a", 3, secs(15), P, Some(wait(30)))).await;

@@ -29,24 +29,24 @@ pub(super) async fn tokens_and_epochs(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_raise_needs_a_holder(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, raise(1, P)).await, Reply::Lost);
+    assert_eq!(say(trial, raise(1, P)).await, Answer::Lost);
     let counter = granted(trial, reads(1)).await;
-    assert_eq!(say(trial, raise(2, P + 5)).await, Reply::Lost);
+    assert_eq!(say(trial, raise(2, P + 5)).await, Answer::Lost);
     assert_eq!(
         say(trial, raise(1, counter - 1)).await,
-        Reply::Raised(counter)
+        Answer::Raised(counter)
     );
     assert_eq!(
         say(trial, raise(1, counter + 5)).await,
-        Reply::Raised(counter + 5)
+        Answer::Raised(counter + 5)
     );
     say(trial, release(1)).await;
     let token = granted(trial, writes(2)).await;
     assert_eq!(
         say(trial, raise(2, token + 5)).await,
-        Reply::Raised(token + 5)
+        Answer::Raised(token + 5)
     );
-    let Reply::Raised(capped) = say(trial, raise(2, MAX_TOKEN)).await else {
+    let Answer::Raised(capped) = say(trial, raise(2, MAX_TOKEN)).await else {
         panic!("{}", trial.name());
     };
     let minute = 60_000_000 + 20_000_000;
@@ -57,7 +57,7 @@ pub(super) async fn nothing_is_repaired_far_ahead(trial: &mut Trial<'_>) {
     for side in [Side::Reader, Side::Writer] {
         let far = repair("a", 1, side, secs(15), MAX_TOKEN);
         assert_eq!(trial.error(far).await, "AHEAD");
-        assert_eq!(inspected(trial).await, Inspected::default());
+        assert_eq!(inspected(trial).await, RwlockInspection::default());
     }
 }
 
@@ -110,16 +110,16 @@ pub(super) async fn a_full_server_frees_and_prolongs(trial: &mut Trial<'_>) {
         extend("b", 2, Side::Writer, secs(16), secs(5)),
         extend("c", 3, Side::Reader, secs(16), secs(5)),
     ] {
-        assert_eq!(say(trial, command).await, Reply::Extended);
+        assert_eq!(say(trial, command).await, Answer::Extended);
     }
     let down = Command::Inspect { name: name("c") };
-    let Reply::Inspected(seen) = say(trial, down).await else {
+    let Answer::InspectedRwlock(seen) = say(trial, down).await else {
         panic!("{}", trial.name());
     };
     assert_eq!((seen.writer, seen.reading), (None, 1));
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
     let evicted = say(trial, evict("b")).await;
-    assert!(matches!(evicted, Reply::Evicted { held: true, .. }));
+    assert!(matches!(evicted, Answer::Evicted { held: true, .. }));
     trial.change(Change::Full(false)).await;
     granted(trial, writes(4)).await;
 }

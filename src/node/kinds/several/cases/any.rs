@@ -41,20 +41,22 @@ fn random_names(chance: &mut Chance) -> Vec<&'static str> {
 }
 
 /// The same but for the clock. Of two that are held for about as long either may be named.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (
-            Reply::Held {
+            Answer::Held {
                 which,
                 remaining,
                 counter,
                 holder,
+                ..
             },
-            Reply::Held {
+            Answer::Held {
                 which: other,
                 remaining: left,
                 counter: c,
                 holder: by,
+                ..
             },
         ) => near(*remaining, *left) && counter == c && (which != other || holder == by),
         (a, b) => a == b,

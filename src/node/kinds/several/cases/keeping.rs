@@ -8,18 +8,18 @@ pub(super) async fn a_raise_needs_all_of_them(trial: &mut Trial<'_>) {
     say(trial, acquire(&["a", "b"], 1, secs(10), 5)).await;
     one::say(trial, one::raise("b", 1, 20)).await;
     for (of, owner) in [(["a", "b"], 2), (["a", "c"], 1), (["c", "d"], 1)] {
-        assert_eq!(say(trial, raise(&of, owner, 50)).await, Reply::Lost);
+        assert_eq!(say(trial, raise(&of, owner, 50)).await, Answer::Lost);
     }
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [5, 20, 0]);
     let both = ["a", "b"];
-    assert_eq!(say(trial, raise(&both, 1, 9)).await, Reply::Raised(9));
+    assert_eq!(say(trial, raise(&both, 1, 9)).await, Answer::Raised(9));
     assert_eq!(counters(trial, both).await, [9, 20]);
-    assert_eq!(say(trial, raise(&both, 1, 30)).await, Reply::Raised(30));
+    assert_eq!(say(trial, raise(&both, 1, 30)).await, Answer::Raised(30));
     assert_eq!(counters(trial, both).await, [30, 30]);
-    assert_eq!(say(trial, raise(&both, 1, 10)).await, Reply::Raised(30));
+    assert_eq!(say(trial, raise(&both, 1, 10)).await, Answer::Raised(30));
     let ahead = 60_000_000 + 20_000_000;
     let from = trial.wall_us() + ahead;
-    let Reply::Raised(raised) = say(trial, raise(&both, 1, one::MAX_TOKEN)).await else {
+    let Answer::Raised(raised) = say(trial, raise(&both, 1, one::MAX_TOKEN)).await else {
         panic!()
     };
     let to = trial.wall_us() + ahead;
@@ -31,12 +31,12 @@ pub(super) async fn an_extension_needs_all_of_them(trial: &mut Trial<'_>) {
     let both = ["a", "b"];
     say(trial, acquire(&both, 1, secs(10), 5)).await;
     for (of, owner) in [(["a", "b"], 2), (["a", "c"], 1)] {
-        assert_eq!(say(trial, extend(&of, owner, secs(20))).await, Reply::Lost);
+        assert_eq!(say(trial, extend(&of, owner, secs(20))).await, Answer::Lost);
     }
     are_held(trial, &[("a", Some(10)), ("b", Some(10)), ("c", None)]).await;
     for (ttl, left) in [(15, 15), (5, 15), (20, 20)] {
         let extended = say(trial, extend(&both, 1, secs(ttl))).await;
-        assert_eq!(extended, Reply::Extended);
+        assert_eq!(extended, Answer::Extended);
         are_held(trial, &[("a", Some(left)), ("b", Some(left))]).await;
     }
     let short = Duration::from_millis(20);
@@ -44,16 +44,16 @@ pub(super) async fn an_extension_needs_all_of_them(trial: &mut Trial<'_>) {
     one::say(trial, one::extend("c", 1, secs(20))).await;
     sleep(short * 2).await;
     let extended = say(trial, extend(&["c", "d"], 1, secs(20))).await;
-    assert_eq!(extended, Reply::Lost);
+    assert_eq!(extended, Answer::Lost);
     are_held(trial, &[("c", Some(20)), ("d", None)]).await;
     let next = say(trial, acquire(&["d", "e"], 2, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(6), "what has expired is free");
+    assert_eq!(next, Answer::Granted(6), "what has expired is free");
 }
 
 pub(super) async fn a_repair_puts_back_what_is_missing(trial: &mut Trial<'_>) {
     // All digits, and none below.
     const TOKEN: u64 = 1_760_000_000_123_457;
-    let (all, repaired) = (["a", "b", "c"], Reply::Repaired(true));
+    let (all, repaired) = (["a", "b", "c"], Answer::Repaired(true));
     say(trial, acquire(&["a", "b"], 1, secs(18), 5)).await;
     one::say(trial, one::release("b", 1)).await;
     let put = say(trial, repair(&all, 1, secs(10), TOKEN)).await;
@@ -66,14 +66,14 @@ pub(super) async fn a_repair_puts_back_what_is_missing(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, all).await, [TOKEN; 3]);
     // Another has one: nothing is written, and it takes no place in line.
     let put = say(trial, repair(&["c", "d"], 2, secs(20), TOKEN + 9)).await;
-    assert_eq!(put, Reply::Repaired(false));
+    assert_eq!(put, Answer::Repaired(false));
     are_held(trial, &[("d", None)]).await;
     assert_eq!(counters(trial, ["c", "d"]).await, [TOKEN, 0]);
     assert_eq!(one::line(trial, "c").await, one::owners(&[]));
     let freed = say(trial, release(&all, 1, 0)).await;
-    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     let next = say(trial, acquire(&["c", "d"], 3, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(TOKEN + 1));
+    assert_eq!(next, Answer::Granted(TOKEN + 1));
 }
 
 pub(super) async fn a_repair_that_is_refused_writes_nothing(trial: &mut Trial<'_>) {
@@ -85,13 +85,13 @@ pub(super) async fn a_repair_that_is_refused_writes_nothing(trial: &mut Trial<'_
     }
     one::say(trial, one::evict("b")).await;
     let put = say(trial, repair(&["a", "b"], 1, secs(20), 9)).await;
-    assert_eq!(put, Reply::Repaired(false));
+    assert_eq!(put, Answer::Repaired(false));
     are_held(trial, &[("a", Some(10)), ("b", None), ("c", None)]).await;
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [5, 5, 0]);
     let next = say(trial, acquire(&["b", "c"], 2, secs(10), 0)).await;
     assert_eq!(
         next,
-        Reply::Granted(6),
+        Answer::Granted(6),
         "an eviction is against repairs alone"
     );
 }
@@ -100,13 +100,13 @@ pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
     say(trial, acquire(&["a", "b"], 1, secs(10), 5)).await;
     one::say(trial, one::acquire("c", 2, secs(10), 5)).await;
     let freed = say(trial, release(&["a", "b", "c"], 3, 0)).await;
-    assert_eq!(freed, Reply::Released(false));
+    assert_eq!(freed, Answer::Released(false));
     let freed = say(trial, release(&["a", "c", "d"], 1, 0)).await;
-    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     are_held(trial, &[("a", None), ("b", Some(10)), ("c", Some(10))]).await;
     for ours in [true, false] {
         let freed = say(trial, release(&["a", "b", "c"], 1, 0)).await;
-        assert_eq!(freed, Reply::Released(ours));
+        assert_eq!(freed, Answer::Released(ours));
     }
     are_held(trial, &[("b", None), ("c", Some(10))]).await;
 }
@@ -122,13 +122,13 @@ pub(super) async fn a_memory_that_may_not_vote_frees(trial: &mut Trial<'_>) {
         repair(&["a", "b"], 1, secs(20), 50),
     ] {
         let answer = trial.ask_with(&command.into(), other).await;
-        assert_eq!(answer, Err(node::Fault::NotAdmitted));
+        assert_eq!(answer, Err(crate::node::Fault::NotAdmitted));
     }
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [1, 5, 0]);
     for _ in 0..2 {
         let command = release(&["a", "b"], 1, one::P).into();
         let answer = trial.ask_with(&command, other).await;
-        let freed = node::Reply::Several(Reply::ReleasedUnadmitted);
+        let freed = Answer::ReleasedUnadmitted;
         assert!(freed.is_unadmitted());
         assert_eq!(answer, Ok(freed));
     }

@@ -54,7 +54,7 @@ pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
     sleep(millis(20)).await;
     // A token was made for who does not hear.
     let taken = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
-    assert_eq!(taken, Reply::Granted(P + 1));
+    assert_eq!(taken, Answer::Granted(P + 1));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(line(trial, "b").await, owners(&[]));
     assert_eq!(counters(trial, ["a", "b"]).await, [P + 1, P + 1]);
@@ -77,7 +77,7 @@ pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
     are_held(trial, &[("a", None), ("b", None)]).await;
     let came = one::say(trial, join("b", &Place { seq: 2, ..stale })).await;
     let (counter, seq) = (P, 2);
-    assert_eq!(came, mutex::Reply::Taken { counter, seq });
+    assert_eq!(came, Answer::Taken { counter, seq });
 }
 
 pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
@@ -95,7 +95,7 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
     stand(trial, "f", &[place(6, 1, 50)]).await;
     free_unserved(trial, "e").await;
     let freed = say(trial, release(&["a", "b", "c", "d", "e", "f"], 1, P)).await;
-    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     let pushes = [
         granted(2, 1, P),
         granted(3, 4, P),
@@ -112,7 +112,7 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, all).await, [P, 5, P, 5]);
     // It leaves what is another's.
     let freed = say(trial, release(&all, 1, P)).await;
-    assert_eq!(freed, Reply::Released(false));
+    assert_eq!(freed, Answer::Released(false));
     assert_eq!(trial.pushes().await, []);
     are_held(trial, &[("a", Some(13)), ("c", Some(13))]).await;
 }
@@ -127,6 +127,6 @@ pub(super) async fn a_full_server_hands_over_from_a_set(trial: &mut Trial<'_>) {
     let refused = say(trial, acquire(&["c", "d"], 9, secs(10), P)).await;
     assert_eq!(held(refused, secs(0)), ("c".into(), None, 1));
     let freed = say(trial, release(&["a", "b"], 1, P)).await;
-    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     let taken = say(trial, acquire(&["a", "b"], 1, secs(10), 7)).await;
-    assert_eq!(taken, Reply::Granted(7));
+    assert_eq!(taken, Answer::Granted(7));
     are_held(trial, &[("a", Some(10)), ("b", Some(10))]).await;
     assert_eq!(counters(trial, ["a", "b"]).await, [7, 7]);
     // Against a set, itself included, and against one; nothing is written.
@@ -15,7 +15,7 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     are_held(trial, &[("c", None)]).await;
     assert_eq!(counters(trial, ["b", "c"]).await, [7, 0]);
     match one::say(trial, one::acquire("b", 3, secs(10), 0)).await {
-        mutex::Reply::Held {
+        Answer::Held {
             holder, counter, ..
         } => assert_eq!((holder, counter), (by(1), 7)),
         other => panic!("{other:?}"),
@@ -27,11 +27,11 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     are_held(trial, &[("c", None), ("e", None)]).await;
     // A lock of a set is a lock as any other.
     let extended = one::say(trial, one::extend("a", 1, secs(20))).await;
-    assert_eq!(extended, mutex::Reply::Extended);
+    assert_eq!(extended, Answer::Extended);
     let freed = one::say(trial, one::release("a", 1)).await;
-    assert_eq!(freed, mutex::Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     let next = say(trial, acquire(&["a", "c"], 2, secs(10), 0)).await;
-    assert_eq!(next, Reply::Granted(8));
+    assert_eq!(next, Answer::Granted(8));
 }
 
 pub(super) async fn the_one_held_for_longest_is_named(trial: &mut Trial<'_>) {
@@ -52,20 +52,20 @@ pub(super) async fn one_token_is_newer_than_each_names_last(trial: &mut Trial<'_
         one::say(trial, one::release(n, 1)).await;
     }
     let granted = say(trial, acquire(&["a", "b", "c", "d"], 2, secs(10), 30)).await;
-    assert_eq!(granted, Reply::Granted(41));
+    assert_eq!(granted, Answer::Granted(41));
     assert_eq!(counters(trial, ["a", "b", "c", "d"]).await, [41; 4]);
     say(trial, release(&["a", "b", "c", "d"], 2, 0)).await;
     let granted = one::say(trial, one::acquire("d", 3, secs(10), 0)).await;
-    assert_eq!(granted, mutex::Reply::Granted(42));
+    assert_eq!(granted, Answer::Granted(42));
     one::say(trial, one::release("d", 3)).await;
     let granted = say(trial, acquire(&["a", "d"], 4, secs(10), 100)).await;
-    assert_eq!(granted, Reply::Granted(100));
+    assert_eq!(granted, Answer::Granted(100));
     assert_eq!(counters(trial, ["a", "b", "d"]).await, [100, 41, 100]);
 }
 
 pub(super) async fn the_floor_is_capped(trial: &mut Trial<'_>) {
     let from = trial.wall_us() + 20_000_000;
-    let Reply::Granted(token) = say(trial, acquire(&["a", "b"], 1, secs(10), u64::MAX)).await
+    let Answer::Granted(token) = say(trial, acquire(&["a", "b"], 1, secs(10), u64::MAX)).await
     else {
         panic!()
     };
@@ -76,18 +76,24 @@ pub(super) async fn the_floor_is_capped(trial: &mut Trial<'_>) {
 
 pub(super) async fn a_set_is_of_any_size(trial: &mut Trial<'_>) {
     let taken = say(trial, acquire(&["z"], 1, secs(10), 3)).await;
-    assert_eq!(taken, Reply::Granted(3));
+    assert_eq!(taken, Answer::Granted(3));
     let all: Vec<String> = (10..74).map(|n| format!("n:{n}")).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let taken = say(trial, acquire(&all, 1, secs(10), 8)).await;
-    assert_eq!(taken, Reply::Granted(8));
-    assert_eq!(say(trial, raise(&all, 1, 9)).await, Reply::Raised(9));
-    assert_eq!(say(trial, extend(&all, 1, secs(20))).await, Reply::Extended);
+    assert_eq!(taken, Answer::Granted(8));
+    assert_eq!(say(trial, raise(&all, 1, 9)).await, Answer::Raised(9));
+    assert_eq!(
+        say(trial, extend(&all, 1, secs(20))).await,
+        Answer::Extended
+    );
     let repaired = say(trial, repair(&all, 1, secs(20), 10)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     are_held(trial, &[("n:10", Some(20)), ("n:73", Some(20))]).await;
     assert_eq!(counters(trial, ["n:10", "n:73"]).await, [10, 10]);
-    assert_eq!(say(trial, release(&all, 1, 0)).await, Reply::Released(true));
+    assert_eq!(
+        say(trial, release(&all, 1, 0)).await,
+        Answer::Released(true)
+    );
     are_held(trial, &[("n:10", None), ("n:73", None), ("z", Some(10))]).await;
 }
 
@@ -111,21 +117,21 @@ pub(super) async fn counters_rotate_once(trial: &mut Trial<'_>) {
     }
     trial.change(Change::Age(one::DAY * 3)).await;
     let granted = say(trial, acquire(&["a", "c"], 2, secs(10), 0)).await;
-    assert_eq!(granted, Reply::Granted(6));
+    assert_eq!(granted, Answer::Granted(6));
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [6, 40, 6]);
     // The first rotation is over: c0 is young.
     let granted = say(trial, acquire(&["b", "d"], 3, secs(10), 0)).await;
-    assert_eq!(granted, Reply::Granted(41));
+    assert_eq!(granted, Answer::Granted(41));
     assert_eq!(counters(trial, ["a", "b", "c", "d"]).await, [6, 41, 6, 41]);
     // Raised, and brought up, from where they were before.
     trial.change(Change::Age(one::DAY * 3)).await;
     one::say(trial, one::acquire("z", 9, secs(10), 0)).await;
     assert_eq!(
         say(trial, raise(&["b", "d"], 3, 7)).await,
-        Reply::Raised(41)
+        Answer::Raised(41)
     );
     let repaired = say(trial, repair(&["a", "c"], 2, secs(10), 50)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     assert_eq!(
         counters(trial, ["a", "b", "c", "d"]).await,
         [50, 41, 50, 41]
@@ -151,12 +157,12 @@ pub(super) async fn a_full_server_takes_nothing(trial: &mut Trial<'_>) {
     are_held(trial, &[("a", Some(10)), ("b", Some(10)), ("c", None)]).await;
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [5, 5, 0]);
     let extended = say(trial, extend(&["a", "b"], 1, secs(15))).await;
-    assert_eq!(extended, Reply::Extended);
+    assert_eq!(extended, Answer::Extended);
     let repaired = say(trial, repair(&["a", "b"], 1, secs(20), 5)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     are_held(trial, &[("a", Some(20)), ("b", Some(20))]).await;
     let freed = say(trial, release(&["a", "b"], 1, 0)).await;
-    assert_eq!(freed, Reply::Released(true));
+    assert_eq!(freed, Answer::Released(true));
     are_held(trial, &[("a", None), ("b", None)]).await;
 }
 

@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    fn ask(&mut self, command: &Command, time: u64) -> Reply {
+    fn ask(&mut self, command: &Command, time: u64) -> Answer {
         let at = Moment {
             time,
             guard: "guard",
@@ -95,7 +95,7 @@ impl Node {
 
     fn mine(&mut self, command: &Command, time: u64) -> Option<(u32, u64)> {
         match self.ask(command, time) {
-            Reply::Slots { mine, .. } => mine,
+            Answer::Slots { mine, .. } => mine,
             other => panic!("{other:?}"),
         }
     }
@@ -124,7 +124,7 @@ fn what_is_known_is_forgotten_after_four_max_ttl() {
     let node = &mut Node::new(Rules::ALL);
     node.ask(&pick(1, 2, 0), T);
     let last = T + 80_000_499;
-    let conflict = Reply::Conflict(slots(2));
+    let conflict = Answer::Conflict(slots(2));
     assert_eq!(node.ask(&pick(1, 3, 0), last), conflict);
     assert_eq!(node.mine(&pick(1, 3, 0), last + 1), Some((0, 2)));
 }
@@ -136,7 +136,7 @@ fn a_script_takes_out_sixty_four_that_have_expired() {
         node.ask(&pick(owner, 70, owner as u32), T);
     }
     let taken = |node: &mut Node, time| match node.ask(&Command::Inspect { pool: pool() }, time) {
-        Reply::Inspected(inspected) => inspected.taken.iter().collect::<Vec<_>>(),
+        Answer::InspectedPool(inspected) => inspected.taken.iter().collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
     assert_eq!(taken(node, T).len(), 70);

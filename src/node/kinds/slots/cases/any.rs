@@ -122,7 +122,7 @@ fn random_place(chance: &mut Chance, owner: u128) -> Place {
 }
 
 /// The same but for the clock.
-pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
+pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| near(*a, *b))
@@ -130,11 +130,11 @@ pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
 }
 
 /// Without what the clock says.
-fn untimed(reply: &Reply) -> Reply {
+fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
-        Reply::Slots { next_free, .. } => *next_free = None,
-        Reply::Inspected(inspected) => {
+        Answer::Slots { next_free, .. } => *next_free = None,
+        Answer::InspectedPool(inspected) => {
             for held in &mut inspected.holders {
                 held.remaining = Duration::ZERO;
             }
@@ -148,10 +148,10 @@ fn untimed(reply: &Reply) -> Reply {
 }
 
 /// What the clock says.
-fn times(reply: &Reply) -> Vec<Option<Duration>> {
+fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
-        Reply::Slots { next_free, .. } => vec![*next_free],
-        Reply::Inspected(inspected) => {
+        Answer::Slots { next_free, .. } => vec![*next_free],
+        Answer::InspectedPool(inspected) => {
             let left = inspected.holders.iter().map(|held| held.remaining);
             let waited = inspected.line.iter().map(|(_, waited)| *waited);
             left.chain(waited).map(Some).collect()

@@ -5,29 +5,29 @@ use super::*;
 pub(super) async fn a_raise_needs_this_slot(trial: &mut Trial<'_>) {
     mine(trial, pick(&once(1), 3, 1)).await;
     for (owner, slot) in [(1, 0), (1, 2), (2, 1)] {
-        assert_eq!(say(trial, raise(owner, slot, P + 9)).await, Reply::Lost);
+        assert_eq!(say(trial, raise(owner, slot, P + 9)).await, Answer::Lost);
     }
     for (token, raised) in [(P, P), (P + 5, P + 5), (P + 4, P + 5)] {
         let answer = say(trial, raise(1, 1, token)).await;
-        assert_eq!(answer, Reply::Raised(raised));
+        assert_eq!(answer, Answer::Raised(raised));
     }
     let held = inspected(trial).await.holders.pop().unwrap();
     assert_eq!(held.counter, P + 5);
     // Who waits holds nothing.
     mine(trial, wait(&place(2, 50), 3)).await;
-    assert_eq!(say(trial, raise(2, 50, P)).await, Reply::Lost);
+    assert_eq!(say(trial, raise(2, 50, P)).await, Answer::Lost);
 }
 
 pub(super) async fn an_extension_needs_this_slot(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, extend(1, 1, secs(20))).await, Reply::Lost);
+    assert_eq!(say(trial, extend(1, 1, secs(20))).await, Answer::Lost);
     mine(trial, pick(&place(1, 7), 3, 1)).await;
     for (owner, slot) in [(1, 0), (1, 2), (2, 1)] {
         let answer = say(trial, extend(owner, slot, secs(20))).await;
-        assert_eq!(answer, Reply::Lost, "{owner} {slot}");
+        assert_eq!(answer, Answer::Lost, "{owner} {slot}");
     }
     for ttl in [20, 5] {
         let extended = say(trial, extend(1, 1, secs(ttl))).await;
-        assert_eq!(extended, Reply::Extended);
+        assert_eq!(extended, Answer::Extended);
         let held = inspected(trial).await.holders.pop().unwrap();
         assert!(about(held.remaining, secs(20)), "{held:?}");
         let next = ask(trial, wait(&once(2), 3)).await.next_free;
@@ -35,7 +35,7 @@ pub(super) async fn an_extension_needs_this_slot(trial: &mut Trial<'_>) {
     }
     assert_eq!(ask(trial, wait(&place(1, 9), 3)).await.ticket, 7);
     say(trial, release(1)).await;
-    assert_eq!(say(trial, extend(1, 1, secs(20))).await, Reply::Lost);
+    assert_eq!(say(trial, extend(1, 1, secs(20))).await, Answer::Lost);
     assert_eq!(holders(trial).await, []);
 }
 
@@ -44,13 +44,13 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
     // Another has it, or the holder has another.
     for (owner, slot) in [(2, 1), (1, 0)] {
         let repaired = say(trial, repair(owner, slot, P + 9)).await;
-        assert_eq!(repaired, Reply::Repaired(false), "{owner}");
+        assert_eq!(repaired, Answer::Repaired(false), "{owner}");
     }
     assert_eq!(holders(trial).await, held_by(&[(1, 1)]));
     // What is there is prolonged; the counter is raised, never lowered.
     for (token, counter) in [(P + 5, P + 5), (P + 1, P + 5)] {
         let repaired = say(trial, repair(1, 1, token)).await;
-        assert_eq!(repaired, Reply::Repaired(true));
+        assert_eq!(repaired, Answer::Repaired(true));
         let held = inspected(trial).await.holders.pop().unwrap();
         assert_eq!(held.counter, counter);
         assert!(about(held.remaining, secs(15)), "{held:?}");
@@ -62,7 +62,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
     // Who waits holds from now on, and is out of line. It keeps its ticket.
     mine(trial, wait(&place(4, 50), 3)).await;
     let repaired = say(trial, repair(4, 2, P + 7)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     assert_eq!(holders(trial).await, held_by(&[(1, 1), (2, 4)]));
     assert_eq!(in_line(trial).await, owners(&[]));
     let asked = ask(trial, wait(&place(4, 60), 3)).await;
@@ -72,19 +72,19 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
 pub(super) async fn a_repair_keeps_the_limit(trial: &mut Trial<'_>) {
     // Nothing is known here.
     let repaired = say(trial, repair(1, 6, P)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
     let there = inspected(trial).await;
     assert_eq!((there.limit, there.taken.count()), (None, 1));
     let taken = mine(trial, pick(&once(2), 3, 0)).await;
     assert_eq!(taken, Some((0, P)), "the first limit that comes stands");
     for (slot, done) in [(2, true), (3, false), (4, false)] {
         let repaired = say(trial, repair(10 + u128::from(slot), slot, P)).await;
-        assert_eq!(repaired, Reply::Repaired(done), "{slot}");
+        assert_eq!(repaired, Answer::Repaired(done), "{slot}");
     }
     // Not even what is there.
     let repaired = say(trial, repair(1, 6, P)).await;
-    assert_eq!(repaired, Reply::Repaired(false));
-    assert_eq!(say(trial, extend(1, 6, secs(9))).await, Reply::Extended);
+    assert_eq!(repaired, Answer::Repaired(false));
+    assert_eq!(say(trial, extend(1, 6, secs(9))).await, Answer::Extended);
 }
 
 pub(super) async fn a_slot_is_not_repaired_far_ahead(trial: &mut Trial<'_>) {
@@ -92,7 +92,7 @@ pub(super) async fn a_slot_is_not_repaired_far_ahead(trial: &mut Trial<'_>) {
     assert_eq!(trial.error(repair(1, 0, ahead)).await, "AHEAD");
     assert_eq!(holders(trial).await, []);
     let repaired = say(trial, repair(1, 0, ahead - 4_000_000)).await;
-    assert_eq!(repaired, Reply::Repaired(true));
+    assert_eq!(repaired, Answer::Repaired(true));
 }
 
 pub(super) async fn a_release_frees_what_is_not_kept(trial: &mut Trial<'_>) {
@@ -104,14 +104,14 @@ pub(super) async fn a_release_frees_what_is_not_kept(trial: &mut Trial<'_>) {
         (1, None, false),
     ] {
         let released = say(trial, release_but(owner, keep)).await;
-        assert_eq!(released, Reply::Released(freed), "{owner} {keep:?}");
+        assert_eq!(released, Answer::Released(freed), "{owner} {keep:?}");
         let there = holders(trial).await.len();
         assert_eq!(there, usize::from(keep == Some(1) || owner == 2));
     }
     mine(trial, pick(&once(1), 3, 1)).await;
     mine(trial, wait(&place(2, 50), 3)).await;
     let released = say(trial, release(2)).await;
-    assert_eq!(released, Reply::Released(false));
+    assert_eq!(released, Answer::Released(false));
     assert_eq!(in_line(trial).await, owners(&[]));
     assert_eq!(holders(trial).await, held_by(&[(1, 1)]));
 }

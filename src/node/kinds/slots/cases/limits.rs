@@ -21,7 +21,7 @@ pub(super) async fn another_limit_is_a_conflict(trial: &mut Trial<'_>) {
         for owner in [1, 2] {
             let asks = to(&place(owner, 50), slots, 1);
             let asked = say(trial, versioned(asks, version)).await;
-            assert_eq!(asked, Reply::Conflict(limit(4, 3)), "{version} {slots}");
+            assert_eq!(asked, Answer::Conflict(limit(4, 3)), "{version} {slots}");
         }
     }
     assert_eq!(holders(trial).await, held_by(&[(0, 1)]));
@@ -41,7 +41,7 @@ pub(super) async fn the_newer_limit_stands(trial: &mut Trial<'_>) {
         (limit(3, 9), limit(3, 9)),
     ] {
         let answer = say(trial, resize(asked.version, asked.slots)).await;
-        assert_eq!(answer, Reply::Limit(stands));
+        assert_eq!(answer, Answer::Limit(stands));
         assert_eq!(inspected(trial).await.limit, Some(stands));
     }
     let answer = ask(trial, versioned(pick(&once(1), 12, 11), 4)).await;
@@ -54,10 +54,10 @@ pub(super) async fn who_is_above_the_limit_stays(trial: &mut Trial<'_>) {
     say(trial, resize(1, 2)).await;
     let answer = ask(trial, wait(&place(1, 50), 2)).await;
     assert_eq!((answer.mine, answer.taken), (None, vec![0, 1, 2, 3]));
-    assert_eq!(say(trial, extend(104, 3, secs(20))).await, Reply::Extended);
-    assert_eq!(say(trial, raise(104, 3, P)).await, Reply::Raised(P));
+    assert_eq!(say(trial, extend(104, 3, secs(20))).await, Answer::Extended);
+    assert_eq!(say(trial, raise(104, 3, P)).await, Answer::Raised(P));
     // What is given back above the limit is not to be taken.
-    assert_eq!(say(trial, release(104)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(104)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(mine(trial, pick(&place(1, 50), 2, 3)).await, None);
     // But it makes room for what is free below it.

@@ -143,16 +143,16 @@ pub(super) async fn who_yields_is_back_in_its_place(trial: &mut Trial<'_>) {
         ticket: 40,
         ..one.clone()
     };
-    assert_eq!(say(trial, give_back(&again)).await, Reply::Yielded);
+    assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     assert_eq!(in_line(trial).await, owners(&[1, 2, 3]));
     // Where it has nothing it stands in line, as it did, or with the ticket that it brings.
-    assert_eq!(say(trial, give_back(&again)).await, Reply::Yielded);
-    assert_eq!(say(trial, give_back(&place(4, 65))).await, Reply::Yielded);
+    assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
+    assert_eq!(say(trial, give_back(&place(4, 65))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 2, 4, 3]));
     // What was repaired came with no ticket.
     say(trial, repair(5, 0, P)).await;
-    assert_eq!(say(trial, give_back(&place(5, 55))).await, Reply::Yielded);
+    assert_eq!(say(trial, give_back(&place(5, 55))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 5, 2, 4, 3]));
     // Who takes no place gives back all the same.
     mine(trial, to(&one, 2, 0)).await;
@@ -161,7 +161,7 @@ pub(super) async fn who_yields_is_back_in_its_place(trial: &mut Trial<'_>) {
         life: Duration::ZERO,
         ..one
     };
-    assert_eq!(say(trial, give_back(&gone)).await, Reply::Yielded);
+    assert_eq!(say(trial, give_back(&gone)).await, Answer::Yielded);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     assert_eq!(in_line(trial).await, owners(&[5, 2, 4, 3]));
     assert_eq!(trial.pushes().await, []);

@@ -34,7 +34,7 @@ pub(super) async fn an_inspection_names_a_hundred_of_each(trial: &mut Trial<'_>)
 pub(super) async fn a_memory_that_may_not_vote_tells_nobody(trial: &mut Trial<'_>) {
     stand(trial, 2, &[place(1, 50), place(2, 60), place(3, 70)]).await;
     let wrong = "2 3 word 20000 5000 another";
-    let unadmitted = Ok(node::Reply::Slots(Reply::ReleasedUnadmitted));
+    let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [1, 101, 99] {
         let answer = trial.ask_with(&release(owner).into(), wrong).await;
         assert_eq!(answer, unadmitted);
@@ -71,14 +71,14 @@ pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
     ] {
         assert_eq!(trial.error(refused).await, "OOM");
     }
-    assert_eq!(say(trial, extend(101, 0, secs(18))).await, Reply::Extended);
-    assert_eq!(say(trial, repair(101, 0, P)).await, Reply::Repaired(true));
+    assert_eq!(say(trial, extend(101, 0, secs(18))).await, Answer::Extended);
+    assert_eq!(say(trial, repair(101, 0, P)).await, Answer::Repaired(true));
     assert_eq!(mine(trial, wait(&once(102), 2)).await, Some((1, P)));
     assert_eq!(mine(trial, to(&once(101), 2, 1)).await, Some((0, P)));
     for held in inspected(trial).await.holders {
         assert!(held.remaining > secs(12), "{held:?}");
     }
-    assert_eq!(say(trial, release(101)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(101)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     assert_eq!(trial.error(to(&one, 2, 0)).await, "OOM");
     assert_eq!(trial.error(to(&once(102), 2, 0)).await, "OOM");
@@ -86,8 +86,8 @@ pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     // What a holder gives back is gone, and it stands in line.
     let back = place(102, 70);
-    assert_eq!(say(trial, give_back(&back)).await, Reply::Yielded);
-    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
+    assert_eq!(say(trial, give_back(&back)).await, Answer::Yielded);
+    assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     assert_eq!(in_line(trial).await, owners(&[102]));
     assert_eq!(holders(trial).await, []);
     trial.change(Change::Full(false)).await;
@@ -110,8 +110,8 @@ pub(super) async fn a_replica_refuses(trial: &mut Trial<'_>) {
     ] {
         assert_eq!(trial.error(refused).await, "READONLY");
     }
-    assert_eq!(say(trial, release(9)).await, Reply::Released(false));
-    assert_eq!(say(trial, raise(9, 0, P)).await, Reply::Lost);
+    assert_eq!(say(trial, release(9)).await, Answer::Released(false));
+    assert_eq!(say(trial, raise(9, 0, P)).await, Answer::Lost);
     assert_eq!(mine(trial, pick(&once(9), 2, 0)).await, None);
     assert_eq!(holders(trial).await, held_by(&[(0, 101), (1, 102)]));
 }
@@ -125,12 +125,12 @@ pub(super) async fn an_exhausted_counter_gives_no_slot(trial: &mut Trial<'_>) {
         mine(trial, pick(&once(1), 2, 0)).await,
         Some((0, MAX_TOKEN))
     );
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
     // Who moves keeps what it has, and who comes takes nothing.
     assert_eq!(trial.error(to(&once(102), 2, 0)).await, "EXHAUSTED");
     assert_eq!(trial.error(pick(&once(1), 2, 0)).await, "EXHAUSTED");
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
-    assert_eq!(say(trial, release(102)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(102)).await, Answer::Released(true));
     assert_eq!(mine(trial, pick(&once(1), 2, 1)).await, Some((1, P + 1)));
 }
 
@@ -143,12 +143,12 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
     trial.change(Change::Age(DAY * 3)).await;
     assert_eq!(mine(trial, again(1)).await, Some((1, P)));
     assert_eq!(mine(trial, again(0)).await, token(1));
-    assert_eq!(say(trial, raise(1, 0, P + 5)).await, Reply::Raised(P + 5));
+    assert_eq!(say(trial, raise(1, 0, P + 5)).await, Answer::Raised(P + 5));
     say(trial, release(1)).await;
     trial.change(Change::Age(DAY * 3)).await;
     assert_eq!(mine(trial, again(1)).await, Some((1, P + 1)));
     say(trial, release(1)).await;
-    assert_eq!(say(trial, repair(1, 0, P)).await, Reply::Repaired(true));
+    assert_eq!(say(trial, repair(1, 0, P)).await, Answer::Repaired(true));
     assert_eq!(inspected(trial).await.holders[0].counter, P + 5);
     say(trial, release(1)).await;
     // After four days it is forgotten.
@@ -163,7 +163,7 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
 pub(super) async fn a_semaphore_shows_use(trial: &mut Trial<'_>) {
     let survey = |used, lock: Option<&str>| {
         let lock = lock.map(name);
-        node::Reply::Admission(admission::Reply::Surveyed { used, lock })
+        node::Answer::Admission(admission::Reply::Surveyed { used, lock })
     };
     let asked = trial.say(admission::Command::Survey).await;
     assert_eq!(asked, survey(false, None));

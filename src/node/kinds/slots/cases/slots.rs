@@ -68,7 +68,7 @@ pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
         let taken = mine(trial, of(n, family, floor)).await;
         assert_eq!(taken, Some((1, floor)), "{n:?} {family:?}");
     }
-    assert_eq!(say(trial, release(1)).await, Reply::Released(true));
+    assert_eq!(say(trial, release(1)).await, Answer::Released(true));
     for (n, family, token) in [("a", permits, 11), ("a", gatherers, 20)] {
         let taken = mine(trial, of(n, family, 0)).await;
         assert_eq!(taken, Some((1, token)), "{n:?} {family:?}");
@@ -143,9 +143,9 @@ pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
     let answer = ask(trial, wait(&once(4), 3)).await;
     assert!(answer.next_free.unwrap() <= millis(61));
     sleep(millis(100)).await;
-    assert_eq!(say(trial, raise(1, 0, P)).await, Reply::Lost);
-    assert_eq!(say(trial, extend(1, 0, secs(9))).await, Reply::Lost);
-    assert_eq!(say(trial, release(1)).await, Reply::Released(false));
+    assert_eq!(say(trial, raise(1, 0, P)).await, Answer::Lost);
+    assert_eq!(say(trial, extend(1, 0, secs(9))).await, Answer::Lost);
+    assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     let asked = ask(trial, pick(&once(2), 3, 2)).await;
     assert_eq!(asked.mine, Some((2, P + 1)), "its own is over as well");
     assert_eq!(asked.taken, [2]);
@@ -166,17 +166,17 @@ pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
     for _ in 0..9 {
         sleep(millis(60)).await;
         let extended = say(trial, brief(extend(1, 0, secs(1)))).await;
-        assert_eq!(extended, Reply::Extended);
+        assert_eq!(extended, Answer::Extended);
     }
     let other = say(trial, brief(pick(&once(2), 2, 0))).await;
-    assert_eq!(other, Reply::Conflict(slots(1)));
+    assert_eq!(other, Answer::Conflict(slots(1)));
     for _ in 0..6 {
         sleep(millis(100)).await;
         ask(trial, brief(wait(&place(3, 50), 1))).await;
     }
     assert_eq!(in_line(trial).await, owners(&[3]));
     sleep(millis(450)).await;
-    assert_eq!(inspected(trial).await, Inspected::default());
+    assert_eq!(inspected(trial).await, PoolInspection::default());
     let taken = mine(trial, pick(&once(2), 2, 0)).await;
     assert_eq!(taken.map(|(slot, _)| slot), Some(0));
 }
@@ -191,7 +191,7 @@ pub(super) async fn a_slots_counter_stays_near_the_clock(trial: &mut Trial<'_>) 
     let until = trial.wall_us() + 20_000_000 + 1000;
     assert!((from..until).contains(&token), "{token} from {from}");
     let minute = 60_000_000;
-    let Reply::Raised(raised) = say(trial, raise(1, 0, MAX_TOKEN)).await else {
+    let Answer::Raised(raised) = say(trial, raise(1, 0, MAX_TOKEN)).await else {
         panic!()
     };
     let until = trial.wall_us() + 20_000_000 + minute + 1000;

@@ -3,11 +3,8 @@
 use super::*;
 
 /// It must answer.
-pub(super) async fn say(trial: &mut Trial<'_>, command: Command) -> Reply {
-    match trial.say(command).await {
-        node::Reply::Slots(reply) => reply,
-        other => panic!("{}: {other:?}", trial.name()),
-    }
+pub(super) async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+    trial.say(command).await
 }
 
 /// What a TAKE is answered.
@@ -23,7 +20,7 @@ pub(super) struct Answered {
 
 pub(super) async fn ask(trial: &mut Trial<'_>, command: Command) -> Answered {
     match say(trial, command).await {
-        Reply::Slots {
+        Answer::Slots {
             mine,
             taken,
             version,
@@ -51,9 +48,9 @@ pub(super) fn soon_free(next: Option<Duration>, held: Duration) -> bool {
     next.is_some_and(|next| about(next.saturating_sub(millis(1)), held))
 }
 
-pub(super) async fn inspected(trial: &mut Trial<'_>) -> Inspected {
+pub(super) async fn inspected(trial: &mut Trial<'_>) -> PoolInspection {
     match say(trial, inspect()).await {
-        Reply::Inspected(inspected) => inspected,
+        Answer::InspectedPool(inspected) => *inspected,
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
@@ -74,7 +71,7 @@ pub(super) fn held_by(all: &[(u32, u128)]) -> Vec<(u32, String)> {
 
 /// Owners in line, in order.
 pub(super) async fn in_line(trial: &mut Trial<'_>) -> Vec<String> {
-    let Inspected { line, waiting, .. } = inspected(trial).await;
+    let PoolInspection { line, waiting, .. } = inspected(trial).await;
     assert_eq!(line.len() as u64, waiting);
     line.into_iter().map(|(entry, _)| entry).collect()
 }

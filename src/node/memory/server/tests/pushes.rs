@@ -3,10 +3,11 @@
 use std::task::Poll;
 
 use super::*;
+use crate::node::answer::Answered;
 use crate::{
     base::owner::{Entry, Label},
     node::{
-        Answer, Guard, Push, Says,
+        Guard, Push, Says,
         mutex::{
             self, Place,
             cases::{acquire, entry, name, release, secs},
@@ -48,7 +49,7 @@ fn ask(connection: &mut dyn Connection) {
 }
 
 fn loaded() -> Incoming {
-    let loaded: Answer = Ok(Reply::Server(server::Reply::Loaded));
+    let loaded: Answered = Ok(Answer::Server(server::Reply::Loaded));
     Incoming::Answer(loaded)
 }
 
@@ -179,18 +180,13 @@ async fn a_hand_over_reaches_the_connection_of_who_waits() {
         max_ttl: secs(30),
     };
     let stands = ask(&mut *waiter, join.into());
-    let in_line = |said: &Incoming| {
-        matches!(
-            said,
-            Incoming::Answer(Ok(Reply::Mutex(mutex::Reply::InLine { .. })))
-        )
-    };
+    let in_line = |said: &Incoming| matches!(said, Incoming::Answer(Ok(Answer::InLine { .. })));
     assert!(matches!(&stands[..], [said] if in_line(said)), "{stands:?}");
     let waits =
         tokio::spawn(async move { std::future::poll_fn(|cx| waiter.poll_incoming(cx)).await });
     sleep(ms(10)).await;
     let released = ask(&mut *holder, release("a", 1).into());
-    let wanted = Incoming::Answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    let wanted = Incoming::Answer(Ok(Answer::Released(true)));
     assert_eq!(released, [wanted], "who has no channel hears nothing");
     let pushed = timeout(ms(10), waits).await.expect("at once").unwrap();
     let Ok(Incoming::Push(Push { entry: to, says })) = pushed else {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::node::{Command, Reply, mutex::cases};
+use crate::node::answer::Answer;
+use crate::node::{Command, mutex::cases};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -20,12 +21,12 @@ fn four() -> Vec<Arc<Operation>> {
     four.map(Operation::new).to_vec()
 }
 
-fn said(reply: mutex::Reply) -> Answer {
-    Ok(Reply::Mutex(reply))
+fn said(reply: Answer) -> Answered {
+    Ok(reply)
 }
 
 /// What these four are answered where the server replies this to them.
-async fn four_answered(reply: &str) -> Vec<Answer> {
+async fn four_answered(reply: &str) -> Vec<Answered> {
     let (mut c, mut server) = fake(4096);
     send(&mut c, &four());
     flushed(&mut c).await;
@@ -41,10 +42,10 @@ async fn four_answered(reply: &str) -> Vec<Answer> {
 #[tokio::test]
 async fn a_number_says_that_all_went_as_asked() {
     let wanted = [
-        mutex::Reply::Granted(5),
-        mutex::Reply::Raised(6),
-        mutex::Reply::Extended,
-        mutex::Reply::Released(true),
+        Answer::Granted(5),
+        Answer::Raised(6),
+        Answer::Extended,
+        Answer::Released(true),
     ];
     assert_eq!(four_answered(":4\r\n").await, wanted.map(said));
 }
@@ -53,15 +54,16 @@ async fn a_number_says_that_all_went_as_asked() {
 async fn an_array_says_what_each_is_four_answered() {
     let reply = "*4\r\n*3\r\n:70\r\n:9\r\n_\r\n:-1\r\n$12\r\nNOT_ADMITTED\r\n:0\r\n";
     let wanted = [
-        said(mutex::Reply::Held {
+        said(Answer::Held {
+            which: None,
             remaining: Some(Duration::from_millis(70)),
             counter: 9,
             holder: None,
             ticket: 0,
         }),
-        said(mutex::Reply::Lost),
+        said(Answer::Lost),
         Err(Fault::NotAdmitted),
-        said(mutex::Reply::Released(false)),
+        said(Answer::Released(false)),
     ];
     assert_eq!(four_answered(reply).await, wanted);
 }
@@ -96,7 +98,7 @@ async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
     }
     assert_eq!(calls(&mut c, &mut server).await, 4);
     server.write_all(b":5\r\n:6\r\n:1\r\n:1\r\n").await.unwrap();
-    assert_eq!(answer(&mut c).await, Ok(said(mutex::Reply::Granted(5))));
+    assert_eq!(answer(&mut c).await, Ok(said(Answer::Granted(5))));
 }
 
 #[tokio::test]
@@ -112,9 +114,9 @@ async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
     }
     // One bad answer among good ones spoils no other.
     let answers = four_answered("*4\r\n:7\r\n_\r\n:1\r\n:1\r\n").await;
-    assert_eq!(answers[0], said(mutex::Reply::Granted(7)));
+    assert_eq!(answers[0], said(Answer::Granted(7)));
     assert!(matches!(&answers[1], Err(Fault::Error(text)) if text.contains("RAISE")));
-    assert_eq!(answers[3], said(mutex::Reply::Released(true)));
+    assert_eq!(answers[3], said(Answer::Released(true)));
 }
 
 #[tokio::test]

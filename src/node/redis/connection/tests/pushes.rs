@@ -1,6 +1,7 @@
 //! What a node says unasked: between answers, in its order, and never one of them.
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::{
     base::owner::{Entry, Label},
     node::{Push, Says},
@@ -100,7 +101,7 @@ async fn a_push_may_come_before_anything_was_asked_and_between_the_replies_to_on
         used: true,
         lock: None,
     };
-    let surveyed = Incoming::Answer(Ok(Reply::Admission(surveyed)));
+    let surveyed = Incoming::Answer(Ok(Answer::Admission(surveyed)));
     let last = Incoming::Answer(fault(9));
     let strange = Incoming::Nothing;
     assert_eq!(
@@ -116,7 +117,7 @@ async fn a_push_stands_beside_the_answer_to_a_batch() {
         let release = mutex::cases::release("a", 1);
         Operation::new(release)
     };
-    let released = Incoming::Answer(Ok(Reply::Mutex(mutex::Reply::Released(true))));
+    let released = Incoming::Answer(Ok(Answer::Released(true)));
     for (said, wanted) in [
         (
             [next(1), ":2\r\n".into()],

@@ -1,6 +1,7 @@
 //! What real servers publish, and to whom.
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::node::{Push, Says};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
@@ -45,7 +46,7 @@ async fn what_is_published_arrives_as_long_as_the_connection_lives() {
         one.send(Operation::new(server::Command::LoadScripts), Arc::default());
         poll_fn(|cx| one.poll_flush(cx)).await.unwrap();
         assert_eq!(next(&mut *one).await, pushed(2));
-        let loaded = Incoming::Answer(Ok(Reply::Server(server::Reply::Loaded)));
+        let loaded = Incoming::Answer(Ok(Answer::Server(server::Reply::Loaded)));
         assert_eq!(next(&mut *one).await, loaded);
         assert_eq!(
             server.cmd(&["SPUBLISH", "quorate:wake:2", "x"]),
@@ -91,7 +92,7 @@ async fn who_may_not_subscribe_or_publish_hears_nothing_and_is_greeted() {
                 .map(|seen| &seen[..note.map_or(0, str::len)]);
             assert_eq!(seen, note, "{user}");
             let load = Command::Server(server::Command::LoadScripts);
-            let loaded = Ok(Reply::Server(server::Reply::Loaded));
+            let loaded = Ok(Answer::Server(server::Reply::Loaded));
             assert_eq!(ask(&mut *connection, load).await, loaded);
         }
     }

@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::*;
+use crate::node::answer::Answer;
 use crate::{
     base::tls::Authorities,
     node::redis::support::{
@@ -54,7 +55,7 @@ async fn encrypted_and_verified() {
         .await;
         assert_eq!(
             answer,
-            Ok(Reply::Admission(admission::Reply::Surveyed {
+            Ok(Answer::Admission(admission::Reply::Surveyed {
                 used: false,
                 lock: None
             }))
@@ -76,7 +77,7 @@ async fn encrypted_and_verified() {
             let answer = ready!(connection.poll_incoming(cx)).unwrap();
             assert_eq!(
                 answer,
-                Incoming::Answer(Ok(Reply::Admission(admission::Reply::Surveyed {
+                Incoming::Answer(Ok(Answer::Admission(admission::Reply::Surveyed {
                     used: false,
                     lock: None
                 })))

@@ -19,7 +19,7 @@ fn a_place_behind_all_stands_once_a_majority_has_it_and_is_then_taken_where_it_w
         rests_until(&mut place, 10);
     }
     assert!(!place.only_last);
-    place.answered(at(11), 1, Answer::Refused);
+    place.answered(at(11), 1, Position::Refused);
     assert_eq!(place.next(at(11)), Step::Ask(vec![1], 2), "it came late");
     assert_eq!(place.asked().count(), 5);
 }
@@ -27,11 +27,11 @@ fn a_place_behind_all_stands_once_a_majority_has_it_and_is_then_taken_where_it_w
 #[test]
 fn a_place_that_would_come_before_others_is_given_up_once_a_majority_has_spoken() {
     let mut place = only_last();
-    for (node, answer) in [(0, Answer::Refused), (1, behind(4, 5_000, 0))] {
+    for (node, answer) in [(0, Position::Refused), (1, behind(4, 5_000, 0))] {
         place.answered(at(10), node, answer);
         rests_until(&mut place, 10);
     }
-    place.answered(at(10), 2, Answer::Refused);
+    place.answered(at(10), 2, Position::Refused);
     assert_eq!(place.next(at(10)), Step::Again);
     // Those that have refused it do not know it; those that have not answered may.
     assert_eq!(place.asked().collect::<Vec<_>>(), [1, 3, 4]);
@@ -41,10 +41,10 @@ fn a_place_that_would_come_before_others_is_given_up_once_a_majority_has_spoken(
 fn a_node_that_refuses_a_second_request_may_still_know_us_by_the_first() {
     let mut place = only_last();
     place.unanswered(at(10), 0);
-    place.answered(at(11), 1, Answer::Refused);
+    place.answered(at(11), 1, Position::Refused);
     place.came_back(at(12), 0);
     assert_eq!(place.next(at(12)), Step::Ask(vec![0], 2));
-    place.answered(at(13), 0, Answer::Refused);
+    place.answered(at(13), 0, Position::Refused);
     assert_eq!(place.asked().collect::<Vec<_>>(), [0, 2, 3, 4]);
 }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
     let split = |seat: &mut Seat| {
-        let all: [Answer<'_>; 3] = [
+        let all: [Told<'_>; 3] = [
             (0, Some((0, 70)), &[1, 2]),
             (1, Some((1, 70)), &[0, 2]),
             (2, Some((2, 70)), &[0, 1]),
@@ -32,7 +32,7 @@ fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
 
 /// Where slot 0 is ours on one node, and somebody else's on two. All others are free.
 fn meets(seat: &mut Seat, ms: u64) {
-    let all: [Answer<'_>; 3] = [(0, Some((0, 70)), &[]), (1, None, &[0]), (2, None, &[0])];
+    let all: [Told<'_>; 3] = [(0, Some((0, 70)), &[]), (1, None, &[0]), (2, None, &[0])];
     answers(seat, ms, &all);
 }
 
@@ -124,13 +124,13 @@ fn what_does_not_fit_while_the_limit_shrinks_is_not_free() {
     let mut seat = picks(7, true);
     // 8 is held above the limit: who enters must not make it more than 7 with that.
     let over = [8, 9, 10];
-    let all: [Answer<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
+    let all: [Told<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
     answers(&mut seat, 10, &all);
     let moves = |want| Ask::Move { want, floor: None };
     let last = &mut |most: u64| most;
     assert_eq!(seat.next(at(10), last), Step::Take(vec![0, 1, 2], moves(3)));
     let over = [8, 9, 10, 11, 12, 13, 14];
-    let all: [Answer<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
+    let all: [Told<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
     answers(&mut seat, 20, &all);
     assert!(matches!(seat.next(at(20), last), Step::Rest(_)));
 }

@@ -42,7 +42,7 @@ fn waited_for(places: &[Place]) -> Node {
     node.ask(&acquire(1, 60_000, 0), T);
     for place in places {
         let reply = node.ask(&join(place), T);
-        assert!(matches!(reply, Reply::InLine { .. }), "{reply:?}");
+        assert!(matches!(reply, Answer::InLine { .. }), "{reply:?}");
     }
     node
 }
@@ -134,7 +134,8 @@ fn a_reservation_runs_for_the_claim() {
             // 3 was not fresh either, and is called.
             false => (entry(3), ms(50)),
         };
-        let held = Reply::Held {
+        let held = Answer::Held {
+            which: None,
             remaining: Some(remaining),
             counter: 1,
             holder: Some(holder.text()),
@@ -150,7 +151,7 @@ fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
         let node = &mut waited_for(&[place(2, 1, 50)]);
         let inspect = Command::Inspect { name: name() };
         match node.ask(&inspect, after(later)) {
-            Reply::Inspected { waiting: n, .. } => assert_eq!(n, waiting, "{later}"),
+            Answer::InspectedMutex(it) => assert_eq!(it.waiting, waiting, "{later}"),
             other => panic!("{other:?}"),
         }
     }
@@ -170,7 +171,8 @@ fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
 fn a_full_server_that_has_not_written_serves_nobody() {
     let node = &mut waited_for(&[place(2, 1, 50)]);
     node.ask(&evict(), T);
-    let held = Reply::Held {
+    let held = Answer::Held {
+        which: None,
         remaining: Some(Duration::ZERO),
         counter: 1,
         holder: None,
@@ -184,7 +186,7 @@ fn a_full_server_that_has_not_written_serves_nobody() {
     node.counters.set_begun(T - TWO_DAYS_US - 1);
     let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
     assert!(
-        matches!(full, Ok(Reply::Held { ticket: 50, .. })),
+        matches!(full, Ok(Answer::Held { ticket: 50, .. })),
         "{full:?}"
     );
     assert_eq!(heard(node).len(), 1);
