@@ -77,7 +77,6 @@ impl Attempt {
         let ask = Ask {
             ttl: wish.node_ttl(),
             floor,
-            max_ttl: net.fleet().max_ttl(),
         };
         let operation = lock.acquire(&entry, waits, ask);
         let round = net.new_round();
@@ -325,8 +324,7 @@ impl Attempt {
     }
 
     fn raise(&mut self, net: &mut Net, token: u64, nodes: impl IntoIterator<Item = usize>) {
-        let max_ttl = net.fleet().max_ttl();
-        let operation: Arc<_> = self.claim.raise(&self.entry, 0, token, max_ttl);
+        let operation: Arc<_> = self.claim.raise(&self.entry, 0, token);
         let tag = Purpose::Raise.of(self.round);
         for (node, silence) in round::ask(net, tag, &operation, nodes) {
             self.ballot.vote(node, Err(silence));

@@ -38,8 +38,6 @@ pub(crate) struct Ask {
     pub(crate) ttl: Duration,
     /// p: where the counter should at least be, in µs of the wall clock.
     pub(crate) floor: u64,
-    /// The fleet's longest ttl.
-    pub(crate) max_ttl: Duration,
 }
 
 /// How something is given back.
@@ -47,8 +45,6 @@ pub(crate) struct Ask {
 pub(crate) struct Undo<'u> {
     /// p: where the counter should be for who gets it next.
     pub(crate) floor: u64,
-    /// The fleet's longest ttl.
-    pub(crate) max_ttl: Duration,
     /// For how long readers that were refused are let in before writers that wait. Zero of an attempt in vain: then nobody is
     /// told of it either.
     pub(crate) window: Duration,

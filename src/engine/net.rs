@@ -103,7 +103,6 @@ impl Net {
     pub(super) fn undo<'u>(&self, seen: u64, waits: Option<&'u Entry>) -> Undo<'u> {
         Undo {
             floor: self.floor(seen),
-            max_ttl: self.fleet().max_ttl(),
             window: self.window(),
             waits,
         }

@@ -193,7 +193,7 @@ impl Pools {
                         version: known.map_or(1, |known| known.version.max(1)) + 1,
                         slots: to,
                     };
-                    let operation = claim::resize(&pool, limit, net.fleet().max_ttl());
+                    let operation = claim::resize(&pool, limit);
                     let for_what = For::Resize(Answers::new(net.total()), agreed, limit, reply);
                     let asks = Asks { pool, for_what };
                     self.ask(net, Purpose::Resize, asks, &operation);

@@ -77,13 +77,9 @@ impl Questions {
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
-        let max_ttl = net.fleet().max_ttl();
         let operations = [
-            (Purpose::Question, claim::evict(name.clone(), max_ttl)),
-            (
-                Purpose::QuestionOfRwlock,
-                claim::evict_rwlock(name.clone(), max_ttl),
-            ),
+            (Purpose::Question, claim::evict(name.clone())),
+            (Purpose::QuestionOfRwlock, claim::evict_rwlock(name.clone())),
         ];
         let asks = Asks::ToFree {
             mutex: Answers::new(net.total()),

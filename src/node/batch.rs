@@ -36,16 +36,14 @@ pub(crate) fn first<'q>(waiting: impl IntoIterator<Item = (&'q Operation, &'q Gu
     let Some(rider) = first.command().rider() else {
         return 1;
     };
-    let (mut bytes, mut max_ttl) = (rider.bytes(), rider.max_ttl);
+    let mut bytes = rider.bytes();
     let mut operations = 1;
     for (operation, its) in waiting.take(MOST_OPERATIONS - 1) {
         let Some(rider) = operation.command().rider() else {
             break;
         };
         bytes += rider.bytes();
-        max_ttl = max_ttl.or(rider.max_ttl);
-        let same_terms = rider.max_ttl.is_none() || rider.max_ttl == max_ttl;
-        if bytes > MOST_BYTES || !same_terms || its.as_str() != guard.as_str() {
+        if bytes > MOST_BYTES || its.as_str() != guard.as_str() {
             break;
         }
         operations += 1;
@@ -55,7 +53,7 @@ pub(crate) fn first<'q>(waiting: impl IntoIterator<Item = (&'q Operation, &'q Gu
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::sync::Arc;
 
     use super::*;
     use crate::node::{Command, mutex::cases, server};
@@ -72,14 +70,6 @@ mod tests {
 
     fn release(name: &str) -> Command {
         cases::release(name, 1).into()
-    }
-
-    fn acquire(max_ttl: u64) -> Command {
-        let mut acquire = cases::acquire("a", 1, Duration::from_secs(1), 0);
-        if let crate::node::mutex::Command::Acquire { max_ttl: of, .. } = &mut acquire {
-            *of = Duration::from_secs(max_ttl);
-        }
-        acquire.into()
     }
 
     #[test]
@@ -104,14 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_one_guard_and_one_max_ttl() {
+    fn a_batch_has_one_guard() {
         let same = [guard("g"), guard("g")];
         assert_eq!(first_of(&vec![release("a"); 3], &same), 3, "by its text");
         let other = [guard("g"), guard("h")];
         assert_eq!(first_of(&vec![release("a"); 3], &other), 1);
-        let one = [guard("g")];
-        let extend = || Command::from(cases::extend("a", 1, Duration::from_secs(1)));
-        let terms = [extend(), acquire(9), extend(), acquire(9), acquire(8)];
-        assert_eq!(first_of(&terms, &one), 4);
     }
 }

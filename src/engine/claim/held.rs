@@ -34,33 +34,20 @@ impl Claim {
     }
 
     /// Raises the counter to the token where it is ours. `seq`: by which request it came to us, or 0.
-    pub(crate) fn raise(
-        &self,
-        entry: &Entry,
-        seq: u64,
-        token: u64,
-        max_ttl: Duration,
-    ) -> Arc<Operation> {
+    pub(crate) fn raise(&self, entry: &Entry, seq: u64, token: u64) -> Arc<Operation> {
         match self {
-            Self::Lock(lock) => lock.raise(entry, seq, token, max_ttl),
+            Self::Lock(lock) => lock.raise(entry, seq, token),
             Self::Slot(pool, slot) => Operation::new(slots::Command::Raise {
                 pool: pool.clone(),
                 entry: entry.clone(),
                 slot: *slot,
                 token,
-                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
 
     /// Prolongs it where it is ours. `window`: as in [`Undo`].
-    pub(crate) fn extend(
-        &self,
-        entry: &Entry,
-        ttl: Duration,
-        max_ttl: Duration,
-        window: Duration,
-    ) -> Arc<Operation> {
+    pub(crate) fn extend(&self, entry: &Entry, ttl: Duration, window: Duration) -> Arc<Operation> {
         match self {
             Self::Lock(lock) => lock.extend(entry, ttl, window),
             Self::Slot(pool, slot) => Operation::new(slots::Command::Extend {
@@ -68,28 +55,20 @@ impl Claim {
                 entry: entry.clone(),
                 slot: *slot,
                 ttl,
-                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
 
     /// Puts it back for its holder where nobody else has it, and brings the counter up to the token.
-    pub(crate) fn repair(
-        &self,
-        entry: &Entry,
-        ttl: Duration,
-        token: u64,
-        max_ttl: Duration,
-    ) -> Arc<Operation> {
+    pub(crate) fn repair(&self, entry: &Entry, ttl: Duration, token: u64) -> Arc<Operation> {
         match self {
-            Self::Lock(lock) => lock.repair(entry, ttl, token, max_ttl),
+            Self::Lock(lock) => lock.repair(entry, ttl, token),
             Self::Slot(pool, slot) => Operation::new(slots::Command::Repair {
                 pool: pool.clone(),
                 entry: entry.clone(),
                 slot: *slot,
                 ttl,
                 token,
-                max_ttl: pool.family.longest(max_ttl),
             }),
         }
     }
@@ -98,7 +77,7 @@ impl Claim {
     pub(crate) fn release(&self, entry: &Entry, undo: Undo<'_>) -> Arc<Operation> {
         match self {
             Self::Lock(lock) => lock.release(entry, undo),
-            Self::Slot(pool, _) => leave(pool, entry, None, undo.max_ttl),
+            Self::Slot(pool, _) => leave(pool, entry, None),
         }
     }
 }

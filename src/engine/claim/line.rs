@@ -1,6 +1,6 @@
 //! What is asked for a place in the line of a mutex.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::Ask;
 use crate::{
@@ -19,16 +19,14 @@ pub(crate) fn join(name: &Name, place: Place, only_last: bool, ask: Ask) -> Arc<
         only_last,
         ttl: ask.ttl,
         floor: ask.floor,
-        max_ttl: ask.max_ttl,
     })
 }
 
 /// Gives back a grant of a lock, and keeps the place in line. `floor`: p, as in [`Undo`](super::Undo).
-pub(crate) fn give_way(name: &Name, place: Place, floor: u64, max_ttl: Duration) -> Arc<Operation> {
+pub(crate) fn give_way(name: &Name, place: Place, floor: u64) -> Arc<Operation> {
     Operation::new(mutex::Command::Yield {
         name: name.clone(),
         place,
         floor,
-        max_ttl,
     })
 }

@@ -52,11 +52,7 @@ impl Lock {
 
     /// Takes it where it is free. `waits`: who waits for it, of a read-write lock.
     pub(crate) fn acquire(&self, entry: &Entry, waits: Option<Waits>, ask: Ask) -> Arc<Operation> {
-        let Ask {
-            ttl,
-            floor,
-            max_ttl,
-        } = ask;
+        let Ask { ttl, floor } = ask;
         let entry = entry.clone();
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Acquire {
@@ -64,21 +60,18 @@ impl Lock {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             }),
             Self::Several(names) => Operation::new(several::Command::Acquire {
                 names: names.all(),
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             }),
             Self::Rwlock(name, Side::Reader) => Operation::new(rwlock::Command::Read {
                 name: name.clone(),
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait: waits,
             }),
             Self::Rwlock(name, Side::Writer) => Operation::new(rwlock::Command::Write {
@@ -86,20 +79,13 @@ impl Lock {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait: waits,
             }),
         }
     }
 
     /// Raises the counter to the token where it is ours. `seq`: by which request it came to us, or 0.
-    pub(super) fn raise(
-        &self,
-        entry: &Entry,
-        seq: u64,
-        token: u64,
-        max_ttl: Duration,
-    ) -> Arc<Operation> {
+    pub(super) fn raise(&self, entry: &Entry, seq: u64, token: u64) -> Arc<Operation> {
         let entry = entry.clone();
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Raise {
@@ -107,19 +93,16 @@ impl Lock {
                 entry,
                 seq,
                 token,
-                max_ttl,
             }),
             Self::Several(names) => Operation::new(several::Command::Raise {
                 names: names.all(),
                 entry,
                 token,
-                max_ttl,
             }),
             Self::Rwlock(name, _) => Operation::new(rwlock::Command::Raise {
                 name: name.clone(),
                 entry,
                 token,
-                max_ttl,
             }),
         }
     }
@@ -149,13 +132,7 @@ impl Lock {
     }
 
     /// Puts it back for its holder where nobody is against it, and brings the counter up to the token.
-    pub(super) fn repair(
-        &self,
-        entry: &Entry,
-        ttl: Duration,
-        token: u64,
-        max_ttl: Duration,
-    ) -> Arc<Operation> {
+    pub(super) fn repair(&self, entry: &Entry, ttl: Duration, token: u64) -> Arc<Operation> {
         let entry = entry.clone();
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Repair {
@@ -163,14 +140,12 @@ impl Lock {
                 entry,
                 ttl,
                 token,
-                max_ttl,
             }),
             Self::Several(names) => Operation::new(several::Command::Repair {
                 names: names.all(),
                 entry,
                 ttl,
                 token,
-                max_ttl,
             }),
             Self::Rwlock(name, side) => Operation::new(rwlock::Command::Repair {
                 name: name.clone(),
@@ -178,26 +153,23 @@ impl Lock {
                 side: *side,
                 ttl,
                 token,
-                max_ttl,
             }),
         }
     }
 
     /// Frees it where it is ours, and leaves its line.
     pub(super) fn release(&self, entry: &Entry, undo: Undo<'_>) -> Arc<Operation> {
-        let (entry, floor, max_ttl) = (entry.clone(), undo.floor, undo.max_ttl);
+        let (entry, floor) = (entry.clone(), undo.floor);
         match self {
             Self::Mutex(name) => Operation::new(mutex::Command::Release {
                 name: name.clone(),
                 entry,
                 floor,
-                max_ttl,
             }),
             Self::Several(names) => Operation::new(several::Command::Release {
                 names: names.all(),
                 entry,
                 floor,
-                max_ttl,
             }),
             Self::Rwlock(name, _) => Operation::new(rwlock::Command::Release {
                 name: name.clone(),

@@ -1,6 +1,6 @@
 //! What is asked of a semaphore.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::Ask;
 use crate::{
@@ -41,40 +41,31 @@ pub(crate) fn take(pool: &Pool, place: Seated, wanted: Wanted, ask: Ask) -> Arc<
         want: wanted.slot,
         ttl: ask.ttl,
         floor: ask.floor,
-        max_ttl: pool.family.longest(ask.max_ttl),
     })
 }
 
 /// Gives back what is ours of a semaphore, and keeps the place in line.
-pub(crate) fn give_back(pool: &Pool, place: Seated, max_ttl: Duration) -> Arc<Operation> {
+pub(crate) fn give_back(pool: &Pool, place: Seated) -> Arc<Operation> {
     Operation::new(slots::Command::Yield {
         pool: pool.clone(),
         place,
-        max_ttl: pool.family.longest(max_ttl),
     })
 }
 
 /// Frees what is ours of a semaphore but for this slot, and leaves its line.
-pub(crate) fn leave(
-    pool: &Pool,
-    entry: &Entry,
-    keep: Option<u32>,
-    max_ttl: Duration,
-) -> Arc<Operation> {
+pub(crate) fn leave(pool: &Pool, entry: &Entry, keep: Option<u32>) -> Arc<Operation> {
     Operation::new(slots::Command::Release {
         pool: pool.clone(),
         entry: entry.clone(),
         keep,
-        max_ttl: pool.family.longest(max_ttl),
     })
 }
 
 /// Changes the limit of a semaphore, where this one is the newer.
-pub(crate) fn resize(pool: &Pool, limit: Limit, max_ttl: Duration) -> Arc<Operation> {
+pub(crate) fn resize(pool: &Pool, limit: Limit) -> Arc<Operation> {
     Operation::new(slots::Command::Resize {
         pool: pool.clone(),
         limit,
-        max_ttl: pool.family.longest(max_ttl),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What operators ask of a name.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     Vote,
@@ -24,14 +24,13 @@ pub(crate) fn inspect_rwlock(name: Name) -> Arc<Operation> {
 }
 
 /// Frees the mutex of this name, no matter who holds it.
-/// `max_ttl`: the fleet's longest ttl.
-pub(crate) fn evict(name: Name, max_ttl: Duration) -> Arc<Operation> {
-    Operation::new(mutex::Command::Evict { name, max_ttl })
+pub(crate) fn evict(name: Name) -> Arc<Operation> {
+    Operation::new(mutex::Command::Evict { name })
 }
 
 /// The same of the read-write lock.
-pub(crate) fn evict_rwlock(name: Name, max_ttl: Duration) -> Arc<Operation> {
-    Operation::new(rwlock::Command::Evict { name, max_ttl })
+pub(crate) fn evict_rwlock(name: Name) -> Arc<Operation> {
+    Operation::new(rwlock::Command::Evict { name })
 }
 
 /// A node's answer to [`inspect`].

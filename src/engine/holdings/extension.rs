@@ -34,10 +34,9 @@ impl Extension {
         holding: &Holding,
         reply: Option<Responder<()>>,
     ) -> (RoundId, Self) {
-        let (max_ttl, window) = (net.fleet().max_ttl(), net.window());
         let operation = holding
             .claim
-            .extend(&holding.entry, holding.node_ttl(), max_ttl, window);
+            .extend(&holding.entry, holding.node_ttl(), net.window());
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
         let tag = Purpose::Extend.of(round);

@@ -118,8 +118,7 @@ impl Holding {
     pub(super) fn leave_but_for_this(&self, net: &mut Net, node: usize) {
         if let Claim::Slot(pool, slot) = &self.claim {
             let until = net.now.plus(self.stands_for);
-            let max_ttl = net.fleet().max_ttl();
-            let operation = claim::leave(pool, &self.entry, Some(*slot), max_ttl);
+            let operation = claim::leave(pool, &self.entry, Some(*slot));
             round::release(net, None, &operation, [node], until);
         }
     }

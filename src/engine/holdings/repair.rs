@@ -42,9 +42,8 @@ fn ask(net: &mut Net, lease: LeaseId, holding: &mut Holding, due: Vec<usize>) {
     if due.is_empty() || !net.holds(Rule::Repair) || is_over() {
         return;
     }
-    let max_ttl = net.fleet().max_ttl();
     let (ttl, token) = (holding.node_ttl(), holding.lacks.token);
-    let operation = holding.claim.repair(&holding.entry, ttl, token, max_ttl);
+    let operation = holding.claim.repair(&holding.entry, ttl, token);
     // There is one at a time for a node, so its lease says which it is.
     let tag = Purpose::Repair.of(RoundId(lease.0));
     let unasked = round::ask(net, tag, &operation, due.iter().copied());

@@ -4,7 +4,7 @@
 #[cfg(any(test, feature = "test-util"))]
 mod by_calendar;
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use super::{moment::Moment, slots::Pool};
 use crate::{
@@ -90,15 +90,9 @@ impl Counters {
     }
 
     /// Brings it up to the token, as far as a RAISE goes. What it is then.
-    pub(crate) fn raise(
-        &mut self,
-        of: &Counted,
-        token: u64,
-        max_ttl: Duration,
-        at: Moment,
-    ) -> Result<u64, Fault> {
+    pub(crate) fn raise(&mut self, of: &Counted, token: u64, at: Moment) -> Result<u64, Fault> {
         let counter = self.read(of, at);
-        let raised = larger(counter, token.min(raise_cap(max_ttl, at)), at.rules);
+        let raised = larger(counter, token.min(raise_cap(at)), at.rules);
         if raised != counter {
             at.may_write()?;
             self.write(of, raised, at);
@@ -107,19 +101,13 @@ impl Counters {
     }
 
     /// Brings it up to the token, or fails. Whether it was less.
-    pub(crate) fn bring_to(
-        &mut self,
-        of: &Counted,
-        token: u64,
-        max_ttl: Duration,
-        at: Moment,
-    ) -> Result<bool, Fault> {
+    pub(crate) fn bring_to(&mut self, of: &Counted, token: u64, at: Moment) -> Result<bool, Fault> {
         let counter = self.read(of, at);
         let raised = larger(counter, token, at.rules);
         if raised == counter {
             return Ok(false);
         }
-        if token > raise_cap(max_ttl, at) {
+        if token > raise_cap(at) {
             return Err(Fault::Error(
                 "AHEAD the token is further ahead than a counter may be".into(),
             ));
@@ -183,13 +171,8 @@ impl Counters {
 
 impl<'c> Mint<'c> {
     /// p far ahead is cut, never ignored.
-    pub(crate) fn new(
-        floor: u64,
-        max_ttl: Duration,
-        counters: &'c mut Counters,
-        at: Moment,
-    ) -> Self {
-        let floor = match ahead(max_ttl, at) {
+    pub(crate) fn new(floor: u64, counters: &'c mut Counters, at: Moment) -> Self {
+        let floor = match ahead(at) {
             cap if floor <= cap => floor,
             cap if at.rules.hold(Rule::ProposalCapped) => cap,
             _ => 0,
@@ -238,13 +221,13 @@ impl Counted {
 }
 
 /// Where a RAISE may bring a counter at most.
-fn raise_cap(max_ttl: Duration, at: Moment) -> u64 {
-    ahead(max_ttl, at).saturating_add(MINUTE_US)
+fn raise_cap(at: Moment) -> u64 {
+    ahead(at).saturating_add(MINUTE_US)
 }
 
 /// Where an ACQUIRE may bring a counter at most.
-fn ahead(max_ttl: Duration, at: Moment) -> u64 {
-    let ahead = ms(max_ttl).saturating_mul(1000);
+fn ahead(at: Moment) -> u64 {
+    let ahead = ms(at.max_ttl()).saturating_mul(1000);
     at.time.saturating_add(ahead)
 }
 

@@ -1,6 +1,6 @@
 //! What an in-process node finds when it obeys a command: its TIME, whether it takes writes, and who listens.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use super::air::Air;
 use crate::{base::rules::Rules, node::fault::Fault};
@@ -33,6 +33,12 @@ pub(crate) enum Writes {
 }
 
 impl Moment<'_> {
+    /// The fleet's longest ttl, which a right guard says. Zero of another text.
+    pub(crate) fn max_ttl(&self) -> Duration {
+        let word = self.guard.split(' ').nth(3);
+        Duration::from_millis(word.and_then(|word| word.parse().ok()).unwrap_or(0))
+    }
+
     /// TIME in ms, by which keys expire.
     pub(crate) fn ms(&self) -> u64 {
         self.time / 1000

@@ -160,7 +160,6 @@ mod tests {
             entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
             ttl: Duration::from_secs(1),
             floor: 0,
-            max_ttl: Duration::from_secs(30),
         })
     }
 

@@ -47,14 +47,13 @@ mod tests {
     fn the_guard_goes_last() {
         let name = Name::new("a").unwrap();
         let entry = Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap());
-        let (ttl, max_ttl) = (Duration::from_secs(1), Duration::from_secs(30));
+        let ttl = Duration::from_secs(1);
         let commands: [Command; 8] = [
             mutex::Command::Acquire {
                 name: name.clone(),
                 entry: entry.clone(),
                 ttl,
                 floor: 7,
-                max_ttl,
             }
             .into(),
             mutex::Command::Raise {
@@ -62,7 +61,6 @@ mod tests {
                 entry: entry.clone(),
                 seq: 0,
                 token: 7,
-                max_ttl,
             }
             .into(),
             mutex::Command::Extend {
@@ -76,18 +74,16 @@ mod tests {
                 entry: entry.clone(),
                 ttl,
                 token: 7,
-                max_ttl,
             }
             .into(),
             mutex::Command::Release {
                 name: name.clone(),
                 entry,
                 floor: 7,
-                max_ttl,
             }
             .into(),
             mutex::Command::Inspect { name: name.clone() }.into(),
-            mutex::Command::Evict { name, max_ttl }.into(),
+            mutex::Command::Evict { name }.into(),
             admission::Command::Survey.into(),
         ];
         for command in &commands {

@@ -5,10 +5,13 @@ use std::{future::poll_fn, time::Duration};
 use tokio::time::timeout;
 
 use super::subject::{Change, Key, Power, Subject};
-use crate::node::{
-    Command, Connection, Disconnected, Fault, Guard, Incoming, Operation, Push,
-    admission::{self, BootRecord, Handshake, Meeting},
-    answer::{Answer, Answered},
+use crate::{
+    base::rules::Rules,
+    node::{
+        Command, Connection, Disconnected, Fault, Guard, Incoming, Operation, Push,
+        admission::{self, BootRecord, Handshake, Meeting},
+        answer::{Answer, Answered},
+    },
 };
 
 /// What `open` says of a master that [`Trial::admit`] lets vote.
@@ -26,21 +29,36 @@ pub(crate) struct Trial<'s> {
     connection: Box<dyn Connection>,
     /// What the node said unasked, in order.
     heard: Vec<Push>,
+    /// What `open` says.
+    guard: String,
     /// What it calls its process. In the texts of the cases, RUN stands for it.
     pub(crate) run_id: String,
 }
 
 impl<'s> Trial<'s> {
     pub(super) async fn start(subject: &'s dyn Subject) -> Self {
+        let mut trial = Self::unadmitted(subject).await;
+        trial.admit().await;
+        trial
+    }
+
+    async fn unadmitted(subject: &'s dyn Subject) -> Self {
         subject.fresh().await;
-        let mut trial = Self {
+        Self {
             subject,
             connection: dial(subject, CHANNEL).await,
             heard: Vec::new(),
+            guard: GUARD.into(),
             run_id: String::new(),
-        };
-        trial.admit().await;
-        trial
+        }
+    }
+
+    /// The same on another fresh master, whose fleet has this longest ttl.
+    pub(crate) async fn restart_with(&mut self, max_ttl: Duration) {
+        *self = Self::unadmitted(self.subject).await;
+        let mut hello = admission::cases::hello();
+        hello.terms.max_ttl = max_ttl;
+        self.admit_as(&hello).await;
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -79,26 +97,29 @@ impl<'s> Trial<'s> {
     }
 
     pub(crate) async fn ask(&mut self, command: impl Into<Command>) -> Answered {
-        self.ask_with(&command.into(), GUARD).await
+        self.ask_with(&command.into(), &self.guard.clone()).await
     }
 
     /// Many at once, on one connection.
     pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answered> {
-        let asked: Vec<_> = commands.iter().map(|c| (c.clone(), GUARD.into())).collect();
+        let asked: Vec<_> = commands
+            .iter()
+            .map(|c| (c.clone(), self.guard.clone()))
+            .collect();
         self.ask_together(&asked).await
     }
 
     /// It must answer.
     pub(crate) async fn say(&mut self, command: impl Into<Command>) -> Answer {
         let command = command.into();
-        let answer = self.ask_with(&command, GUARD).await;
+        let answer = self.ask_with(&command, &self.guard.clone()).await;
         answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.name()))
     }
 
     /// Its error's first word, where it must give one.
     pub(crate) async fn error(&mut self, command: impl Into<Command>) -> String {
         let command = command.into();
-        match self.ask_with(&command, GUARD).await {
+        match self.ask_with(&command, &self.guard.clone()).await {
             Err(Fault::Error(text)) => text.split(' ').next().unwrap_or_default().to_owned(),
             other => panic!("{}: {command:?}: {other:?}", self.name()),
         }
@@ -121,9 +142,13 @@ impl<'s> Trial<'s> {
 
     /// A bootstrap: from now on it votes.
     pub(crate) async fn admit(&mut self) {
-        let hello = admission::cases::hello();
-        let meeting = self.meet(&hello).await;
+        self.admit_as(&admission::cases::hello()).await;
+    }
+
+    async fn admit_as(&mut self, hello: &Handshake) {
+        let meeting = self.meet(hello).await;
         let record = meeting.stored.record().expect("a record");
+        self.guard = record.guard(Rules::ALL);
         let run_id = record.run.split('/').next().unwrap_or_default();
         self.run_id = run_id.to_owned();
         let admitted = self.say(admission::cases::admit(record)).await;

@@ -362,7 +362,6 @@ impl World {
                 name,
                 entry,
                 floor: 0,
-                max_ttl: std::time::Duration::from_secs(30),
             }),
             &guard,
             time,
@@ -390,13 +389,11 @@ impl World {
         };
         let guard = self.servers[s].guard();
         let token = time + self.dice.range(3_000_000, 6_000_000);
-        let max_ttl = std::time::Duration::from_secs(60);
         let raise = Command::Mutex(mutex::Command::Raise {
             name,
             entry,
             seq: 0,
             token,
-            max_ttl,
         });
         let _ = self.servers[s].store.apply(&raise, &guard, time);
     }

@@ -94,7 +94,6 @@ impl InLine {
         let ask = Ask {
             ttl: self.waiter.wish.node_ttl(),
             floor: net.floor(self.counter),
-            max_ttl: net.fleet().max_ttl(),
         };
         let tag = Purpose::Join.of(self.round);
         for hears in [true, false] {
@@ -128,11 +127,11 @@ impl InLine {
     }
 
     pub(super) fn give_way(&mut self, net: &mut Net, given: &[(usize, u64)]) {
-        let (floor, max_ttl) = (net.floor(self.counter), net.fleet().max_ttl());
+        let floor = net.floor(self.counter);
         let tag = Purpose::GiveWay.of(self.round);
         for (node, seq) in given {
             let registration = self.registration(net, *seq, self.hears(net, *node));
-            let operation = claim::give_way(self.waiter.wish.name(), registration, floor, max_ttl);
+            let operation = claim::give_way(self.waiter.wish.name(), registration, floor);
             for (node, _) in round::ask(net, tag, &operation, [*node]) {
                 self.place.unreached(node);
             }
@@ -140,11 +139,10 @@ impl InLine {
     }
 
     pub(super) fn raise(&mut self, net: &mut Net, token: u64, behind: &[(usize, u64)]) {
-        let max_ttl = net.fleet().max_ttl();
         let tag = Purpose::Raise.of(self.round);
         for (node, seq) in behind {
             let claim = self.claim();
-            let operation = claim.raise(&self.entry, *seq, token, max_ttl);
+            let operation = claim.raise(&self.entry, *seq, token);
             round::ask(net, tag, &operation, [*node]);
         }
     }

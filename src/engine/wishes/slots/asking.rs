@@ -208,7 +208,6 @@ impl Asking {
         let asks = claim::Ask {
             ttl: wish.node_ttl(),
             floor: floor.unwrap_or_else(|| net.floor(self.counter)),
-            max_ttl: net.fleet().max_ttl(),
         };
         let wanted = claim::Wanted {
             mode,
@@ -243,11 +242,10 @@ impl Asking {
     }
 
     pub(super) fn give_back(&mut self, net: &mut Net, nodes: &[usize]) {
-        let max_ttl = net.fleet().max_ttl();
         let tag = Purpose::GiveBack.of(self.round);
         for node in nodes {
             let place = self.place(net, self.hears(net, *node));
-            let operation = claim::give_back(&self.slot.pool, place, max_ttl);
+            let operation = claim::give_back(&self.slot.pool, place);
             for (node, silence) in round::ask(net, tag, &operation, [*node]) {
                 self.unasked(node, silence);
             }
@@ -255,10 +253,9 @@ impl Asking {
     }
 
     pub(super) fn raise(&mut self, net: &mut Net, slot: u32, token: u64, nodes: &[usize]) {
-        let max_ttl = net.fleet().max_ttl();
         let tag = Purpose::Raise.of(self.round);
         let claim = Claim::Slot(self.slot.pool.clone(), slot);
-        let operation = claim.raise(&self.entry, 0, token, max_ttl);
+        let operation = claim.raise(&self.entry, 0, token);
         for (node, _) in round::ask(net, tag, &operation, nodes.iter().copied()) {
             self.seat.raised(net.now, node, None);
         }
@@ -294,10 +291,9 @@ impl Asking {
     /// The lease. What else stands of it on the nodes is taken back, and who is the first to hold a slot tells all
     /// nodes the limit.
     pub(super) fn grant(self, net: &mut Net, won: Won) -> Grant {
-        let max_ttl = net.fleet().max_ttl();
         let until = net.now.plus(self.stands_for());
         if !won.others.is_empty() {
-            let operation = claim::leave(&self.slot.pool, &self.entry, Some(won.slot), max_ttl);
+            let operation = claim::leave(&self.slot.pool, &self.entry, Some(won.slot));
             round::release(net, None, &operation, won.others.iter().copied(), until);
         }
         if self.seat.limit.version == 0 && net.holds(Rule::SettleLimit) {
@@ -305,7 +301,7 @@ impl Asking {
                 version: 1,
                 slots: self.seat.limit.slots,
             };
-            let operation = claim::resize(&self.slot.pool, limit, max_ttl);
+            let operation = claim::resize(&self.slot.pool, limit);
             let tag = Purpose::Resize.of(net.new_round());
             round::ask(net, tag, &operation, 0..net.total());
             self.slot.agreed.changed(limit, net.now);

@@ -47,9 +47,8 @@ impl Memory {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.acquire(name, entry, *ttl, mint, at)
             }
             Command::Raise {
@@ -57,12 +56,11 @@ impl Memory {
                 entry,
                 seq,
                 token,
-                max_ttl,
             } => {
                 if !self.is_held_by(name, entry, *seq, at.time) {
                     return Ok(Answer::Lost);
                 }
-                let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
+                let raised = counters.raise(&counted(name), *token, at)?;
                 Ok(Answer::Raised(raised))
             }
             Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
@@ -71,9 +69,8 @@ impl Memory {
                 entry,
                 ttl,
                 token,
-                max_ttl,
             } => {
-                let bring = || counters.bring_to(&counted(name), *token, *max_ttl, at);
+                let bring = || counters.bring_to(&counted(name), *token, at);
                 self.repair(name, entry, *ttl, bring, at)
             }
             Command::Join {
@@ -82,9 +79,8 @@ impl Memory {
                 only_last,
                 ttl,
                 floor,
-                max_ttl,
             } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                let mint = &mut Mint::new(*floor, counters, at);
                 let join = Join {
                     name,
                     place,
@@ -93,26 +89,16 @@ impl Memory {
                 };
                 self.join(join, mint, at)
             }
-            Command::Yield {
-                name,
-                place,
-                floor,
-                max_ttl,
-            } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            Command::Yield { name, place, floor } => {
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.give_back(name, place, mint, at)
             }
-            Command::Release {
-                name,
-                entry,
-                floor,
-                max_ttl,
-            } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            Command::Release { name, entry, floor } => {
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.release(name, entry, mint, at)
             }
             Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
-            Command::Evict { name, max_ttl } => self.evict(name, *max_ttl, at),
+            Command::Evict { name } => self.evict(name, at),
         }
     }
 
@@ -294,14 +280,14 @@ impl Memory {
         }))
     }
 
-    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Answer, Fault> {
+    fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let holder = self.live(name, at.time).map(|lock| lock.entry.text());
         self.locks.remove(name);
         if at.rules.hold(Rule::EvictionLasts) {
             let now = at.time / 1000;
             self.evicted.retain(|_, until| now <= *until);
-            let until = now.saturating_add(ms(max_ttl * 2));
+            let until = now.saturating_add(ms(at.max_ttl() * 2));
             self.evicted.insert(name.clone(), until);
         }
         Ok(Answer::Evicted {

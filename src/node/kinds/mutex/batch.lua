@@ -1,6 +1,6 @@
 -- BATCH (protocol §3, §5): many operations about locks, one after the other, in one step.
 -- KEYS     open, waiting, the lock of each operation, c0, c1
--- ARGV     max_ttl ms, a letter for each operation, what each one needs, guard
+-- ARGV     a letter for each operation, what each one needs, guard
 --            ACQUIRE: A entry, ttl ms, p µs · RAISE: T entry, or entry and seq, token · EXTEND: E entry, ttl ms
 --            RELEASE: R entry, p µs · JOIN: J, or L where only as the last, entry, ttl ms, p µs, place
 --            YIELD: Y entry, p µs, place
@@ -14,4 +14,6 @@
 -- Every write is a pcall: what fails for one operation is its own error, and spoils no other.
 -- It is six files, one after the other: this one; what is known; what is read; who is told, and the line; each operation. What travels
 -- alone is a script of its own.
-local n, c0, c1, max_ttl = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS], ARGV[1]
+local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
+-- A guard that is wrong may say anything. Then no counter is made.
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)') or 0

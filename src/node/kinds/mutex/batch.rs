@@ -47,8 +47,6 @@ pub(crate) struct Rider<'c> {
     grant: Option<u64>,
     numbers: [Option<u64>; 2],
     place: Option<&'c Place>,
-    /// What it is held to, in ms. A batch has one.
-    pub(crate) max_ttl: Option<u64>,
     /// The answer to it where all of the batch went as asked.
     pub(crate) as_asked: Answer,
 }
@@ -62,10 +60,8 @@ impl Command {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             } => Rider {
                 numbers: [Some(ms(*ttl)), Some(*floor)],
-                max_ttl: Some(ms(*max_ttl)),
                 ..Rider::new(b'A', name, entry, Answer::Granted(*floor))
             },
             Self::Raise {
@@ -73,25 +69,17 @@ impl Command {
                 entry,
                 seq,
                 token,
-                max_ttl,
             } => Rider {
                 grant: (*seq != 0).then_some(*seq),
                 numbers: [Some(*token), None],
-                max_ttl: Some(ms(*max_ttl)),
                 ..Rider::new(b'T', name, entry, Answer::Raised(*token))
             },
             Self::Extend { name, entry, ttl } => Rider {
                 numbers: [Some(ms(*ttl)), None],
                 ..Rider::new(b'E', name, entry, Answer::Extended)
             },
-            Self::Release {
-                name,
-                entry,
-                floor,
-                max_ttl,
-            } => Rider {
+            Self::Release { name, entry, floor } => Rider {
                 numbers: [Some(*floor), None],
-                max_ttl: Some(ms(*max_ttl)),
                 ..Rider::new(b'R', name, entry, Answer::Released(true))
             },
             Self::Join {
@@ -100,26 +88,18 @@ impl Command {
                 only_last,
                 ttl,
                 floor,
-                max_ttl,
             } => {
                 let (counter, seq) = (*floor, place.seq);
                 let letter = if *only_last { b'L' } else { b'J' };
                 Rider {
                     numbers: [Some(ms(*ttl)), Some(*floor)],
                     place: Some(place),
-                    max_ttl: Some(ms(*max_ttl)),
                     ..Rider::new(letter, name, &place.entry, Answer::Taken { counter, seq })
                 }
             }
-            Self::Yield {
-                name,
-                place,
-                floor,
-                max_ttl,
-            } => Rider {
+            Self::Yield { name, place, floor } => Rider {
                 numbers: [Some(*floor), None],
                 place: Some(place),
-                max_ttl: Some(ms(*max_ttl)),
                 ..Rider::new(b'Y', name, &place.entry, Answer::Yielded)
             },
             Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
@@ -141,7 +121,6 @@ impl<'c> Rider<'c> {
             grant: None,
             numbers: [None; 2],
             place: None,
-            max_ttl: None,
             as_asked,
         }
     }
@@ -197,14 +176,13 @@ pub(crate) fn encode<'c>(
     writer: &mut Writer,
     keys: &Keys,
 ) {
-    let (mut letters, mut words, mut max_ttl) = (Vec::with_capacity(64), 0, None);
+    let (mut letters, mut words) = (Vec::with_capacity(64), 0);
     for rider in riders.clone() {
         letters.push(rider.letter);
         words += rider.words();
-        max_ttl = max_ttl.or(rider.max_ttl);
     }
-    // Beside them: open, waiting, c0 and c1; max_ttl, the letters and the guard.
-    writer.begin_call(&BATCH, letters.len() + 4, words + 3);
+    // Beside them: open, waiting, c0 and c1; the letters and the guard.
+    writer.begin_call(&BATCH, letters.len() + 4, words + 2);
     writer.put(keys.open());
     writer.put(keys.waiting());
     for rider in riders.clone() {
@@ -212,7 +190,6 @@ pub(crate) fn encode<'c>(
     }
     writer.put(keys.current());
     writer.put(keys.previous());
-    writer.put(Number(max_ttl.unwrap_or(0)));
     writer.put(Bytes(&letters));
     for rider in riders {
         rider.put(writer);

@@ -225,7 +225,6 @@ pub(crate) fn acquire(n: &str, owner: u128, ttl: Duration, floor: u64) -> Comman
         entry: entry(owner),
         ttl,
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -235,7 +234,6 @@ pub(crate) fn raise(n: &str, owner: u128, token: u64) -> Command {
         entry: entry(owner),
         seq: 0,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -253,7 +251,6 @@ pub(crate) fn repair(n: &str, owner: u128, ttl: Duration, token: u64) -> Command
         entry: entry(owner),
         ttl,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -267,7 +264,6 @@ fn release_for(n: &str, owner: u128, floor: u64) -> Command {
         name: name(n),
         entry: entry(owner),
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -281,7 +277,6 @@ fn join_for(n: &str, place: Place, ttl: Duration, floor: u64) -> Command {
         only_last: false,
         ttl,
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -293,7 +288,6 @@ fn only_last(join: Command) -> Command {
             place,
             ttl,
             floor,
-            max_ttl,
             ..
         } => Command::Join {
             name,
@@ -301,7 +295,6 @@ fn only_last(join: Command) -> Command {
             only_last: true,
             ttl,
             floor,
-            max_ttl,
         },
         other => other,
     }
@@ -312,7 +305,6 @@ fn give_back(n: &str, place: Place, floor: u64) -> Command {
         name: name(n),
         place,
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -321,10 +313,7 @@ pub(crate) fn inspect(n: &str) -> Command {
 }
 
 pub(crate) fn evict(n: &str) -> Command {
-    Command::Evict {
-        name: name(n),
-        max_ttl: MAX_TTL,
-    }
+    Command::Evict { name: name(n) }
 }
 
 /// To an eviction: who held it.

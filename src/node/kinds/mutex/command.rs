@@ -20,8 +20,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counter should at least be, in µs of the wall clock.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Raises the counter to the token, if the lock is ours.
     Raise {
@@ -33,8 +31,6 @@ pub enum Command {
         seq: u64,
         /// The token.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Prolongs the lock, if it is ours; never shortens, never re-creates.
     Extend {
@@ -56,8 +52,6 @@ pub enum Command {
         ttl: Duration,
         /// The holder's.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Frees the lock, if it is ours, and leaves the line. A node that may not vote obeys it too, and says so. One
     /// that may hands a free lock to the head of the line.
@@ -68,8 +62,6 @@ pub enum Command {
         entry: Entry,
         /// p, for who gets the lock next.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Takes the lock if it is free and nobody waits before us; else takes a place in line, or keeps it.
     Join {
@@ -84,8 +76,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counter should at least be, in µs of the wall clock.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Gives back this grant of ours, and keeps the place in line: for whoever waits before us.
     Yield {
@@ -95,8 +85,6 @@ pub enum Command {
         place: Place,
         /// p, for who gets the lock next.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Reads who holds, and who waits.
     Inspect {
@@ -107,8 +95,6 @@ pub enum Command {
     Evict {
         /// The lock.
         name: Name,
-        /// The fleet's: no lease is longer.
-        max_ttl: Duration,
     },
 }
 

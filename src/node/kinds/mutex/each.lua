@@ -50,12 +50,12 @@ local function raise(name, wanted)
 end
 
 local about, has_line, behind, leave, join, yield
-if waiting or string.find(ARGV[2], '[JLY]') then
+if waiting or string.find(ARGV[1], '[JLY]') then
   about, has_line, behind, leave, join, yield = line()
 end
 -- Who was granted a lock. Their counters are written together at the end.
 local minted = {}
-local at = 3
+local at = 2
 for i = 1, n do
   local letter, key, entry = letters[i], KEYS[i + 2], ARGV[at]
   local answer, right

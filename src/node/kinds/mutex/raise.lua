@@ -1,26 +1,27 @@
 -- RAISE (protocol §3): brings the counter up to the token, if the lock is ours. Capped a minute beyond
 -- where an ACQUIRE is: so far servers' clocks may differ, and one damaged counter does not travel.
 -- KEYS     lock, open, c0, c1
--- ARGV     max_ttl ms, counter field, entry or entry and seq, token, guard
+-- ARGV     counter field, entry or entry and seq, token, guard
 -- RETURNS  the counter; -1, where the lock is not ours
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
 -- One that came through the line is "entry seq ticket".
-if seen[2] ~= ARGV[3] and string.sub(seen[2] or '', 1, #ARGV[3] + 1) ~= ARGV[3] .. ' ' then
+if seen[2] ~= ARGV[2] and string.sub(seen[2] or '', 1, #ARGV[2] + 1) ~= ARGV[2] .. ' ' then
   return -1
 end
 local time = redis.call('TIME')
-local cap = (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000
-local token = math.min(tonumber(ARGV[4]), cap)
+local cap = (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000
+local token = math.min(tonumber(ARGV[3]), cap)
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-local c = tonumber(redis.call('HGET', KEYS[3], ARGV[2]) or redis.call('HGET', KEYS[4], ARGV[2]) or 0)
+local c = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or redis.call('HGET', KEYS[4], ARGV[1]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
 if c < token then
-  redis.call('HSET', KEYS[3], ARGV[2], string.format('%.0f', token))
+  redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', token))
   return token
 end
 return c

@@ -1,5 +1,5 @@
 -- What a BATCH reads, for all of its operations together. A part of it.
-local letters = { string.byte(ARGV[2], 1, n) }
+local letters = { string.byte(ARGV[1], 1, n) }
 local seen = redis.call('MGET', unpack(KEYS, 1, n + 2))
 local admitted = seen[1] == ARGV[#ARGV]
 -- Until when somebody may wait for any lock, in ms of TIME; false: nobody does.
@@ -11,7 +11,7 @@ local field = {}
 for i = 1, n do
   lock[KEYS[i + 2]] = seen[i + 2]
 end
-if admitted and string.find(ARGV[2], '[AT]') then
+if admitted and string.find(ARGV[1], '[AT]') then
   clock()
   local fields = { '_' }
   for i = 1, n do

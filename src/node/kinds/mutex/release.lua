@@ -17,6 +17,6 @@ if not (heads and heads[1]) then
   local freed = held and redis.call('DEL', KEYS[1])
   return admitted and (freed or 0) or -1
 end
--- Somebody does. One word less is sent each time: the guard, where it is right, says max_ttl too.
+-- Somebody does.
 local from, waiting, c0, c1 = #prefix + 1, seen[3], prefix .. 'c0', prefix .. 'c1'
 local max_ttl = string.match(ARGV[3], '^%S+ %S+ %S+ (%d+)') or 0

@@ -1,13 +1,14 @@
 -- REPAIR (protocol §3): puts the lock back for a holder whom a majority still has, where nobody else holds it.
 -- KEYS     lock, open, evicted, c0, c1, line, waiters, waiting
--- ARGV     max_ttl ms, counter field, entry, ttl ms, token, guard
+-- ARGV     counter field, entry, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else holds it, or it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
 -- One that came through the line is "entry seq ticket", and stays so.
-local ours = seen[2] == ARGV[3] or string.sub(seen[2] or '', 1, #ARGV[3] + 1) == ARGV[3] .. ' '
+local ours = seen[2] == ARGV[2] or string.sub(seen[2] or '', 1, #ARGV[2] + 1) == ARGV[2] .. ' '
 if seen[3] then
   return 0
 end
@@ -15,10 +16,10 @@ end
 if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
   -- One who waits may hold this node for a while. When it gives it back the lock is kept for us, until our next
   -- REPAIR: we stand first in line (see line.lua), and cannot be called.
-  local time, life = redis.call('TIME'), tonumber(ARGV[4])
+  local time, life = redis.call('TIME'), tonumber(ARGV[3])
   local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-  redis.call('ZADD', KEYS[6], 0, ARGV[3])
-  redis.call('HSET', KEYS[7], ARGV[3], string.format('%.0f 0 %s 0 %s %s 0 ', ms, ARGV[4], ARGV[4], ARGV[4]))
+  redis.call('ZADD', KEYS[6], 0, ARGV[2])
+  redis.call('HSET', KEYS[7], ARGV[2], string.format('%.0f 0 %s 0 %s %s 0 ', ms, ARGV[3], ARGV[3], ARGV[3]))
   if redis.call('PTTL', KEYS[6]) < 3 * life then
     redis.call('PEXPIRE', KEYS[6], 4 * life)
     redis.call('PEXPIRE', KEYS[7], 4 * life)
@@ -29,25 +30,25 @@ if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
   return 0
 end
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-local c = tonumber(redis.call('HGET', KEYS[4], ARGV[2]) or redis.call('HGET', KEYS[5], ARGV[2]) or 0)
+local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
 -- The counter comes first: a lock that stood without it could be followed by a smaller token. Whatever is
 -- written first fails where the server is full or a replica; nothing after it fails.
-if c < tonumber(ARGV[5]) then
+if c < tonumber(ARGV[4]) then
   local time = redis.call('TIME')
   -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
-  if tonumber(ARGV[5]) > (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000 then
+  if tonumber(ARGV[4]) > (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000 then
     return redis.error_reply('AHEAD the token is further ahead than a counter may be')
   end
-  redis.call('HSET', KEYS[4], ARGV[2], ARGV[5])
+  redis.call('HSET', KEYS[4], ARGV[1], ARGV[4])
 end
 if ours then
-  redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
+  redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
 else
-  redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 end
-redis.call('ZREM', KEYS[6], ARGV[3])
-redis.call('HDEL', KEYS[7], ARGV[3])
+redis.call('ZREM', KEYS[6], ARGV[2])
+redis.call('HDEL', KEYS[7], ARGV[2])
 return 1

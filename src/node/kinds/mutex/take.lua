@@ -1,5 +1,5 @@
   about(KEYS[1])
-  local answer = behind(KEYS[1], ARGV[5])
+  local answer = behind(KEYS[1], ARGV[4])
   if answer then
     return type(answer) == 'string' and redis.error_reply(answer) or answer
   end
@@ -7,15 +7,15 @@ end
 -- Somebody has it, or nobody who is alive waits.
 -- The handshake leaves TIME behind every few seconds. It was never later than now: while p is below
 -- the cap that follows from it, p is below the true cap as well, and asking for TIME is saved.
-local floor, ahead = tonumber(ARGV[5]), ARGV[1] * 1000
+local floor, ahead = tonumber(ARGV[4]), max_ttl * 1000
 local now = tonumber(seen[2] or 0)
 if not now or floor > now + ahead then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local read = redis.call('HMGET', KEYS[4], ARGV[2], '_')
+local read = redis.call('HMGET', KEYS[4], ARGV[1], '_')
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
-local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[2]) or 0)
+local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
   return redis.error_reply('CORRUPT the counter is not a number')
 end
@@ -24,7 +24,7 @@ local token = math.max(c + 1, math.min(floor, now + ahead))
 local begun = read[2] and tonumber(read[2])
 local exhausted = token > 9007199254740991
 -- The first write. It fails where the server is full or a replica; nothing after it fails.
-if exhausted or held or not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
+if exhausted or held or not redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
   local left = redis.call('PTTL', KEYS[1])
   if exhausted and left == -2 then
     return redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
@@ -37,9 +37,9 @@ if exhausted or held or not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV
   return { left, c, type(holder) == 'string' and string.sub(holder, 1, 160), last }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
-local written = token == floor and ARGV[5] or string.format('%.0f', token)
+local written = token == floor and ARGV[4] or string.format('%.0f', token)
 if begun and now - begun <= 172800000000 then
-  redis.call('HSET', KEYS[4], ARGV[2], written)
+  redis.call('HSET', KEYS[4], ARGV[1], written)
 else
   -- The counters are older than 2 days: they become the previous ones, and those are forgotten. By age,
   -- not by the calendar: that lost the order when a clock went back over the edge.
@@ -48,6 +48,6 @@ else
     redis.call('RENAME', KEYS[4], KEYS[5])
   end
   -- More than 64 bytes long, so that the hash is not kept as a listpack, which is searched field by field.
-  redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[2], written)
+  redis.call('HSET', KEYS[4], '_', string.format('%-65.0f', now), ARGV[1], written)
 end
 return token

@@ -63,7 +63,6 @@ impl Command {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             } => writer.call_guarded(
                 &ACQUIRE,
                 &[
@@ -75,7 +74,6 @@ impl Command {
                     keys.waiting(),
                 ],
                 &[
-                    Number(ms(*max_ttl)),
                     counter(name),
                     Text(entry.as_str()),
                     Number(ms(*ttl)),
@@ -87,14 +85,12 @@ impl Command {
                 entry,
                 seq,
                 token,
-                max_ttl,
             } => {
                 let grant = (*seq != 0).then(|| granted(entry, *seq));
                 writer.call_guarded(
                     &RAISE,
                     &[keys.lock(name), open, current, previous],
                     &[
-                        Number(ms(*max_ttl)),
                         counter(name),
                         Text(grant.as_deref().unwrap_or(entry.as_str())),
                         Number(*token),
@@ -111,7 +107,6 @@ impl Command {
                 entry,
                 ttl,
                 token,
-                max_ttl,
             } => writer.call_guarded(
                 &REPAIR,
                 &[
@@ -125,7 +120,6 @@ impl Command {
                     keys.waiting(),
                 ],
                 &[
-                    Number(ms(*max_ttl)),
                     counter(name),
                     Text(entry.as_str()),
                     Number(ms(*ttl)),
@@ -138,14 +132,12 @@ impl Command {
                 only_last,
                 ttl,
                 floor,
-                max_ttl,
             } => {
                 let [seq, ticket, term, lock_delay, life, claim, channel] = place.words();
                 writer.call_guarded(
                     &JOIN,
                     &[keys.lock(name), open, keys.waiting(), current, previous],
                     &[
-                        Number(ms(*max_ttl)),
                         Text(place.entry.as_str()),
                         Number(ms(*ttl)),
                         Number(*floor),
@@ -175,11 +167,9 @@ impl Command {
                 &[keys.lock(name), open, keys.line(name), current, previous],
                 &[counter(name)],
             ),
-            Self::Evict { name, max_ttl } => writer.call_guarded(
-                &EVICT,
-                &[keys.lock(name), open, keys.evicted(name)],
-                &[Number(ms(*max_ttl))],
-            ),
+            Self::Evict { name } => {
+                writer.call_guarded(&EVICT, &[keys.lock(name), open, keys.evicted(name)], &[])
+            }
         }
     }
 

@@ -67,10 +67,9 @@ impl Memory {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait,
             } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.read(
                     Hold {
                         name,
@@ -88,10 +87,9 @@ impl Memory {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait,
             } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.write(
                     Hold {
                         name,
@@ -104,17 +102,12 @@ impl Memory {
                     at,
                 )
             }
-            Command::Raise {
-                name,
-                entry,
-                token,
-                max_ttl,
-            } => {
+            Command::Raise { name, entry, token } => {
                 let lock = self.lock(name);
                 if !lock.is_written_by(entry, at.ms()) && !lock.is_read_by(entry, at.ms()) {
                     return Ok(Answer::Lost);
                 }
-                let raised = counters.raise(&counted(name), *token, *max_ttl, at)?;
+                let raised = counters.raise(&counted(name), *token, at)?;
                 Ok(Answer::Raised(raised))
             }
             Command::Extend {
@@ -139,9 +132,8 @@ impl Memory {
                 side,
                 ttl,
                 token,
-                max_ttl,
             } => {
-                let bring = || counters.bring_to(&counted(name), *token, *max_ttl, at);
+                let bring = || counters.bring_to(&counted(name), *token, at);
                 self.repair(
                     Hold {
                         name,
@@ -160,7 +152,7 @@ impl Memory {
                 window,
             } => self.release(name, entry, wait.as_ref(), *window, at),
             Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
-            Command::Evict { name, max_ttl } => self.evict(name, *max_ttl, at),
+            Command::Evict { name } => self.evict(name, at),
         }
     }
 
@@ -376,7 +368,7 @@ impl Memory {
         }))
     }
 
-    fn evict(&mut self, name: &Name, max_ttl: Duration, at: Moment) -> Result<Answer, Fault> {
+    fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let now = at.ms();
         let lock = self.lock(name);
@@ -389,7 +381,7 @@ impl Memory {
         lock.tell(now, at.air);
         self.locks.remove(name);
         self.evicted.retain(|_, until| now <= *until);
-        let until = now.saturating_add(ms(max_ttl * 2));
+        let until = now.saturating_add(ms(at.max_ttl() * 2));
         self.evicted.insert(name.clone(), until);
         Ok(Answer::Evicted { held, holders })
     }

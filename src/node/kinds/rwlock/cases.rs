@@ -15,7 +15,7 @@ use crate::{
     node::{
         self, Push, Says,
         answer::{Answer, RwlockInspection},
-        mutex::cases::{DAY, MAX_TTL, about, entry, name, secs},
+        mutex::cases::{DAY, about, entry, name, secs},
     },
     testing::conformance::{
         Change,
@@ -150,7 +150,6 @@ fn read(n: &str, owner: u128, ttl: Duration, floor: u64, wait: Option<Wait>) -> 
         entry: entry(owner),
         ttl,
         floor,
-        max_ttl: MAX_TTL,
         wait,
     }
 }
@@ -161,7 +160,6 @@ fn write(n: &str, owner: u128, ttl: Duration, floor: u64, wait: Option<Wait>) ->
         entry: entry(owner),
         ttl,
         floor,
-        max_ttl: MAX_TTL,
         wait,
     }
 }
@@ -193,7 +191,6 @@ fn repair(n: &str, owner: u128, side: Side, ttl: Duration, token: u64) -> Comman
         side,
         ttl,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -202,7 +199,6 @@ fn raise(owner: u128, token: u64) -> Command {
         name: name("a"),
         entry: entry(owner),
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -231,10 +227,7 @@ fn taken_back(owner: u128) -> Command {
 }
 
 fn evict(n: &str) -> Command {
-    Command::Evict {
-        name: name(n),
-        max_ttl: MAX_TTL,
-    }
+    Command::Evict { name: name(n) }
 }
 
 /// It must answer.

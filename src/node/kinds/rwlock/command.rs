@@ -20,8 +20,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counter is begun, if there is none.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
         /// Who waits, if it is refused; none: nobody.
         wait: Option<Wait>,
     },
@@ -36,8 +34,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counter should at least be, in µs of the wall clock.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
         /// Who waits; none: nobody.
         wait: Option<Wait>,
     },
@@ -49,8 +45,6 @@ pub enum Command {
         entry: Entry,
         /// The token.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Prolongs what the entry has; never shortens, never re-creates. As a reader's it makes a share of a lock that the
     /// entry has alone.
@@ -78,8 +72,6 @@ pub enum Command {
         ttl: Duration,
         /// The holder's.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Frees whatever the entry has of the lock. A node that may not vote obeys it too, and says so.
     Release {
@@ -101,8 +93,6 @@ pub enum Command {
     Evict {
         /// The lock.
         name: Name,
-        /// The fleet's: no lease is longer.
-        max_ttl: Duration,
     },
 }
 

@@ -1,13 +1,13 @@
 -- EVICT: frees the lock, no matter who holds it, and forgets who waits.
 -- KEYS     lock, open, evicted, readers, writers, refused, window, wakes
--- ARGV     max_ttl ms, guard
+-- ARGV     guard
 -- RETURNS  {how many held it, the entries of the first 16 of them}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   look_at_clock()
@@ -18,7 +18,7 @@ local function obey()
   -- The first write, also where nobody holds it, so that all works at maxmemory.
   redis.call('DEL', KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
   -- Until every lease that an eviction may still miss elsewhere is over, none is repaired here.
-  redis.call('SET', KEYS[3], '', 'PX', ARGV[1] * 2)
+  redis.call('SET', KEYS[3], '', 'PX', max_ttl * 2)
   wake(KEYS[8])
   local answer = { #held }
   for i = 1, math.min(#held, 16) do

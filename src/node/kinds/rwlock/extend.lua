@@ -7,7 +7,7 @@ if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   local entry, ttl, ours = ARGV[1], ARGV[2], seen[2] == ARGV[1]

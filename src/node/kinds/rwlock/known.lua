@@ -4,6 +4,9 @@
 -- same. What ended before this ms of TIME is not there. Where the readers are of another type nothing is granted, and where the
 -- intents are, nothing to readers: the script fails.
 
+-- The fleet's longest ttl in ms, which a right guard says.
+max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+
 function look_at_clock()
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -67,7 +70,7 @@ end
 
 -- The next token, as ACQUIRE of a mutex makes it. Nil and why, where there is none.
 function mint(c0, c1, field, p, c, begun)
-  local floor, cap = tonumber(p), now + ARGV[1] * 1000
+  local floor, cap = tonumber(p), now + max_ttl * 1000
   local token = math.max(c + 1, math.min(floor, cap))
   if token > 9007199254740991 then
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
@@ -94,7 +97,7 @@ function bring(c0, c1, field, token)
   end
   if c < tonumber(token) then
     -- A RAISE stops there; here it would leave a counter below the token.
-    if tonumber(token) > now + (60000 + ARGV[1]) * 1000 then
+    if tonumber(token) > now + (60000 + max_ttl) * 1000 then
       return redis.error_reply('AHEAD the token is further ahead than a counter may be')
     end
     redis.call('HSET', c0, field, token)

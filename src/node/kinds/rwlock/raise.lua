@@ -1,26 +1,26 @@
 -- RAISE (protocol §4): brings the counter up to the token, if the entry has the lock or a share of it: as RAISE of a mutex.
 -- KEYS     lock, open, readers, c0, c1
--- ARGV     max_ttl ms, counter field, entry, token, guard
+-- ARGV     counter field, entry, token, guard
 -- RETURNS  the counter; -1, where it has none
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   look_at_clock()
-  if seen[2] ~= ARGV[3] and not till(KEYS[3], ARGV[3]) then
+  if seen[2] ~= ARGV[2] and not till(KEYS[3], ARGV[2]) then
     return -1
   end
-  local c, why = counter(KEYS[4], KEYS[5], ARGV[2])
+  local c, why = counter(KEYS[4], KEYS[5], ARGV[1])
   if not c then
     return why
   end
-  local token = math.min(tonumber(ARGV[4]), now + (60000 + ARGV[1]) * 1000)
+  local token = math.min(tonumber(ARGV[3]), now + (60000 + max_ttl) * 1000)
   if c < token then
-    redis.call('HSET', KEYS[4], ARGV[2], string.format('%.0f', token))
+    redis.call('HSET', KEYS[4], ARGV[1], string.format('%.0f', token))
     return token
   end
   return c

@@ -1,6 +1,6 @@
 -- READ (protocol §4): takes a share of the lock, if no writer has it or waits for it.
 -- KEYS     lock, open, window, readers, writers, refused, wakes, c0, c1
--- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
+-- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
 -- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
@@ -10,28 +10,28 @@ end
 -- to forget who is gone, is the long way.
 if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and redis.call('ZCARD', KEYS[4]) < 1000 then
   local life = redis.call('PTTL', KEYS[4])
-  if life == -2 or life >= tonumber(ARGV[4]) then
-    local c = tonumber(redis.call('HGET', KEYS[8], ARGV[2]) or 0)
+  if life == -2 or life >= tonumber(ARGV[3]) then
+    local c = tonumber(redis.call('HGET', KEYS[8], ARGV[1]) or 0)
     if c and c >= 1 and c <= 9007199254740992 and c % 1 == 0 then
       local time = redis.call('TIME')
-      redis.call('ZADD', KEYS[4], 'GT', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4], ARGV[3])
+      redis.call('ZADD', KEYS[4], 'GT', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[2])
       if life == -2 then
-        redis.call('PEXPIRE', KEYS[4], 2 * ARGV[4])
+        redis.call('PEXPIRE', KEYS[4], 2 * ARGV[3])
       end
       return c
     end
   end
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   look_at_clock()
-  local c, begun = counter(KEYS[8], KEYS[9], ARGV[2])
+  local c, begun = counter(KEYS[8], KEYS[9], ARGV[1])
   if not c then
     return begun
   end
-  local entry, ttl, left, against = ARGV[3], ARGV[4]
+  local entry, ttl, left, against = ARGV[2], ARGV[3]
   if not till(KEYS[4], entry) then
     left, against = redis.call('PTTL', KEYS[1]), seen[2]
     if left == -2 then
@@ -43,16 +43,16 @@ local function obey()
     end
   end
   if left then
-    if ARGV[6] ~= '' then
-      redis.pcall('SET', KEYS[6], '', 'PX', ARGV[7])
-      wants_to_hear(KEYS[7], ARGV[6], ARGV[8], ARGV[7])
+    if ARGV[5] ~= '' then
+      redis.pcall('SET', KEYS[6], '', 'PX', ARGV[6])
+      wants_to_hear(KEYS[7], ARGV[5], ARGV[7], ARGV[6])
     end
     return { left, c, against and string.sub(against, 1, 160) }
   end
   -- No epoch is 0.
   if c == 0 then
     local why
-    c, why = mint(KEYS[8], KEYS[9], ARGV[2], ARGV[5], c, begun)
+    c, why = mint(KEYS[8], KEYS[9], ARGV[1], ARGV[4], c, begun)
     if not c then
       return why
     end

@@ -23,7 +23,7 @@ if not seen[3] and redis.pcall('ZCARD', KEYS[7]) == 0 and (ARGV[2] == '' or redi
   return admitted and freed or -1
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 -- In a key of another type nobody is.
 local function is_in(key, entry)

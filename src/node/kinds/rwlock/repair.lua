@@ -1,23 +1,23 @@
 -- REPAIR (protocol §4): puts back what the entry had, where nobody is against it.
 -- KEYS     lock, open, evicted, readers, wakes, c0, c1
--- ARGV     max_ttl ms, counter field, entry, ttl ms, token, r or w, guard
+-- ARGV     counter field, entry, ttl ms, token, r or w, guard
 -- RETURNS  1; 0, where somebody is against it, or it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua.
-local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
+local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   look_at_clock()
-  local entry, ttl, left = ARGV[3], ARGV[4], redis.call('PTTL', KEYS[1])
-  local ours, writes = seen[2] == entry, ARGV[6] == 'w'
+  local entry, ttl, left = ARGV[2], ARGV[3], redis.call('PTTL', KEYS[1])
+  local ours, writes = seen[2] == entry, ARGV[5] == 'w'
   if seen[3] or (left ~= -2 and not ours) or (writes and first(KEYS[4])) then
     return 0
   end
   -- The counter comes first: a lock that stood without it could be followed by a smaller token.
-  local why = bring(KEYS[6], KEYS[7], ARGV[2], ARGV[5])
+  local why = bring(KEYS[6], KEYS[7], ARGV[1], ARGV[4])
   if why then
     return why
   end

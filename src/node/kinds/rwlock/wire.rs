@@ -67,7 +67,6 @@ impl Command {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait,
             } => {
                 let of = keys.rwlock(name);
@@ -79,7 +78,6 @@ impl Command {
                         current, previous,
                     ],
                     &[
-                        Number(ms(*max_ttl)),
                         rwlock_counter(name),
                         Text(entry.as_str()),
                         Number(ms(*ttl)),
@@ -95,7 +93,6 @@ impl Command {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
                 wait,
             } => {
                 let of = keys.rwlock(name);
@@ -107,7 +104,6 @@ impl Command {
                         previous,
                     ],
                     &[
-                        Number(ms(*max_ttl)),
                         rwlock_counter(name),
                         Text(entry.as_str()),
                         Number(ms(*ttl)),
@@ -118,22 +114,12 @@ impl Command {
                     ],
                 );
             }
-            Self::Raise {
-                name,
-                entry,
-                token,
-                max_ttl,
-            } => {
+            Self::Raise { name, entry, token } => {
                 let of = keys.rwlock(name);
                 writer.call_guarded(
                     &RAISE,
                     &[of.lock, open, of.readers, current, previous],
-                    &[
-                        Number(ms(*max_ttl)),
-                        rwlock_counter(name),
-                        Text(entry.as_str()),
-                        Number(*token),
-                    ],
+                    &[rwlock_counter(name), Text(entry.as_str()), Number(*token)],
                 );
             }
             Self::Extend {
@@ -161,7 +147,6 @@ impl Command {
                 side,
                 ttl,
                 token,
-                max_ttl,
             } => {
                 let of = keys.rwlock(name);
                 writer.call_guarded(
@@ -170,7 +155,6 @@ impl Command {
                         of.lock, open, of.evicted, of.readers, of.wakes, current, previous,
                     ],
                     &[
-                        Number(ms(*max_ttl)),
                         rwlock_counter(name),
                         Text(entry.as_str()),
                         Number(ms(*ttl)),
@@ -206,7 +190,7 @@ impl Command {
                     &[rwlock_counter(name)],
                 );
             }
-            Self::Evict { name, max_ttl } => {
+            Self::Evict { name } => {
                 let of = keys.rwlock(name);
                 writer.call_guarded(
                     &EVICT,
@@ -214,7 +198,7 @@ impl Command {
                         of.lock, open, of.evicted, of.readers, of.writers, of.refused, of.window,
                         of.wakes,
                     ],
-                    &[Number(ms(*max_ttl))],
+                    &[],
                 );
             }
         }

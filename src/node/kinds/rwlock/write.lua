@@ -1,21 +1,22 @@
 -- WRITE (protocol §4): takes the lock alone, if nobody has it, and it is not kept for readers. Who waits and is refused keeps new
 -- readers out.
 -- KEYS     lock, open, window, readers, writers, wakes, c0, c1
--- ARGV     max_ttl ms, counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
+-- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
 -- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
 -- Mostly nobody has it, and the floor is the next token. All else is the long way.
 if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
-  local read, time, p = redis.call('HMGET', KEYS[7], ARGV[2], '_'), redis.call('TIME'), tonumber(ARGV[5])
-  local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[2]) or 0)
+  local read, time, p = redis.call('HMGET', KEYS[7], ARGV[1], '_'), redis.call('TIME'), tonumber(ARGV[4])
+  local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[1]) or 0)
   local now, begun = time[1] * 1000000 + time[2], read[2] and tonumber(read[2])
-  if c and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + ARGV[1] * 1000, 9007199254740991)
+  if c and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + max_ttl * 1000, 9007199254740991)
     and begun and now - begun <= 172800000000
-    and redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
-    redis.call('HSET', KEYS[7], ARGV[2], ARGV[5])
+    and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
+    redis.call('HSET', KEYS[7], ARGV[1], ARGV[4])
     return p
   end
 end
@@ -24,11 +25,11 @@ local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, want
 
 local function obey()
   look_at_clock()
-  local c, begun = counter(KEYS[7], KEYS[8], ARGV[2])
+  local c, begun = counter(KEYS[7], KEYS[8], ARGV[1])
   if not c then
     return begun
   end
-  if seen[2] == ARGV[3] then
+  if seen[2] == ARGV[2] then
     return c
   end
   local left, against = redis.call('PTTL', KEYS[1]), seen[2]
@@ -41,17 +42,17 @@ local function obey()
     left = redis.call('PTTL', KEYS[3])
   end
   if left then
-    if ARGV[6] ~= '' then
-      put(KEYS[5], ARGV[6], ARGV[7])
-      wants_to_hear(KEYS[6], ARGV[6], ARGV[8], ARGV[7])
+    if ARGV[5] ~= '' then
+      put(KEYS[5], ARGV[5], ARGV[6])
+      wants_to_hear(KEYS[6], ARGV[5], ARGV[7], ARGV[6])
     end
     return { left, c, against and string.sub(against, 1, 160) }
   end
-  local token, why = mint(KEYS[7], KEYS[8], ARGV[2], ARGV[5], c, begun)
+  local token, why = mint(KEYS[7], KEYS[8], ARGV[1], ARGV[4], c, begun)
   if not token then
     return why
   end
-  redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   -- Who is there still is over. Not before SET: behind a DEL a full server would grant.
   redis.call('DEL', KEYS[4])
   return token

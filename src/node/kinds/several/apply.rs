@@ -30,9 +30,8 @@ pub(crate) fn apply(
             entry,
             ttl,
             floor,
-            max_ttl,
         } => {
-            let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            let mint = &mut Mint::new(*floor, counters, at);
             if let Some(held) = refusal(locks, names, mint, at) {
                 if !at.rules.hold(Rule::AllOrNone) {
                     take_what_is_free(locks, names, entry, *ttl, at);
@@ -53,14 +52,13 @@ pub(crate) fn apply(
             names,
             entry,
             token,
-            max_ttl,
         } => {
             if !all_ours(locks, names, entry, at) {
                 return Ok(Answer::Lost);
             }
             let mut least = u64::MAX;
             for name in names.iter() {
-                least = least.min(counters.raise(&counted(name), *token, *max_ttl, at)?);
+                least = least.min(counters.raise(&counted(name), *token, at)?);
             }
             Ok(Answer::Raised(least))
         }
@@ -78,7 +76,6 @@ pub(crate) fn apply(
             entry,
             ttl,
             token,
-            max_ttl,
         } => {
             let mine = |locks: &mutex::Memory, name| locks.is_held_by(name, entry, 0, at.time);
             for name in names.iter() {
@@ -87,7 +84,7 @@ pub(crate) fn apply(
                 }
             }
             for name in names.iter() {
-                counters.bring_to(&counted(name), *token, *max_ttl, at)?;
+                counters.bring_to(&counted(name), *token, at)?;
             }
             // PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
             let (ours, missing): (Vec<&Name>, Vec<&Name>) =
@@ -106,13 +103,12 @@ pub(crate) fn apply(
             names,
             entry,
             floor,
-            max_ttl,
         } => {
             let mut freed = false;
             for name in names.iter() {
                 freed |= locks.free(name, entry, at)?;
             }
-            let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+            let mint = &mut Mint::new(*floor, counters, at);
             for name in names.iter() {
                 locks.leave(name, entry, mint, at)?;
             }

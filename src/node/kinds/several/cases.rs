@@ -15,7 +15,7 @@ use crate::{
     base::name::Name,
     node::{
         answer::Answer,
-        mutex::cases::{self as one, MAX_TTL, entry, name, secs},
+        mutex::cases::{self as one, entry, name, secs},
     },
     testing::conformance::{
         Change,
@@ -117,7 +117,6 @@ pub(crate) fn acquire(of: &[&str], owner: u128, ttl: Duration, floor: u64) -> Co
         entry: entry(owner),
         ttl,
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -126,7 +125,6 @@ pub(crate) fn raise(of: &[&str], owner: u128, token: u64) -> Command {
         names: names(of),
         entry: entry(owner),
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -144,7 +142,6 @@ pub(crate) fn repair(of: &[&str], owner: u128, ttl: Duration, token: u64) -> Com
         entry: entry(owner),
         ttl,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -154,7 +151,6 @@ pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Command {
         names: names(of),
         entry: entry(owner),
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 

@@ -21,8 +21,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the counters should at least be, in µs of the wall clock.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Raises every counter to the token, if all the locks are ours.
     Raise {
@@ -32,8 +30,6 @@ pub enum Command {
         entry: Entry,
         /// The token.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Prolongs all the locks, if all are ours; never shortens, never re-creates.
     Extend {
@@ -55,8 +51,6 @@ pub enum Command {
         ttl: Duration,
         /// The holder's.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Frees those of the locks that are ours. A node that may not vote obeys it too, and says so. One that may hands
     /// each free lock to the head of its line.
@@ -67,8 +61,6 @@ pub enum Command {
         entry: Entry,
         /// p, for who gets one of the locks next.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
 }
 

@@ -1,14 +1,15 @@
 -- RAISE of several locks (protocol §8): brings every counter up to the token, if all the locks are ours. Capped as
 -- that of one.
 -- KEYS     open, locks, c0, c1
--- ARGV     max_ttl ms, entry, token, guard
+-- ARGV     entry, token, guard
 -- RETURNS  the least of the counters; -1, where not all of the locks are ours
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
 local n, c0, c1, from = #KEYS - 3, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
-local entry, fields = ARGV[2], {}
+local entry, fields = ARGV[1], {}
 for i = 1, n do
   local text = seen[i + 1]
   -- One that came through the line is "entry seq ticket".
@@ -18,8 +19,8 @@ for i = 1, n do
   fields[i] = string.sub(KEYS[i + 1], from)
 end
 local time = redis.call('TIME')
-local cap = (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000
-local token = math.min(tonumber(ARGV[3]), cap)
+local cap = (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000
+local token = math.min(tonumber(ARGV[2]), cap)
 local written, least = string.format('%.0f', token), nil
 local read, raised = redis.call('HMGET', c0, unpack(fields)), {}
 for i = 1, n do

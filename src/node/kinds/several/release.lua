@@ -15,7 +15,7 @@ for i = 3, #KEYS do
 end
 local freed = #mine > 0 and redis.call('DEL', unpack(mine)) > 0 and 1 or 0
 local admitted = seen[1] == ARGV[3]
--- Where somebody waits for a lock on this node, it may be for one of these. The guard, where it is right, says max_ttl too.
+-- Where somebody waits for a lock on this node, it may be for one of these.
 if seen[2] then
   local prefix = string.sub(KEYS[1], 1, -5)
   local from, waiting, c0, c1 = #prefix + 1, seen[2], prefix .. 'c0', prefix .. 'c1'

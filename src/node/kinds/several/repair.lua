@@ -1,14 +1,15 @@
 -- REPAIR of several locks (protocol §8): puts all of them back for a holder whom a majority still has, where nobody else
 -- holds one.
 -- KEYS     open, locks, as many marks of evictions, c0, c1
--- ARGV     max_ttl ms, entry, ttl ms, token, guard
+-- ARGV     entry, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else holds one, or one was evicted
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
 local n, c0, c1, from = (#KEYS - 3) / 2, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
-local entry, ours, fields = ARGV[2], {}, {}
+local entry, ours, fields = ARGV[1], {}, {}
 for i = 1, n do
   local text = seen[i + 1]
   -- One that came through the line is "entry seq ticket", and stays so.
@@ -26,9 +27,9 @@ for i = 1, n do
   if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
     return redis.error_reply('CORRUPT the counter is not a number')
   end
-  if c < tonumber(ARGV[4]) then
+  if c < tonumber(ARGV[3]) then
     raised[#raised + 1] = fields[i]
-    raised[#raised + 1] = ARGV[4]
+    raised[#raised + 1] = ARGV[3]
   end
 end
 -- The counters come first: a lock that stood without its own could be followed by a smaller token. Whatever is written
@@ -36,7 +37,7 @@ end
 if #raised > 0 then
   local time = redis.call('TIME')
   -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
-  if tonumber(ARGV[4]) > (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000 then
+  if tonumber(ARGV[3]) > (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000 then
     return redis.error_reply('AHEAD the token is further ahead than a counter may be')
   end
   redis.call('HSET', c0, unpack(raised))
@@ -44,12 +45,12 @@ end
 -- PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
 for i = 1, n do
   if not ours[i] then
-    redis.call('SET', KEYS[i + 1], entry, 'PX', ARGV[3])
+    redis.call('SET', KEYS[i + 1], entry, 'PX', ARGV[2])
   end
 end
 for i = 1, n do
   if ours[i] then
-    redis.call('PEXPIRE', KEYS[i + 1], ARGV[3], 'GT')
+    redis.call('PEXPIRE', KEYS[i + 1], ARGV[2], 'GT')
   end
 end
 return 1

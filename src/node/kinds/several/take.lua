@@ -2,7 +2,7 @@
     local key = KEYS[i + 3]
     lock[key] = seen[i + 3]
     if has_line(key) then
-      against[i] = behind(key, ARGV[4])
+      against[i] = behind(key, ARGV[3])
       if type(against[i]) == 'string' then
         return redis.error_reply(against[i])
       end
@@ -25,7 +25,7 @@ for i = 1, n do
   c = its > c and its or c
 end
 -- TIME as the handshake left it, and the floor: see ACQUIRE of one.
-local floor, ahead = tonumber(ARGV[4]), ARGV[1] * 1000
+local floor, ahead = tonumber(ARGV[3]), max_ttl * 1000
 local now = tonumber(seen[2] or 0)
 if not now or floor > now + ahead then
   local time = redis.call('TIME')
@@ -35,7 +35,7 @@ local token = math.max(c + 1, math.min(floor, now + ahead))
 local exhausted, taken = token > 9007199254740991, 0
 -- The first write. It fails where the server is full or a replica; nothing after it fails.
 while taken < n and not (held or exhausted) do
-  if redis.call('SET', KEYS[taken + 4], ARGV[2], 'NX', 'PX', ARGV[3]) then
+  if redis.call('SET', KEYS[taken + 4], ARGV[1], 'NX', 'PX', ARGV[2]) then
     taken = taken + 1
   else
     -- A key of another kind is somebody's too.
@@ -64,7 +64,7 @@ if held or exhausted then
   return { which - 1, longest, c, whose and string.sub(whose, 1, 160) }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
-local written = token == floor and ARGV[4] or string.format('%.0f', token)
+local written = token == floor and ARGV[3] or string.format('%.0f', token)
 local begun = read[n + 1] and tonumber(read[n + 1])
 local counters = {}
 for i = 1, n do

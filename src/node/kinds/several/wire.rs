@@ -58,7 +58,6 @@ impl Command {
                 entry,
                 ttl,
                 floor,
-                max_ttl,
             } => writer.call_guarded(
                 &ACQUIRE,
                 &with(
@@ -66,22 +65,16 @@ impl Command {
                     locks(keys, names),
                     &counters,
                 ),
-                &[
-                    Number(ms(*max_ttl)),
-                    Text(entry.as_str()),
-                    Number(ms(*ttl)),
-                    Number(*floor),
-                ],
+                &[Text(entry.as_str()), Number(ms(*ttl)), Number(*floor)],
             ),
             Self::Raise {
                 names,
                 entry,
                 token,
-                max_ttl,
             } => writer.call_guarded(
                 &RAISE,
                 &with(&[open], locks(keys, names), &counters),
-                &[Number(ms(*max_ttl)), Text(entry.as_str()), Number(*token)],
+                &[Text(entry.as_str()), Number(*token)],
             ),
             Self::Extend { names, entry, ttl } => writer.call_guarded(
                 &EXTEND,
@@ -93,18 +86,12 @@ impl Command {
                 entry,
                 ttl,
                 token,
-                max_ttl,
             } => {
                 let evicted = names.iter().map(|name| keys.evicted(name));
                 writer.call_guarded(
                     &REPAIR,
                     &with(&[open], locks(keys, names).chain(evicted), &counters),
-                    &[
-                        Number(ms(*max_ttl)),
-                        Text(entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(*token),
-                    ],
+                    &[Text(entry.as_str()), Number(ms(*ttl)), Number(*token)],
                 );
             }
             Self::Release {

@@ -32,7 +32,6 @@ pub(crate) struct Memory(BTreeMap<Pool, Kept>);
 struct Room<'c> {
     pool: &'c Pool,
     kept: Kept,
-    max_ttl: Duration,
     at: Moment<'c>,
     /// Who asks for a slot: its answer tells it what is free, so it is not called.
     asks: Option<&'c Entry>,
@@ -55,7 +54,6 @@ impl Memory {
         let mut room = Room {
             pool,
             kept: known.unwrap_or_default(),
-            max_ttl: command.max_ttl(),
             at,
             asks: None,
             is_told: false,
@@ -89,23 +87,18 @@ impl<'c> Room<'c> {
                 want,
                 ttl,
                 floor,
-                max_ttl,
                 ..
             } => {
-                let mint = &mut Mint::new(*floor, *max_ttl, counters, at);
+                let mint = &mut Mint::new(*floor, counters, at);
                 self.take(place, *limit, (*mode, *want), *ttl, mint)
             }
             Command::Raise {
-                entry,
-                slot,
-                token,
-                max_ttl,
-                ..
+                entry, slot, token, ..
             } => {
                 if !self.is_held_by(entry, *slot) {
                     return Ok(Answer::Lost);
                 }
-                let raised = counters.raise(&self.counted(*slot), *token, *max_ttl, at)?;
+                let raised = counters.raise(&self.counted(*slot), *token, at)?;
                 Ok(Answer::Raised(raised))
             }
             Command::Extend {
@@ -116,11 +109,10 @@ impl<'c> Room<'c> {
                 slot,
                 ttl,
                 token,
-                max_ttl,
                 ..
             } => {
                 let counted = self.counted(*slot);
-                let bring = || counters.bring_to(&counted, *token, *max_ttl, at);
+                let bring = || counters.bring_to(&counted, *token, at);
                 self.repair(entry, *slot, *ttl, bring)
             }
             Command::Release { entry, keep, .. } => self.release(entry, *keep),
@@ -278,7 +270,7 @@ impl<'c> Room<'c> {
     fn used(&mut self, is_new: bool) {
         let (left, life) = (
             self.kept.until.saturating_sub(self.at.ms()),
-            ms(self.max_ttl),
+            ms(self.at.max_ttl().max(self.pool.family.kept())),
         );
         if is_new || left < 3 * life {
             self.kept.until = self.at.ms().saturating_add(4 * life);

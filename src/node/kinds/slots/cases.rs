@@ -245,7 +245,6 @@ fn take(place: &Place, limit: u32, mode: Mode, want: Option<u32>) -> Command {
         want,
         ttl: secs(15),
         floor: P,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -269,7 +268,6 @@ fn raise(owner: u128, slot: u32, token: u64) -> Command {
         entry: entry(owner),
         slot,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -279,7 +277,6 @@ fn extend(owner: u128, slot: u32, ttl: Duration) -> Command {
         entry: entry(owner),
         slot,
         ttl,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -290,7 +287,6 @@ fn repair(owner: u128, slot: u32, token: u64) -> Command {
         slot,
         ttl: secs(15),
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -303,7 +299,6 @@ fn release_but(owner: u128, keep: Option<u32>) -> Command {
         pool: pool("a"),
         entry: entry(owner),
         keep,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -311,7 +306,6 @@ fn give_back(place: &Place) -> Command {
     Command::Yield {
         pool: pool("a"),
         place: place.clone(),
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -319,7 +313,6 @@ fn resize(version: u64, slots: u32) -> Command {
     Command::Resize {
         pool: pool("a"),
         limit: Limit { version, slots },
-        max_ttl: MAX_TTL,
     }
 }
 

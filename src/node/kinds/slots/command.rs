@@ -51,8 +51,6 @@ pub enum Command {
         ttl: Duration,
         /// p: where the slot's counter should at least be, in µs of the wall clock.
         floor: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Raises the slot's counter to the token, if the slot is ours.
     Raise {
@@ -64,8 +62,6 @@ pub enum Command {
         slot: u32,
         /// The token.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Prolongs the slot, if it is ours; never shortens, never re-creates.
     Extend {
@@ -77,8 +73,6 @@ pub enum Command {
         slot: u32,
         /// From now, lock-delay included.
         ttl: Duration,
-        /// The fleet's: what is known of a semaphore lives for four of these.
-        max_ttl: Duration,
     },
     /// Puts the slot back for a holder whom a majority still has, where nobody else has it, and it is within the limit.
     Repair {
@@ -92,8 +86,6 @@ pub enum Command {
         ttl: Duration,
         /// The holder's.
         token: u64,
-        /// The fleet's: no counter goes beyond TIME and this.
-        max_ttl: Duration,
     },
     /// Frees what is ours, and leaves the line. A node that may not vote obeys it too, and says so. One that may tells
     /// who is first in line.
@@ -104,8 +96,6 @@ pub enum Command {
         entry: Entry,
         /// What is not freed: this slot.
         keep: Option<u32>,
-        /// The fleet's: what is known of a semaphore lives for four of these.
-        max_ttl: Duration,
     },
     /// Frees what is ours, and keeps the place in line. Nobody is told.
     Yield {
@@ -113,8 +103,6 @@ pub enum Command {
         pool: Pool,
         /// Who gives it back.
         place: Place,
-        /// The fleet's: what is known of a semaphore lives for four of these.
-        max_ttl: Duration,
     },
     /// Changes the limit, where this one beats it.
     Resize {
@@ -122,8 +110,6 @@ pub enum Command {
         pool: Pool,
         /// The new one.
         limit: Limit,
-        /// The fleet's: what is known of a semaphore lives for four of these.
-        max_ttl: Duration,
     },
     /// Reads who holds, who waits, and the limit.
     Inspect {
@@ -158,11 +144,11 @@ pub enum Mode {
 }
 
 impl Family {
-    /// The fleet's longest ttl, or what is longer here: what is known of the slots has to live for as long as they are taken.
-    pub(crate) fn longest(self, max_ttl: Duration) -> Duration {
+    /// What is known of the slots lives for as long as they are taken, where that is longer than the fleet's longest ttl.
+    pub(crate) fn kept(self) -> Duration {
         match self {
-            Self::Permits | Self::Gatherers => max_ttl,
-            Self::Units { kept, .. } => max_ttl.max(kept),
+            Self::Permits | Self::Gatherers => Duration::ZERO,
+            Self::Units { kept, .. } => kept,
         }
     }
 
@@ -187,20 +173,6 @@ impl Command {
             | Self::Yield { pool, .. }
             | Self::Resize { pool, .. }
             | Self::Inspect { pool } => pool,
-        }
-    }
-
-    /// The fleet's; an inspection needs none.
-    pub(super) fn max_ttl(&self) -> Duration {
-        match self {
-            Self::Take { max_ttl, .. }
-            | Self::Raise { max_ttl, .. }
-            | Self::Extend { max_ttl, .. }
-            | Self::Repair { max_ttl, .. }
-            | Self::Release { max_ttl, .. }
-            | Self::Yield { max_ttl, .. }
-            | Self::Resize { max_ttl, .. } => *max_ttl,
-            Self::Inspect { .. } => Duration::ZERO,
         }
     }
 

@@ -7,7 +7,7 @@ if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua.
-local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 
 local function obey()

@@ -1,9 +1,13 @@
 -- What is known of a semaphore (protocol §6). A part of its scripts, behind what each of them does. KEYS: slots, open, ends,
--- line, c0, c1; where nobody is shown the tokens, slots again instead of c0 and c1. ARGV: max_ttl ms comes first.
+-- line, c0, c1; where nobody is shown the tokens, slots again instead of c0 and c1. ARGV: kept ms comes first, but for an inspection.
 -- slots is a hash: limit "version limit"; bits, which slots are taken, as SETBIT counts them; by slot its holder's entry; by
 -- entry of a holder "slot ticket until-ms", of a waiter "heard-ms called-ms-or-0 S-ms life-ms ticket channel"; by "#slot"
 -- its counter, where that does not stand in c0.
 -- ends: slots by the ms in which they end. line: entries by ticket.
+
+-- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says. A guard that is wrong may
+-- say anything; then nothing is made to live.
+lasts = math.max(tonumber(ARGV[1]) or 0, tonumber(string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)') or 0))
 
 -- Reads it, and what of it is this entry's. Why not, where that fails.
 function look(entry)
@@ -109,10 +113,10 @@ end
 
 -- It was used: what is known lives on, where less than three quarters are left, or the line is new.
 function used(is_new)
-  if is_new or redis.call('PTTL', KEYS[1]) < 3 * ARGV[1] then
-    redis.call('PEXPIRE', KEYS[1], 4 * ARGV[1])
-    redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
-    redis.call('PEXPIRE', KEYS[4], 4 * ARGV[1])
+  if is_new or redis.call('PTTL', KEYS[1]) < 3 * lasts then
+    redis.call('PEXPIRE', KEYS[1], 4 * lasts)
+    redis.call('PEXPIRE', KEYS[3], 4 * lasts)
+    redis.call('PEXPIRE', KEYS[4], 4 * lasts)
   end
 end
 
@@ -137,14 +141,14 @@ function hold(entry, one, its, ending, is_first)
   redis.call('HSET', KEYS[1], one, entry, entry, text, 'bits', bits)
   redis.call('ZADD', KEYS[3], ending, one)
   if is_first then
-    redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
+    redis.call('PEXPIRE', KEYS[3], 4 * lasts)
   end
   slot, ticket, till = one, its, ending
 end
 
 -- Never shortens. PEXPIRE comes first: a full server permits it, and with it all that comes behind.
 function prolong(entry, ttl)
-  redis.call('PEXPIRE', KEYS[3], 4 * ARGV[1])
+  redis.call('PEXPIRE', KEYS[3], 4 * lasts)
   till = math.max(till, ms + ttl)
   redis.call('HSET', KEYS[1], entry, string.format('%.0f %s %.0f', slot, ticket, till))
   redis.call('ZADD', KEYS[3], till, slot)
@@ -175,7 +179,7 @@ function mint(one, p)
   if not c then
     return nil, field
   end
-  local floor, cap = tonumber(p), now + ARGV[1] * 1000
+  local floor, cap = tonumber(p), now + lasts * 1000
   local token = math.max(c + 1, math.min(floor, cap))
   if token > 9007199254740991 then
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')

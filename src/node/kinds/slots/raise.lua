@@ -1,16 +1,18 @@
 -- RAISE (protocol §6): brings the slot's counter up to the token, if the slot is ours. As far as a RAISE of a lock goes.
 -- KEYS     slots, open, c0, c1
--- ARGV     max_ttl ms, entry, slot, counter field, token, guard
+-- ARGV     kept ms, entry, slot, counter field, token, guard
 -- RETURNS  the counter; -1, where the slot is not ours
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
+-- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says.
+local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')))
 local slot, till = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+) %d+ (%d+)$')
 local time = redis.call('TIME')
 if slot ~= ARGV[3] or tonumber(till) < time[1] * 1000 + math.floor(time[2] / 1000) then
   return -1
 end
-local cap = (time[1] + 60) * 1000000 + time[2] + ARGV[1] * 1000
+local cap = (time[1] + 60) * 1000000 + time[2] + lasts * 1000
 local token = math.min(tonumber(ARGV[5]), cap)
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or redis.call('HGET', KEYS[4], ARGV[4]) or 0)

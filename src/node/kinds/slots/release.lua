@@ -1,11 +1,11 @@
 -- RELEASE (protocol §6): frees the slot that is ours, and leaves the line.
 -- KEYS     slots, open, ends, line
--- ARGV     max_ttl ms, entry, slot that is kept or nothing, guard
+-- ARGV     kept ms, entry, slot that is kept or nothing, guard
 -- RETURNS  1; 0, where none was ours; -1, done or not, where this memory may not vote
 -- The guard decides the answer, never the deed, and whether anybody is told.
 local admitted = redis.call('GET', KEYS[2]) == ARGV[#ARGV]
 -- What stands below, in known.lua and line.lua.
-local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 

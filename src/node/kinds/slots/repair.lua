@@ -1,13 +1,13 @@
 -- REPAIR (protocol §6): puts the slot back for a holder whom a majority still has, where nobody else has it, and it is
 -- within the limit. Where no limit stands it is put back, and none is made.
 -- KEYS     slots, open, ends, line, c0, c1
--- ARGV     max_ttl ms, entry, slot, ttl ms, token, guard
+-- ARGV     kept ms, entry, slot, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else has it, we have another, or it is beyond the limit
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua and line.lua.
-local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 
@@ -28,7 +28,7 @@ local function obey()
   -- The counter comes first: a slot that was held without it could be followed by a smaller token.
   if c < token then
     -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
-    if token > now + (60000 + ARGV[1]) * 1000 then
+    if token > now + (60000 + lasts) * 1000 then
       return redis.error_reply('AHEAD the token is further ahead than a counter may be')
     end
     redis.call('HSET', KEYS[5], field, ARGV[5])

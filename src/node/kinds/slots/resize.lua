@@ -1,12 +1,12 @@
 -- RESIZE (protocol §6): changes the limit, where this one beats it.
 -- KEYS     slots, open, ends, line
--- ARGV     max_ttl ms, version, limit, guard
+-- ARGV     kept ms, version, limit, guard
 -- RETURNS  {version, limit} that stands now
 if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua and line.lua.
-local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 

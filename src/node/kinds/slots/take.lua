@@ -1,6 +1,6 @@
 -- TAKE (protocol §6): takes a slot, if one may be taken; else a place in line, or keeps it.
 -- KEYS     slots, open, ends, line, c0, c1
--- ARGV     max_ttl ms, entry, version, limit, P (pick) or M (move), wanted slot (of a pick: step * limit + slot) or
+-- ARGV     kept ms, entry, version, limit, P (pick) or M (move), wanted slot (of a pick: step * limit + slot) or
 --          nothing, ttl ms, p µs, place: ticket, S ms, life ms, channel; guard
 -- RETURNS  {slot or -1, its counter, bits, version, 1 where we may take, ticket, ms until one is free or -1}; where
 --          another limit stands {version, limit}
@@ -8,7 +8,7 @@ if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- What stands below, in known.lua and line.lua.
-local ms, now, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 

@@ -73,7 +73,8 @@ impl Command {
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        let (open, max_ttl) = (keys.open(), Number(ms(self.max_ttl())));
+        // What is known of a rate limit's units lives for longer than the fleet's longest ttl.
+        let (open, kept) = (keys.open(), Number(ms(self.pool().family.kept())));
         let [current, previous] = keys.slot_counters(self.pool());
         let [slots, ends, line] = keys.semaphore(self.pool());
         let (four, six) = (
@@ -98,7 +99,7 @@ impl Command {
                     &TAKE,
                     &six,
                     &[
-                        max_ttl,
+                        kept,
                         Text(place.entry.as_str()),
                         Number(limit.version),
                         Number(limit.slots.into()),
@@ -123,7 +124,7 @@ impl Command {
                 &RAISE,
                 &[slots, open, current, previous],
                 &[
-                    max_ttl,
+                    kept,
                     Text(entry.as_str()),
                     Number((*slot).into()),
                     Bytes(&slot_counter(pool, *slot)),
@@ -136,7 +137,7 @@ impl Command {
                 &EXTEND,
                 &four,
                 &[
-                    max_ttl,
+                    kept,
                     Text(entry.as_str()),
                     Number((*slot).into()),
                     Number(ms(*ttl)),
@@ -152,7 +153,7 @@ impl Command {
                 &REPAIR,
                 &six,
                 &[
-                    max_ttl,
+                    kept,
                     Text(entry.as_str()),
                     Number((*slot).into()),
                     Number(ms(*ttl)),
@@ -162,13 +163,13 @@ impl Command {
             Self::Release { entry, keep, .. } => writer.call_guarded(
                 &RELEASE,
                 &four,
-                &[max_ttl, Text(entry.as_str()), slot_or_none(*keep)],
+                &[kept, Text(entry.as_str()), slot_or_none(*keep)],
             ),
             Self::Yield { place, .. } => writer.call_guarded(
                 &YIELD,
                 &four,
                 &[
-                    max_ttl,
+                    kept,
                     Text(place.entry.as_str()),
                     Number(place.ticket),
                     Number(ms(place.term)),
@@ -179,7 +180,7 @@ impl Command {
             Self::Resize { limit, .. } => writer.call_guarded(
                 &RESIZE,
                 &four,
-                &[max_ttl, Number(limit.version), Number(limit.slots.into())],
+                &[kept, Number(limit.version), Number(limit.slots.into())],
             ),
             Self::Inspect { .. } => writer.call_guarded(&INSPECT, &six, &[]),
         }

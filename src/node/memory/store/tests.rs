@@ -28,7 +28,6 @@ fn acquire(owner: u128, ttl: u64) -> Command {
         entry: entry(owner),
         ttl: Duration::from_millis(ttl),
         floor: 0,
-        max_ttl: TERMS.max_ttl,
     })
 }
 
@@ -89,13 +88,11 @@ fn a_read_only_server_writes_nothing() {
         entry: entry(1),
         seq: 0,
         token: 9,
-        max_ttl: TERMS.max_ttl,
     };
     let release = mutex::Command::Release {
         name: name(),
         entry: entry(1),
         floor: 0,
-        max_ttl: TERMS.max_ttl,
     };
     for command in [acquire(2, 10), extend(1, 10), raise.into(), release.into()] {
         match store.apply(&command, GUARD, T) {
@@ -129,14 +126,12 @@ fn after_a_restart_nobody_listens() {
         only_last: false,
         ttl: Duration::from_secs(1),
         floor: 0,
-        max_ttl: TERMS.max_ttl,
     };
     store.apply(&join.into(), GUARD, T).unwrap();
     let release = mutex::Command::Release {
         name: name(),
         entry: entry(1),
         floor: 0,
-        max_ttl: TERMS.max_ttl,
     };
     let snapshot = store.snapshot();
     let again = release.clone();

@@ -106,7 +106,6 @@ async fn a_connection_is_ready_for_commands() {
             name: Name::new("a").unwrap(),
             entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("test").unwrap()),
             floor: 0,
-            max_ttl: Duration::from_secs(30),
         });
         assert_eq!(
             ask(&mut *connection, release.clone()).await,

@@ -1,7 +1,5 @@
 //! Slots on real servers: keys of another type, and values that nobody of ours has written.
 
-use std::time::Duration;
-
 use super::{real::Real, *};
 use crate::{
     base::limit::Limit,
@@ -14,7 +12,6 @@ use crate::{
 const SLOTS: &str = "quorate:@semaphore:a";
 const ENDS: &str = "quorate:@semaphore-ends:a";
 const LINE: &str = "quorate:@semaphore-line:a";
-const MAX_TTL: Duration = Duration::from_secs(20);
 
 fn pool() -> Pool {
     Pool {
@@ -44,7 +41,6 @@ fn take(owner: u128) -> Command {
         want: Some(0),
         ttl: secs(10),
         floor: 7,
-        max_ttl: MAX_TTL,
     })
 }
 
@@ -53,7 +49,6 @@ fn free(owner: u128) -> Command {
         pool: pool(),
         entry: entry(owner),
         keep: None,
-        max_ttl: MAX_TTL,
     })
 }
 
@@ -63,7 +58,6 @@ fn extend_slot(owner: u128) -> Command {
         entry: entry(owner),
         slot: 0,
         ttl: secs(10),
-        max_ttl: MAX_TTL,
     })
 }
 
@@ -195,7 +189,6 @@ fn a_damaged_ticket_is_nobodys() {
                 want,
                 ttl,
                 floor,
-                max_ttl,
                 ..
             }) = take(2)
             else {
@@ -210,7 +203,6 @@ fn a_damaged_ticket_is_nobodys() {
                 want,
                 ttl,
                 floor,
-                max_ttl,
             };
             match real.say(pick) {
                 Answer::Slots { mine, ticket, .. } => {

@@ -198,7 +198,6 @@ impl World {
             entry: entry(round),
             ttl: Duration::from_secs(10),
             floor: 1,
-            max_ttl: TERMS.max_ttl,
         });
         let operation = Operation::new(command);
         self.step(|session, step| session.ask(step, tag(round), &operation))
@@ -210,7 +209,6 @@ impl World {
             entry: entry(round),
             ttl: Duration::from_secs(10),
             token: 7,
-            max_ttl: TERMS.max_ttl,
         });
         let operation = Operation::new(command);
         self.step(|session, step| session.ask(step, tag(round), &operation))
@@ -268,7 +266,6 @@ fn release_of(round: u64) -> Arc<Operation> {
         name: name(),
         entry: entry(round),
         floor: 0,
-        max_ttl: Duration::from_secs(30),
     })
 }
 

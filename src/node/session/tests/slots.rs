@@ -25,7 +25,6 @@ fn take(round: u64) -> Arc<Operation> {
         want: Some(0),
         ttl: Duration::from_secs(10),
         floor: 1,
-        max_ttl: TERMS.max_ttl,
     })
 }
 

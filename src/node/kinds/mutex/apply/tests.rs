@@ -8,7 +8,8 @@ use crate::{
     node::kinds::{air::Air, moment::Writes},
 };
 
-const MAX_TTL: Duration = Duration::from_secs(30);
+/// Leases last 30 s at most.
+const GUARD: &str = "2 3 word 30000 5000 nonce";
 /// A TIME in the middle of a period and of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
@@ -31,7 +32,6 @@ fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
         entry: entry(owner),
         ttl: ms(ttl),
         floor,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -41,7 +41,6 @@ fn raise(owner: u128, token: u64) -> Command {
         entry: entry(owner),
         seq: 0,
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -59,7 +58,6 @@ fn repair(owner: u128, ttl: u64, token: u64) -> Command {
         entry: entry(owner),
         ttl: ms(ttl),
         token,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -68,15 +66,11 @@ fn release(owner: u128) -> Command {
         name: name(),
         entry: entry(owner),
         floor: 0,
-        max_ttl: MAX_TTL,
     }
 }
 
 fn evict() -> Command {
-    Command::Evict {
-        name: name(),
-        max_ttl: MAX_TTL,
-    }
+    Command::Evict { name: name() }
 }
 
 /// A node with these rules.
@@ -100,7 +94,7 @@ impl Node {
     fn try_ask(&mut self, command: &Command, time: u64, writes: Writes) -> Result<Answer, Fault> {
         let at = Moment {
             time,
-            guard: "guard",
+            guard: GUARD,
             rules: self.rules,
             admitted: true,
             writes,

@@ -16,7 +16,6 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
             entry: entry(owner),
             seq: chance.one(&[0, 0, 1, 2]),
             token: floor + chance.up_to(3),
-            max_ttl: MAX_TTL,
         },
         30..40 => extend(n, owner, ttl),
         40..62 => release_for(n, owner, floor),

@@ -145,7 +145,6 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
         entry: entry(2),
         seq,
         token,
-        max_ttl: MAX_TTL,
     };
     say(trial, join("a", &place(2, 11, 50))).await;
     assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Extended);
@@ -173,17 +172,12 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
     say(trial, join("b", &place(2, 11, 50))).await;
     let b = |seq| match raise_of(seq, P + 5) {
         Command::Raise {
-            entry,
-            seq,
-            token,
-            max_ttl,
-            ..
+            entry, seq, token, ..
         } => Command::Raise {
             name: name("b"),
             entry,
             seq,
             token,
-            max_ttl,
         },
         other => other,
     };

@@ -124,11 +124,8 @@ pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
     let other = say(trial, repair("c", 1, secs(10), 9)).await;
     assert_eq!(other, Answer::Repaired(true), "another name");
 
-    let short = Command::Evict {
-        name: name("d"),
-        max_ttl: Duration::from_millis(20),
-    };
-    say(trial, short).await;
+    trial.restart_with(Duration::from_millis(20)).await;
+    say(trial, evict("d")).await;
     sleep(Duration::from_millis(60)).await;
     let later = say(trial, repair("d", 1, secs(10), 9)).await;
     assert_eq!(later, Answer::Repaired(true));

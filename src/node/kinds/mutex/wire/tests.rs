@@ -17,7 +17,6 @@ fn acquire() -> Command {
         entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
         ttl: Duration::from_micros(10_001),
         floor: 0,
-        max_ttl: Duration::from_secs(30),
     }
 }
 
@@ -50,7 +49,6 @@ fn a_command_is_a_script_with_its_keys() {
         "q:c0",
         "q:c1",
         "q:waiting",
-        "30000",
         "@mutex:a:b",
         entry.as_str(),
         "11",
@@ -102,7 +100,6 @@ fn join() -> Command {
         only_last: false,
         ttl: Duration::from_secs(10),
         floor: 7,
-        max_ttl: Duration::from_secs(30),
     }
 }
 
@@ -111,7 +108,6 @@ fn give_back() -> Command {
         name: Name::new("a:b").unwrap(),
         place: place(),
         floor: 8,
-        max_ttl: Duration::from_secs(30),
     }
 }
 
@@ -129,10 +125,10 @@ fn a_place_travels_by_its_own_script_and_gives_back_as_a_batch_of_one() {
     let place = "1125899906842624 1001 0 30000 50 q:wake:1 guard";
     let (sha, keys) = (JOIN.sha(), "5 q:@mutex:a:b q:open q:waiting q:c0 q:c1");
     let alone = place.replace(" guard", " 0 guard");
-    let wanted = format!("EVALSHA {sha} {keys} 30000 {entry} 10000 7 3 {alone}");
+    let wanted = format!("EVALSHA {sha} {keys} {entry} 10000 7 3 {alone}");
     assert_eq!(sent(join()), wanted);
     let (sha, keys) = (BATCH.sha(), "5 q:open q:waiting q:@mutex:a:b q:c0 q:c1");
-    let wanted = format!("EVALSHA {sha} {keys} 30000 Y {entry} 8 3 {place}");
+    let wanted = format!("EVALSHA {sha} {keys} Y {entry} 8 3 {place}");
     assert_eq!(sent(give_back()), wanted);
 }
 
@@ -144,7 +140,6 @@ fn a_raise_names_the_grant_that_it_is_for() {
             entry: place().entry,
             seq,
             token: 5,
-            max_ttl: Duration::from_secs(30),
         };
         let wanted = format!("{}{wanted}", place().entry.as_str());
         let mut alone = Writer::new();

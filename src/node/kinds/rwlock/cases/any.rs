@@ -16,7 +16,6 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
             name: name(n),
             entry: entry(owner),
             token: chance.floor() + chance.up_to(3),
-            max_ttl: MAX_TTL,
         },
         47..58 => extend(n, owner, side, ttl, random_window(chance)),
         58..65 => repair(n, owner, side, ttl, random_token(chance)),

@@ -9,7 +9,8 @@ use crate::{
     },
 };
 
-const MAX_TTL: Duration = Duration::from_secs(20);
+/// Leases last 20 s at most.
+const GUARD: &str = "2 3 word 20000 5000 nonce";
 /// A TIME in the middle of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const CHANNEL: &str = "wake:1";
@@ -52,7 +53,6 @@ fn take(place: Place, limit: u32, mode: Mode, want: Option<u32>) -> Command {
         want,
         ttl: millis(10),
         floor: 0,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -83,7 +83,7 @@ impl Node {
     fn ask(&mut self, command: &Command, time: u64) -> Answer {
         let at = Moment {
             time,
-            guard: "guard",
+            guard: GUARD,
             rules: self.rules,
             admitted: true,
             writes: Writes::All,
@@ -155,7 +155,6 @@ fn who_is_called_has_its_term() {
             pool: pool(),
             entry: entry(1),
             keep: None,
-            max_ttl: MAX_TTL,
         };
         node.ask(&release, T);
         let says = Says::Free { slot: 0 };

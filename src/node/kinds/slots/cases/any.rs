@@ -10,7 +10,6 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     let entry = entry(owner);
     let slot = random_slot(chance);
     let ttl = secs(chance.one(&[11, 14, 17, 20]));
-    let max_ttl = MAX_TTL;
     match chance.up_to(100) {
         0..45 => random_take(chance, pool, owner, ttl),
         45..50 => Command::Raise {
@@ -18,14 +17,12 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
             entry,
             slot,
             token: chance.floor() + chance.up_to(3),
-            max_ttl,
         },
         50..58 => Command::Extend {
             pool,
             entry,
             slot,
             ttl,
-            max_ttl,
         },
         58..65 => Command::Repair {
             pool,
@@ -36,18 +33,15 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
                 0 => MAX_TOKEN,
                 _ => chance.floor() + chance.up_to(3),
             },
-            max_ttl,
         },
         65..84 => Command::Release {
             pool,
             entry,
             keep: (chance.up_to(4) == 0).then_some(slot),
-            max_ttl,
         },
         84..92 => Command::Yield {
             pool,
             place: random_place(chance, owner),
-            max_ttl,
         },
         92..95 => Command::Resize {
             pool,
@@ -55,7 +49,6 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
                 let version = chance.floor();
                 random_limit(chance, version)
             },
-            max_ttl,
         },
         _ => Command::Inspect { pool },
     }
@@ -105,7 +98,6 @@ fn random_take(chance: &mut Chance, pool: Pool, owner: u128, ttl: Duration) -> C
         want: (chance.up_to(8) > 0).then(|| random_slot(chance)),
         ttl,
         floor: chance.floor(),
-        max_ttl: MAX_TTL,
     }
 }
 

@@ -154,14 +154,13 @@ pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
 
 pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
     let brief = |mut command: Command| {
-        if let Command::Take { max_ttl, ttl, .. } | Command::Extend { max_ttl, ttl, .. } =
-            &mut command
-        {
-            (*max_ttl, *ttl) = (millis(100), millis(100));
+        if let Command::Take { ttl, .. } | Command::Extend { ttl, .. } = &mut command {
+            *ttl = millis(100);
         }
         command
     };
-    // Who holds keeps it in mind, and so does who waits.
+    trial.restart_with(millis(100)).await;
+    // A holder keeps it in mind, and so does a waiter.
     mine(trial, brief(pick(&once(1), 1, 0))).await;
     for _ in 0..9 {
         sleep(millis(60)).await;

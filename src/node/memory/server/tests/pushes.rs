@@ -177,7 +177,6 @@ async fn a_hand_over_reaches_the_connection_of_who_waits() {
         only_last: false,
         ttl: secs(10),
         floor: 0,
-        max_ttl: secs(30),
     };
     let stands = ask(&mut *waiter, join.into());
     let in_line = |said: &Incoming| matches!(said, Incoming::Answer(Ok(Answer::InLine { .. })));

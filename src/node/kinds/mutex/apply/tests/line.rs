@@ -31,7 +31,6 @@ fn join(place: &Place) -> Command {
         only_last: false,
         ttl: ms(20_000),
         floor: 0,
-        max_ttl: MAX_TTL,
     }
 }
 
@@ -68,7 +67,7 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
     let granted = Says::Granted {
         seq: 4,
         token: 2,
-        guard: "guard".into(),
+        guard: GUARD.into(),
     };
     for (waited, says, left) in [
         (500, Some(granted), Some(ms(1007))),
