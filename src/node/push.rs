@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_message_names_the_waiter_and_says_one_of_four_things() {
         let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
-        let (seq, token, guard) = (3, 1 << 51, "2 3 list 30000 5000 id".into());
+        let (seq, token, guard) = (3, 1 << 51, "30000 2 3 list 5000 id".into());
         let granted = Says::Granted { seq, token, guard };
         let text = format!("G ENTRY 3 {token} 2 3 list 30000 5000 id");
         assert_eq!(says(&text), Some(granted));

@@ -35,7 +35,7 @@ pub(crate) enum Writes {
 impl Moment<'_> {
     /// The fleet's longest ttl, which a right guard says. Zero of another text.
     pub(crate) fn max_ttl(&self) -> Duration {
-        let word = self.guard.split(' ').nth(3);
+        let word = self.guard.split(' ').next();
         Duration::from_millis(word.and_then(|word| word.parse().ok()).unwrap_or(0))
     }
 

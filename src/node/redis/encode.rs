@@ -41,7 +41,7 @@ mod tests {
         node::{admission, mutex, wire::writer::tests::read_back},
     };
 
-    const GUARD: &str = "2 3 word 30000 5000 id";
+    const GUARD: &str = "30000 2 3 word 5000 id";
 
     #[test]
     fn the_guard_goes_last() {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What `open` says of a master that [`Trial::admit`] lets vote.
-pub(crate) const GUARD: &str = "2 3 word 20000 5000 nonce";
+pub(crate) const GUARD: &str = "20000 2 3 word 5000 nonce";
 
 /// What every connection of a trial listens to.
 pub(crate) const CHANNEL: &str = "quorate:wake:trial";

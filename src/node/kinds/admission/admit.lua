@@ -22,5 +22,5 @@ if mode == 'raise' and w1 < max_ttl1 + math.ceil(max_ttl1 / 100) + margin1 then
 end
 redis.call('SET', KEYS[1], string.format('%s %s %s %.0f %.0f %s %s 1 %s %.0f', ARGV[1], n, list, max_ttl,
   margin, run, id, u, math.max(w, w1)))
-redis.call('SET', KEYS[2], string.format('%s %s %s %.0f %.0f %s', ARGV[1], n, list, max_ttl, margin, id))
+redis.call('SET', KEYS[2], string.format('%.0f %s %s %s %.0f %s', max_ttl, ARGV[1], n, list, margin, id))
 return 1

@@ -152,7 +152,10 @@ fn admission_of(record: &BootRecord) -> Admit {
 /// What `open` says of this record.
 fn guard_of(record: &str) -> String {
     let words: Vec<&str> = record.split(' ').collect();
-    format!("{} {}", words[..5].join(" "), words[6])
+    let [format, masters, list, max_ttl, margin, _, id, ..] = words[..] else {
+        panic!("{record:?}");
+    };
+    format!("{max_ttl} {format} {masters} {list} {margin} {id}")
 }
 
 /// In the texts: the run of the server, that of another process, and that of the server before it

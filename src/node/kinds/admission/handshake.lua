@@ -116,7 +116,7 @@ end
 local head = string.format('%s %s %s %.0f %.0f %s %s %d %d ', format, n, list, max_ttl, margin, run,
   id, v1, u1)
 local record = head .. string.format('%.0f', w)
-local guard = string.format('%s %s %s %.0f %.0f %s', format, n, list, max_ttl, margin, id)
+local guard = string.format('%.0f %s %s %s %.0f %s', max_ttl, format, n, list, margin, id)
 local votes = w >= z(max_ttl, margin)
 local open = redis.call('GET', KEYS[2])
 -- 8. Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.

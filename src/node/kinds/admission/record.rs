@@ -104,7 +104,7 @@ pub struct BootRecord {
 }
 
 impl BootRecord {
-    /// What `open` says where a node of this record votes: "format N list max_ttl M id". The id, so
+    /// What `open` says where a node of this record votes: "max_ttl format N list M id". The id, so
     /// that another member's data is no guard here.
     pub(crate) fn guard(&self, rules: Rules) -> String {
         let Self {
@@ -121,7 +121,7 @@ impl BootRecord {
         } else {
             0
         };
-        format!("{FORMAT} {masters} {list} {max_ttl} {margin} {id}")
+        format!("{max_ttl} {FORMAT} {masters} {list} {margin} {id}")
     }
 
     /// Was this memory witnessed for long enough?
@@ -256,7 +256,7 @@ mod tests {
         let text = "2 3 a1b2c3d4 30000 5000 abc/00000000/-1 theirs 1 0 1000";
         let record: BootRecord = text.parse().unwrap();
         assert_eq!(record.to_string(), text);
-        assert_eq!(record.guard(Rules::ALL), "2 3 a1b2c3d4 30000 5000 theirs");
+        assert_eq!(record.guard(Rules::ALL), "30000 2 3 a1b2c3d4 5000 theirs");
         assert!(!record.votes());
         let ripe = |witnessed| BootRecord {
             witnessed,

@@ -7,7 +7,7 @@ local seen = redis.call('MGET', KEYS[2], KEYS[3], KEYS[6])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+local max_ttl = string.match(ARGV[#ARGV], '^%d+')
 -- Where somebody waits for a lock on this node, it may be for this one: its last ticket.
 local last = seen[3]
   and redis.pcall('ZRANGE', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(ARGV[1], 8), -1, -1, 'WITHSCORES')[2]

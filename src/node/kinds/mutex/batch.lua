@@ -16,4 +16,4 @@
 -- alone is a script of its own.
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
 -- A guard that is wrong may say anything. Then no counter is made.
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)') or 0
+local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0

@@ -9,6 +9,6 @@ local held = redis.call('GET', KEYS[1])
 -- The first write, also where nobody holds it, so that all works at maxmemory.
 redis.call('DEL', KEYS[1])
 -- Until every lease that an eviction may still miss elsewhere is over, none is repaired here.
-redis.call('SET', KEYS[3], '', 'PX', string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)') * 2)
+redis.call('SET', KEYS[3], '', 'PX', string.match(ARGV[#ARGV], '^%d+') * 2)
 -- Nothing of ours is longer than 138 bytes: more is not worth sending.
 return held and string.sub(held, 1, 160) or 0

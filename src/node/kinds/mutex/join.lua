@@ -12,4 +12,4 @@ end
 local prefix, rest = string.sub(KEYS[2], 1, -5), string.sub(KEYS[1], #KEYS[2] + 4)
 local q, qh = prefix .. '@mutex-line:' .. rest, prefix .. '@mutex-waiters:' .. rest
 local from, waiting, c0, c1 = #prefix + 1, seen[3], KEYS[4], KEYS[5]
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+local max_ttl = string.match(ARGV[#ARGV], '^%d+')

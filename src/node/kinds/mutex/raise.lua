@@ -7,7 +7,7 @@ local seen = redis.call('MGET', KEYS[2], KEYS[1])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+local max_ttl = string.match(ARGV[#ARGV], '^%d+')
 -- One that came through the line is "entry seq ticket".
 if seen[2] ~= ARGV[2] and string.sub(seen[2] or '', 1, #ARGV[2] + 1) ~= ARGV[2] .. ' ' then
   return -1

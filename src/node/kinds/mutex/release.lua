@@ -19,4 +19,4 @@ if not (heads and heads[1]) then
 end
 -- Somebody does.
 local from, waiting, c0, c1 = #prefix + 1, seen[3], prefix .. 'c0', prefix .. 'c1'
-local max_ttl = string.match(ARGV[3], '^%S+ %S+ %S+ (%d+)') or 0
+local max_ttl = string.match(ARGV[3], '^%d+') or 0

@@ -5,7 +5,7 @@
 -- intents are, nothing to readers: the script fails.
 
 -- The fleet's longest ttl in ms, which a right guard says.
-max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+max_ttl = string.match(ARGV[#ARGV], '^%d+')
 
 function look_at_clock()
   local time = redis.call('TIME')

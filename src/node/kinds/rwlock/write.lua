@@ -7,7 +7,7 @@ local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+local max_ttl = string.match(ARGV[#ARGV], '^%d+')
 -- Mostly nobody has it, and the floor is the next token. All else is the long way.
 if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   local read, time, p = redis.call('HMGET', KEYS[7], ARGV[1], '_'), redis.call('TIME'), tonumber(ARGV[4])

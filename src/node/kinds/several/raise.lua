@@ -7,7 +7,7 @@ local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 if seen[1] ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local max_ttl = string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')
+local max_ttl = string.match(ARGV[#ARGV], '^%d+')
 local n, c0, c1, from = #KEYS - 3, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
 local entry, fields = ARGV[1], {}
 for i = 1, n do

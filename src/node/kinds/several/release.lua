@@ -19,4 +19,4 @@ local admitted = seen[1] == ARGV[3]
 if seen[2] then
   local prefix = string.sub(KEYS[1], 1, -5)
   local from, waiting, c0, c1 = #prefix + 1, seen[2], prefix .. 'c0', prefix .. 'c1'
-  local max_ttl = string.match(ARGV[3], '^%S+ %S+ %S+ (%d+)') or 0
+  local max_ttl = string.match(ARGV[3], '^%d+') or 0

@@ -7,7 +7,7 @@
 
 -- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says. A guard that is wrong may
 -- say anything; then nothing is made to live.
-lasts = math.max(tonumber(ARGV[1]) or 0, tonumber(string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)') or 0))
+lasts = math.max(tonumber(ARGV[1]) or 0, tonumber(string.match(ARGV[#ARGV], '^%d+') or 0))
 
 -- Reads it, and what of it is this entry's. Why not, where that fails.
 function look(entry)

@@ -6,7 +6,7 @@ if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
 -- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says.
-local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(ARGV[#ARGV], '^%S+ %S+ %S+ (%d+)')))
+local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(ARGV[#ARGV], '^%d+')))
 local slot, till = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+) %d+ (%d+)$')
 local time = redis.call('TIME')
 if slot ~= ARGV[3] or tonumber(till) < time[1] * 1000 + math.floor(time[2] / 1000) then

@@ -7,7 +7,7 @@ use crate::{
     },
 };
 
-const GUARD: &str = "2 3 word 30000 5000 nonce";
+const GUARD: &str = "30000 2 3 word 5000 nonce";
 const TERMS: Terms = Terms {
     max_ttl: Duration::from_secs(30),
     margin: Duration::from_secs(5),

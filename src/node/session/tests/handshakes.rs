@@ -147,7 +147,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
         other => panic!("{other:?}"),
     };
     assert_eq!(world.acquire(1), Ok(()));
-    assert_eq!(guard(&mut world), "2 3 word 30000 5000 id");
+    assert_eq!(guard(&mut world), "30000 2 3 word 5000 id");
     world.answer(Ok(Answer::Granted(1)));
     world.pass(Duration::from_secs(6));
     let other = BootRecord {
@@ -156,7 +156,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
     };
     world.read(RUN, Stored::Record(other));
     assert_eq!(world.acquire(2), Ok(()));
-    assert_eq!(guard(&mut world), "2 3 word 30000 5000 other");
+    assert_eq!(guard(&mut world), "30000 2 3 word 5000 other");
 }
 
 #[test]

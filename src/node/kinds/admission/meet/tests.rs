@@ -239,7 +239,7 @@ mod without {
     #[test]
     fn own_guard() {
         let record: BootRecord = "2 3 word 20000 5000 r old 0 0 0".parse().unwrap();
-        assert_eq!(record.guard(Rules::ALL), "2 3 word 20000 5000 old");
+        assert_eq!(record.guard(Rules::ALL), "20000 2 3 word 5000 old");
         assert_eq!(
             record.guard(Rules::without(OwnGuard)),
             "2 3 word 20000 5000 "

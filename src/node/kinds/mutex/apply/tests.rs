@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Leases last 30 s at most.
-const GUARD: &str = "2 3 word 30000 5000 nonce";
+const GUARD: &str = "30000 2 3 word 5000 nonce";
 /// A TIME in the middle of a period and of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;

@@ -303,7 +303,7 @@ pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
 
 pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'_>) {
     stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
-    let wrong = "2 3 word 20000 5000 another";
+    let wrong = "20000 2 3 word 5000 another";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [2, 1] {
         let answer = trial.ask_with(&free("a", owner).into(), wrong).await;

@@ -44,7 +44,7 @@ pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
     say(trial, release(1)).await;
     say(trial, release(1)).await;
     assert_eq!(trial.pushes().await, [], "one reads still");
-    let strangers = "2 5 word 20000 5000 nonce";
+    let strangers = "20000 2 5 word 5000 nonce";
     let _ = trial.ask_with(&release(2).into(), strangers).await;
     assert_eq!(trial.pushes().await, [], "it may not vote");
     granted(trial, writes(4)).await;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Leases last 20 s at most.
-const GUARD: &str = "2 3 word 20000 5000 nonce";
+const GUARD: &str = "20000 2 3 word 5000 nonce";
 /// A TIME in the middle of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const CHANNEL: &str = "wake:1";
