@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Fleet, Kind};
+use crate::support::{Fleet, HANG, Kind};
 use futures::future::join_all;
 use quorate::{Error, Quorum};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
 /// One at a time: they count the memory of the process.
 static ALONE: Mutex<()> = Mutex::const_new(());
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 async fn quorum(fleet: &Fleet) -> Quorum {
     let quorum = Quorum::builder()
         .nodes(fleet.urls())
-        .node_timeout(Duration::from_millis(500))
+        .node_timeout(NODE_TIMEOUT)
         .connect()
         .await
         .unwrap();
@@ -28,7 +29,10 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
     let _alone = ALONE.lock().await;
     let fleet = Fleet::start(3, Kind::Redis);
     let quorum = quorum(&fleet).await;
-    let asked = (0..LOCKS).map(|i| tokio::spawn(quorum.mutex(format!("burst:{i}")).try_lock()));
+    // Two thirds of it are left at least when they are dropped, and all have to be free within ten seconds of that.
+    let ttl = Duration::from_secs(30);
+    let asked = (0..LOCKS).map(|i| quorum.mutex(format!("burst:{i}")).ttl(ttl).try_lock());
+    let asked = asked.map(tokio::spawn);
     let mut granted = Vec::new();
     for answer in join_all(asked).await {
         if let Ok(Some(lease)) = answer.unwrap() {
@@ -71,7 +75,8 @@ async fn of_a_flood_of_names_all_get_in_line() {
         .collect();
     for i in 0..NAMES {
         while holder.inspect(name(i)).await.unwrap().waiting() < 10 {
-            assert!(start.elapsed() < Duration::from_secs(60), "{}", name(i));
+            // Three hangs, because ten thousand waiters each join a queue on five nodes.
+            assert!(start.elapsed() < 3 * HANG, "{}", name(i));
             let ended = waiting.try_join_next().map(Result::unwrap);
             assert!(ended.is_none(), "{ended:?}");
             sleep(Duration::from_millis(20)).await;
@@ -117,13 +122,15 @@ async fn thousands_that_wait_for_one_name_keep_no_other_waiting() {
         sleep(Duration::from_millis(10)).await;
     }
     println!("the slowest lock and release: {slowest:?}");
-    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    // A lock and its release, each within a node timeout.
+    assert!(slowest < 2 * NODE_TIMEOUT, "{slowest:?}");
     assert!(held.is_valid());
     let start = Instant::now();
     waiters.abort_all();
     assert!(quorum.mutex("other").try_lock().await.unwrap().is_some());
     println!("all cancelled within {:?}", start.elapsed());
-    assert!(start.elapsed() < Duration::from_secs(1));
+    // The same for a lock that comes after 20,000 cancelled waits.
+    assert!(start.elapsed() < 2 * NODE_TIMEOUT);
     drop(held);
     let again = quorum.mutex("held").wait_timeout(Duration::from_secs(2));
     drop(again.lock().await.unwrap());
@@ -139,7 +146,7 @@ async fn thousands_that_wait_cost_no_memory_while_they_wait() {
     let held = quorum.mutex("held").lock().await.unwrap();
     let mut waiters = wait_for(&quorum, "held", 10_000);
     // Until all stand in line, and what that took is free again.
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + HANG;
     while quorum.inspect("held").await.unwrap().waiting() < 10_000 {
         assert!(Instant::now() < deadline, "they do not come");
         sleep(Duration::from_millis(100)).await;

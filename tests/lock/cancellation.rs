@@ -349,7 +349,8 @@ async fn lock_soon(other: &Quorum, name: &str, when: &str) {
 }
 
 async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(8);
+    // Less than the ttl: nothing comes because a lease has expired.
+    let deadline = Instant::now() + TTL * 4 / 5;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -495,10 +496,8 @@ async fn background_work_ends_with_the_ttl() {
         took >= ttl - NODE_TIMEOUT,
         "there was something to take back: {took:?}"
     );
-    assert!(
-        took < ttl + Duration::from_millis(900),
-        "beyond the ttl: {took:?}"
-    );
+    // A last request times out after the ttl. Two more timeouts are for a busy machine.
+    assert!(took < ttl + 3 * NODE_TIMEOUT, "beyond the ttl: {took:?}");
 
     drop(quorum);
     eventually("no task is left", || tasks.num_alive_tasks() == before).await;
@@ -634,9 +633,8 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
                 "nobody renews any more"
             );
         };
-        tokio::time::timeout(Duration::from_secs(2), all)
-            .await
-            .unwrap();
+        // Far less than the ttl: nothing ends because a lease has expired.
+        tokio::time::timeout(TTL / 5, all).await.unwrap();
         assert!(!lease.is_valid());
 
         let all = async {
@@ -660,9 +658,7 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
             ));
             quorum.shutdown().await;
         };
-        tokio::time::timeout(Duration::from_secs(2), all)
-            .await
-            .unwrap();
+        tokio::time::timeout(TTL / 5, all).await.unwrap();
     });
     let _ = (quorum.nodes(), quorum.health(), format!("{quorum:?}"));
     drop(other);

@@ -293,7 +293,8 @@ fn nobody_waits_for_a_node_that_hangs() {
         let took = start.elapsed();
         fleet[0].sigcont();
         fleet[1].sigcont();
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        // Far below the ttl of 10 s and the shutdown timeout of 5 s.
+        assert!(took < 2 * SOON, "{took:?}");
         all_is_free(&fleet, what);
     }
 }

@@ -101,6 +101,7 @@ async fn a_stopped_minority_slows_nobody<E: Exclusive>() {
             fleet[stopped].sigstop();
             // Also while nobody knows yet that it will not answer.
             let (median, worst) = measure(&mutex, 200).await;
+            // On a busy machine two medians of the same work differ by so much. A wait for the stopped one is 300 ms.
             assert!(
                 median < healthy * 3 + ms(1),
                 "{kind:?}: {median:?} instead of {healthy:?}"
@@ -130,10 +131,15 @@ async fn a_slow_minority_slows_nobody<E: Exclusive>() {
     proxies[0].delay(ms(50));
     proxies[1].delay(ms(100));
     let (median, _) = measure(&mutex, 100).await;
-    assert!(median < ms(25), "it waits for the slow ones: {median:?}");
+    // The faster of the two slow ones answers after 100 ms.
+    assert!(
+        median < ms(100 / 4),
+        "it waits for the slow ones: {median:?}"
+    );
     // The third fastest decides.
     proxies[2].delay(ms(20));
     let (median, _) = measure(&mutex, 10).await;
+    // A round trip to it takes 40 ms, and one to the fourth 100 ms.
     assert!(median >= ms(40) && median < ms(90), "{median:?}");
     proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
     assert_eq!(left_behind(&fleet), [""; 0]);
@@ -172,7 +178,8 @@ async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once
                 .unwrap_err();
             assert!(matches!(error, Error::NoQuorum(_)), "{error}");
             attempts += 1;
-            slow += usize::from(attempt.elapsed() > ms(50));
+            // A sixth of the node timeout: it did not wait for one.
+            slow += usize::from(attempt.elapsed() > NODE_TIMEOUT / 6);
         }
         assert!(attempts > 2_000, "{kind:?}: at once? {attempts} in 2.8 s");
         assert!(
@@ -295,6 +302,7 @@ async fn a_late_grant_is_taken_back<E: Exclusive>() {
         drop(taken);
         sleep(ms(100)).await;
         fleet[0].sigcont();
+        // For the back-off of a dial, and what twenty clients take back then.
         let left = fleet.leftover_locks_after(Duration::from_secs(4), PREFIX);
         assert!(left.is_empty(), "{kind:?}: {left:#?}");
         for client in &clients {
@@ -322,7 +330,8 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
             clients.push(client);
         }
         // What is sent now arrives in 5 s, what is sent later at once.
-        proxy.delay(Duration::from_secs(5));
+        let delay = Duration::from_secs(5);
+        proxy.delay(delay);
         let mut leases = Vec::new();
         for (i, client) in clients.iter().enumerate() {
             let mutex = E::of(client, format!("{i}"))
@@ -337,14 +346,15 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
         for client in &clients {
             all_vote(client).await;
         }
+        // A second before what was sent arrives, which leaves time for the look below.
         assert!(
-            sent.elapsed() < ms(4_000),
+            sent.elapsed() < delay - ms(1_000),
             "dialled anew in time: {:?}",
             sent.elapsed()
         );
         drop(leases);
         assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}: not arrived yet");
-        sleep(ms(5_500).saturating_sub(sent.elapsed())).await;
+        sleep((delay + ms(500)).saturating_sub(sent.elapsed())).await;
         assert_eq!(
             fleet.leftover_locks(PREFIX),
             [""; 0],
@@ -387,7 +397,7 @@ async fn a_server_that_permits_no_client_kill_is_noted<E: Exclusive>() {
 
 /// Z = 1.01 · max_ttl + margin, counted by the clients.
 async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclusive>() {
-    let quarantine = ms(2_120);
+    let quarantine = MAX_TTL + MAX_TTL / 100 + ms(100);
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
         let quorum = connect(&fleet).await;
@@ -414,6 +424,8 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
             .unwrap_or_else(|e| panic!("{kind:?}: {e}"));
         let waited = start.elapsed();
         assert!(waited >= quarantine, "{kind:?}: it voted after {waited:?}");
+        // It has to start and to be met before its quarantine is counted, and a waiter looks every 500 ms. The rest is for a
+        // busy machine.
         assert!(
             waited < quarantine + ms(1_500),
             "{kind:?}: it did not vote for {waited:?}"

@@ -104,7 +104,9 @@ fn sets(workers: &Workers) -> usize {
 
 /// Until there were so many more.
 fn progress(workers: &Workers, more: usize, after: &str) {
-    let (from, deadline) = (sets(workers), Instant::now() + Duration::from_secs(60));
+    // A step is hundreds of sets here, at worst after a quarantine. Elsewhere it is a few writes.
+    let patience = 4 * workers::PATIENCE;
+    let (from, deadline) = (sets(workers), Instant::now() + patience);
     while sets(workers) < from + more {
         assert!(Instant::now() < deadline, "no progress after: {after}");
         std::thread::sleep(Duration::from_millis(10));

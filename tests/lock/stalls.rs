@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Fleet, Kind, Proxy, Server, again};
+use crate::support::{Fleet, HANG, Kind, Proxy, Server, again};
 use futures::future::{FutureExt as _, join_all};
 use quorate::{Builder, Error, NodeState, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +27,8 @@ const CONTROL_TASKS: usize = 16;
 const LONG_STOPS: usize = 4;
 /// For how long a lock that was handed over is good until it is confirmed: a second, less drift and notice.
 const FIRST_TERM: Duration = Duration::from_millis(1_000 - 12 - 50);
+/// After a shutdown the servers only have to read what was sent to them, on a busy machine too.
+const SOON: Duration = ms(500);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -182,7 +184,7 @@ fn a_blocked_runtime_makes_no_node_late() {
     // The runtime looks at the sockets before it goes back to what it was started for: so it is a task
     // like others.
     runtime.block_on(async { tokio::spawn(test).await.unwrap() });
-    assert_eq!(fleet.leftover_locks_after(ms(500), "quorate"), [""; 0]);
+    assert_eq!(fleet.leftover_locks_after(SOON, "quorate"), [""; 0]);
 }
 
 const URLS: &str = "QUORATE_TEST_URLS";
@@ -237,7 +239,7 @@ fn stop_a_client(test: &str) {
         .env(DIR, dir.path())
         .spawn();
     let mut client = Client(client.unwrap());
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + HANG;
     while !dir.path().join("started").exists() {
         assert!(Instant::now() < deadline, "it does not start");
         std::thread::sleep(ms(5));
@@ -255,7 +257,7 @@ fn stop_a_client(test: &str) {
     assert!(errors.is_empty(), "{errors}");
     let done = fs::read_to_string(dir.path().join("done")).unwrap();
     assert!(done.parse::<usize>().unwrap() > 500, "{done}");
-    assert_eq!(fleet.leftover_locks_after(ms(500), "quorate"), [""; 0]);
+    assert_eq!(fleet.leftover_locks_after(SOON, "quorate"), [""; 0]);
 }
 
 #[test]
@@ -346,6 +348,7 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         let ((done, p99), (others, of_others)) = (load.p99(), control.load.p99());
         throttled += done;
         beside += others;
+        // Three times what the machine costs, and 50 ms for the noise. A second is too long on any machine.
         let bound = of_others.max(well) * 3 + ms(50);
         if second > 1 && p99 >= bound.min(ms(1_000)) {
             late.push(format!(
@@ -383,11 +386,12 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
     );
     assert!(late.is_empty(), "{late:#?}, before {well:?}");
     proxies[0].rate(0);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + HANG;
     while quorum.nodes()[0].state != NodeState::Voting {
         assert!(Instant::now() < deadline, "{}", quorum.nodes()[0]);
         sleep(ms(10)).await;
     }
+    // The node that was throttled still reads what was sent to it. Far below the ttl of 10 s.
     assert_eq!(fleet.leftover_locks_after(ms(2_000), "quorate"), [""; 0]);
 }
 
@@ -422,9 +426,8 @@ async fn all_at_once(
     }
     let took = start.elapsed();
     drop(granted);
-    let patience = Duration::from_secs(20);
     assert_eq!(
-        fleet.leftover_locks_after(patience, "quorate:l:name"),
+        fleet.leftover_locks_after(HANG, "quorate:@mutex:name"),
         [""; 0]
     );
     took
@@ -453,6 +456,7 @@ async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() 
     });
     let closed = closed.await;
     println!("{well:?} without, {flushed:?} with SCRIPT FLUSH, {closed:?} with DEL open");
+    // At worst everything is sent a second time. The third part and 500 ms are for a busy machine.
     assert!(
         flushed < well * 3 + ms(500),
         "{flushed:?} instead of {well:?}"

@@ -36,6 +36,7 @@ async fn voting_waits_out_a_quarantine_or_says_how_long_it_takes() {
     let error = quorum.voting(seconds(10)).await.unwrap_err();
     assert!(matches!(error, Error::Quarantined(_)), "{error}");
     let left = error.retry_after().unwrap();
+    // A quarantine of 1.01 · 30 s + 5 s, of which 10 s are over.
     assert!((seconds(25)..seconds(26)).contains(&left), "{left:?}");
     quorum.voting(seconds(60)).await.unwrap();
     assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
@@ -124,12 +125,14 @@ async fn every_change_of_a_node_is_told_once() {
     let began = tokio::time::Instant::now();
     let next = changes.next().await.unwrap();
     assert_eq!(next.state, NodeState::Voting);
+    // Most of a quarantine of 35.3 s.
     assert!(began.elapsed() > seconds(30), "{:?}", began.elapsed());
 
     assert_eq!(second(&quorum, &mut changes).await, NodeState::Voting);
     nodes[1].stop();
     let gone = second(&quorum, &mut changes).await;
     assert!(matches!(gone, NodeState::Unreachable(..)), "{gone}");
+    // Many times the longest back-off of a dial, 5 s.
     let again = tokio::time::timeout(seconds(60), second(&quorum, &mut changes)).await;
     assert!(
         again.is_err(),
@@ -147,6 +150,7 @@ async fn every_change_of_a_node_is_told_once() {
     while !matches!(quorum.nodes()[1].state, NodeState::Voting) {
         tokio::time::sleep(ms(10)).await;
     }
+    // The same: by then it would have been told.
     let none = tokio::time::timeout(seconds(60), changes.next()).await;
     assert!(none.is_err(), "{none:?}");
 
@@ -181,6 +185,7 @@ where
         assert!(answer.is_err(), "done, in an outage");
         if let Err(error) = answer {
             let pause = error.retry_after();
+            // The shortest pause, and a little more than the longest: the longest back-off of a dial, 5 s, and 50 ms.
             assert!(pause >= Some(ms(50)), "{error}: {pause:?}");
             assert!(pause <= Some(seconds(6)), "{error}: {pause:?}");
             tokio::time::sleep(pause.unwrap_or_default()).await;
@@ -253,6 +258,7 @@ async fn who_waits_through_an_outage_stands_on_all_nodes_after_it<E: Exclusive>(
         }
         let took = began.elapsed();
         drop(held);
+        // Half of the default ttl: it gets the lock by the release, and not because a lease has expired.
         let lease = tokio::time::timeout(seconds(5), waiter).await;
         let lease = lease.unwrap_or_else(|_| panic!("never, after {took:?}"));
         assert!(lease.unwrap().unwrap().is_valid());

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Kind, Server, ServerOptions};
+use crate::support::{HANG, Kind, Server, ServerOptions};
 use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 use quorate::{Error, NodeState, Quorum};
 
@@ -319,7 +319,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn until(quorum: &Quorum, is_so: fn(&NodeState) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + HANG;
     while !is_so(&quorum.nodes()[0].state) {
         assert!(Instant::now() < deadline, "{quorum:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;

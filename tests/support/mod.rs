@@ -44,6 +44,7 @@ mod server;
 pub mod tls;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use again::again;
 pub use consul::{Agent, AgentOptions, Cluster, MASTER, Pair};
@@ -52,6 +53,9 @@ pub use interval::most_within;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
+
+/// A wait this long is a hang; no promise is measured by it.
+pub const HANG: Duration = Duration::from_secs(20);
 
 /// A program that `install-servers.sh` has brought, for both packages of the workspace.
 fn installed(program: &str) -> PathBuf {

@@ -215,7 +215,8 @@ async fn thousands_who_are_cut_off_are_registered_again_at_once<E: Exclusive>() 
     .await;
     registered::<E>(&fleet, WAITERS).await;
     let took = start.elapsed();
-    assert!(took < ms(1_000) + MACHINE, "{took:?}");
+    // A hand-over to a waiter that is not back yet would cost a term.
+    assert!(took < TERM + MACHINE, "{took:?}");
     println!("{WAITERS} registered again in {took:?}");
     let after: Vec<_> = fleet.iter().map(tickets::<E>).collect();
     assert!(before == after, "the same places");

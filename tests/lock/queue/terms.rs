@@ -63,7 +63,8 @@ async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
     let all = served.all.lock().unwrap().clone();
     for pair in all.chunks(2) {
         let gap = pair[1].from.saturating_duration_since(pair[0].until);
-        assert!(gap < ms(100) + MACHINE, "{gap:?}");
+        // Two round trips of 50 ms.
+        assert!(gap < ms(2 * 50) + MACHINE, "{gap:?}");
     }
     nothing_is_left(&fleet);
 }
@@ -80,7 +81,8 @@ async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
     held.release().await.unwrap();
     let lease = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
     let left = lease.validity();
-    assert!(left > ttl - ms(1_000) - MACHINE && left <= ttl, "{left:?}");
+    // Without its drift of 202 ms and what has passed of its first term.
+    assert!(left > ttl - TERM - MACHINE && left <= ttl, "{left:?}");
     let kept = fleet.iter().filter(|server| {
         let left = E::kept(server, NAME);
         left > ttl + delay - MACHINE && left <= ttl + delay
@@ -113,6 +115,7 @@ async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
         held.release().await.unwrap();
         all_end(waiters).await;
         let longest = served.in_order::<E>(WAITERS);
+        // A waiter that is told nothing asks every S / 4 (protocol §4): two such rests.
         assert!(longest < TERM / 2 + MACHINE, "free for {longest:?}");
         let after: Vec<u64> = fleet.iter().map(|it| calls(it, "spublish")).collect();
         assert_eq!(before, after, "{without}");

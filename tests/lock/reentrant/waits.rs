@@ -184,6 +184,7 @@ async fn each_who_waits_keeps_its_own_wait_timeout() {
         let (answer, after) = waiting.await.unwrap();
         assert!(matches!(answer, Err(Error::Held(_))), "{answer:?}");
         let limit = limit.unwrap();
+        // The clock is paused, so only timers take time, and each is rounded up to a millisecond.
         assert!(
             (limit..limit + ms(20)).contains(&after),
             "{after:?} of {limit:?}"
@@ -195,6 +196,7 @@ async fn each_who_waits_keeps_its_own_wait_timeout() {
     assert!((3..=6).contains(&made), "{made}");
     rival.release().await.unwrap();
     let (lease, after) = endless.await.unwrap();
+    // Released after the waits of 3 s. The default ttl is 10 s, so nothing has expired.
     assert!(after < SOON * 6, "{after:?}");
     drop(lease.unwrap());
     fleet.assert_clean(&owner).await;

@@ -6,12 +6,12 @@ mod semaphore;
 
 use std::time::Duration;
 
-use crate::support::Fleet;
+use crate::support::{Fleet, HANG};
 use quorate::{Inspection, MemoryNode, Quorum};
 use tokio::time;
 
 const NAME: &str = "nightly";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = HANG;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

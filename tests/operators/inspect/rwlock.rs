@@ -125,7 +125,8 @@ async fn an_eviction_reaches_every_holder([ann, bob, eve]: [Quorum; 3]) {
     let evicted = time::Instant::now();
     assert!(ann.evict(NAME).await.unwrap());
     let bobs = granted(waits).await;
-    assert!(evicted.elapsed() < ms(1_000), "{:?}", evicted.elapsed());
+    // Half of the ttl: it gets in because it is told, and not because a lease has expired.
+    assert!(evicted.elapsed() < TTL / 2, "{:?}", evicted.elapsed());
     is_evicted(&eves).await;
     assert!(bobs.is_valid());
 
