@@ -55,6 +55,9 @@ async fn connect(agent: &Agent) -> Consul {
     Consul::connect(agent.url()).await.unwrap()
 }
 
+/// For what comes at once, on a busy machine too. Half of the default ttl, so nothing has expired.
+const SOON: Duration = ms(5_000);
+
 /// Waits until it is so.
 async fn until(what: &str, within: Duration, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();

@@ -42,6 +42,7 @@ async fn free(semaphore: &Semaphore, permits: u32) {
             sleep(Duration::from_millis(5)).await;
         }
     };
+    // Half of the default ttl: they are released, and have not expired.
     timeout(Duration::from_secs(5), all_there)
         .await
         .expect("the permits come back");
@@ -245,6 +246,7 @@ async fn a_permit_that_is_lost_drops_the_work_and_is_an_error() {
     }));
     let start = Instant::now();
     let answers = service.clone().reject_answer(()).await;
+    // The longest hold.
     assert!(start.elapsed() <= Duration::from_secs(2), "before its end");
     assert_eq!(dropped.load(SeqCst), 1);
     let response: Response<String> = answers.into_response();
@@ -289,6 +291,7 @@ async fn units_are_waited_for_as_long_as_it_says_and_not_in_vain() {
     assert!(wait > PERIOD / 2, "{wait:?}");
     long.oneshot(()).await.unwrap();
     assert!(start.elapsed() >= PERIOD - PERIOD / 100);
+    // A unit counts for 10.1 s and its grace. The rest is for the looks of the wait.
     assert!(
         start.elapsed() < PERIOD + PERIOD / 4,
         "{:?}",
@@ -312,6 +315,7 @@ async fn the_end_of_a_wait_is_a_denial_and_leaves_nobody_in_line() {
     let start = Instant::now();
     let wait = denied(service.clone().oneshot(()).await).retry_after();
     let took = start.elapsed();
+    // The wait of 12 s, and what its last look may take.
     assert!(took <= PERIOD + PERIOD / 4, "{took:?}");
     assert!(wait > PERIOD / 2, "{wait:?} after {took:?}");
     first.await.unwrap().unwrap();

@@ -190,6 +190,7 @@ async fn an_outage_of_12_seconds_over_100_leases_is_under_150_lines() {
     for line in &lost {
         assert_eq!(line.level, Level::WARN);
         assert_eq!(line.get("reason"), LossReason::NodesLost.to_string());
+        // A ttl of 10 s, renewed at most a third of it before, and told before the nodes are back.
         assert!(
             (6_000..12_000).contains(&line.number("held_for_ms")),
             "{line:?}"

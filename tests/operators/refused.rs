@@ -10,6 +10,8 @@ use quorate::{Builder, Error, NodeState, NodeStatus, Quorum, Renewal, Silence, V
 
 const PASSWORD: &str = "swordfish77";
 
+const CONNECT_TIMEOUT: Duration = ms(4_000);
+
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -19,7 +21,7 @@ fn builder() -> Builder {
         .fleet("tests") // some reach the masters through proxies
         .max_ttl(ms(2_000))
         .restart_margin(ms(100))
-        .connect_timeout(ms(4_000))
+        .connect_timeout(CONNECT_TIMEOUT)
         .dial_timeout(ms(700))
 }
 
@@ -302,7 +304,8 @@ async fn refused(bad: &[String], words: &[&str]) {
         .connect()
         .await
         .expect_err("no majority");
-    assert!(start.elapsed() < ms(5_000));
+    // And a second for a busy machine.
+    assert!(start.elapsed() < CONNECT_TIMEOUT + ms(1_000));
     assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
     says(&error, words);
     for url in &urls {
@@ -320,6 +323,7 @@ async fn refused(bad: &[String], words: &[&str]) {
     }
 }
 
+/// Far more than a dial, its timeout of 0.7 s and its back-off of a second.
 async fn wait_for(quorum: &Quorum, is_so: impl Fn(&[NodeState]) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {

@@ -64,6 +64,7 @@ async fn admitted(urls: &[String]) -> Quorum {
     quorum
 }
 
+/// Every handshake shows it. Two of them come within this time.
 async fn wait_for(quorum: &Quorum, is_so: impl Fn(&NodeStatus) -> bool) -> Vec<NodeStatus> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -578,6 +579,7 @@ async fn one_node_of_three() {
     let other = quorum.mutex("b").lock().await.unwrap();
     lease.extend().await.unwrap();
     // Its answers are not waited for where the others were enough.
+    // The answer is there at once. It is read late on a busy machine only.
     let deadline = Instant::now() + Duration::from_secs(5);
     while quorum.health().voting != 2 {
         assert!(Instant::now() < deadline, "{:?}", quorum.nodes());

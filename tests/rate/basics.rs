@@ -109,6 +109,7 @@ async fn who_stops_waiting_gives_way() {
     sleep(Duration::from_millis(10)).await;
     assert!(!few.is_finished());
     many.abort();
+    // Five units are free. The next one is free after a minute.
     timeout(Duration::from_millis(50), few)
         .await
         .unwrap()
@@ -124,6 +125,7 @@ async fn a_limit_below_the_number_of_masters() {
     assert_eq!((allowed.is_allowed(), allowed.remaining()), (true, 0));
     let denied = limiter.check().await.unwrap();
     assert!(!denied.is_allowed());
+    // A unit of a minute counts for 60.7 s and its grace of up to 0.5 s (protocol §7). A wait may look a few seconds late.
     assert!(
         denied.wait() > 59 * SECOND && denied.wait() < 64 * SECOND,
         "{denied:?}"
@@ -132,6 +134,7 @@ async fn a_limit_below_the_number_of_masters() {
     assert!(limiter.check().await.unwrap().is_allowed());
     let began = Instant::now();
     limiter.until_ready().await.unwrap();
+    // The same.
     assert!(
         began.elapsed() > 60 * SECOND && began.elapsed() < 65 * SECOND,
         "{:?}",
@@ -150,6 +153,7 @@ async fn two_of_three_masters_are_slots_too() {
     assert!(!limiter.check_n(2).await.unwrap().is_allowed());
     let began = Instant::now();
     limiter.until_n_ready(2).await.unwrap();
+    // A unit of a minute counts for 60.7 s and its grace, and two have to be free.
     assert!(
         began.elapsed() > 60 * SECOND && began.elapsed() < 66 * SECOND,
         "{:?}",
@@ -231,6 +235,7 @@ async fn work_uses_one_unit_and_dropped_before_its_turn_none() {
     );
     let next = limiter.run(async move { began.elapsed() });
     let waited = next.await.unwrap();
+    // A unit of a minute counts for 60.7 s and its grace.
     assert!(waited > 60 * SECOND && waited < 64 * SECOND, "{waited:?}");
     sleep(4 * SECOND).await;
     assert_eq!(left().await, 2, "those of the first minute, but for one");
@@ -275,6 +280,7 @@ async fn without_masters_the_caller_has_chosen() {
             .check()
             .await
             .unwrap();
+        // The shortest pause that an error names.
         assert!(!denied.is_allowed() && denied.wait() >= Duration::from_millis(50));
         let waits = limiter.clone().on_outage(Outage::Deny).until_ready();
         assert!(timeout(SECOND, waits).await.is_err());

@@ -324,6 +324,7 @@ async fn through_restarts_pauses_cuts_and_deaths_never_more() {
 async fn gives(server: &Server) {
     let began = Instant::now();
     while !server.keys().iter().any(|(key, _)| key.contains("@rate")) {
+        // Workers ask all the time, so it gives units in every interval.
         assert!(began.elapsed() < PERIOD, "{server} gives no unit");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -360,6 +361,7 @@ async fn a_wait_is_as_long_as_it_says() {
         "off by {:?} at the median, {:?} at the 90th",
         errors[12], errors[22]
     );
+    // Units become free by buckets. 5 ms are for the look that sees it.
     assert!(
         errors[22] <= bucket + Duration::from_millis(5),
         "{errors:?}"
@@ -381,6 +383,7 @@ async fn one_dead_master_does_not_stop_one_a_second() {
         }
     }
     assert_eq!(most(&used, Duration::from_secs(1)), 1, "{used:?}");
+    // Four times 1,014 ms and a grace of 100 ms, and a second for the death of a master.
     assert!(used[4] < 5_500_000, "{used:?}");
     fleet[1].kill9();
     let error = limiter.check().await.unwrap_err();
@@ -396,6 +399,7 @@ async fn after_a_restart_of_all_the_limit_stands_still() {
     let error = limiter.check().await.unwrap_err();
     assert!(matches!(error, quorate::Error::Quarantined(_)), "{error}");
     let left = error.retry_after().unwrap();
+    // A minute needs a history of 66.7 s.
     assert!(
         left > Duration::from_secs(40) && left < Duration::from_secs(67),
         "{left:?}"
@@ -487,6 +491,7 @@ async fn a_look_ends_beside_others() {
     for _ in 0..20 {
         let asked = Instant::now();
         let seen = limiter.check_n(0).await.unwrap();
+        // The slow master answers after 40 ms. The rest is for sixteen tasks that keep this thread busy.
         assert!(
             asked.elapsed() < Duration::from_millis(700),
             "{:?}",

@@ -16,7 +16,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// It must come to its end soon.
+/// It must come to its end within half of the default ttl, so not because a lease has expired.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(ms(5_000), future).await.expect("in time")
 }
@@ -89,6 +89,7 @@ async fn who_waits_is_told_of_the_release() {
         let freed = Instant::now();
         first.release().await.unwrap();
         let second = soon(waits).await.unwrap().unwrap();
+        // By itself a waiter asks every 100 ms.
         assert!(freed.elapsed() < ms(60), "{:?}", freed.elapsed());
         second.release().await.unwrap();
     }
@@ -128,8 +129,9 @@ async fn a_wait_ends_on_time_and_says_who_has_it() {
         matches!(&error, Error::Held(report) if report.to_string().contains("held")),
         "{error:?}"
     );
+    // The wait, and 250 ms for a busy machine.
     assert!(
-        (ms(140)..ms(400)).contains(&begun.elapsed()),
+        (ms(140)..ms(150 + 250)).contains(&begun.elapsed()),
         "{:?}",
         begun.elapsed()
     );
@@ -163,6 +165,7 @@ async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
         let begun = Instant::now();
         let before = reads.load(SeqCst);
         let writer = soon(lock.write()).await.unwrap();
+        // Those who read have it for another 10 ms. The rest is for a busy machine.
         assert!(begun.elapsed() < ms(500), "{:?}", begun.elapsed());
         writer.release().await.unwrap();
         // Nor are readers by writers.
@@ -197,6 +200,7 @@ async fn readers_get_in_between_writers_that_follow_each_other() {
     for _ in 0..5 {
         let begun = Instant::now();
         let reader = soon(lock.read()).await.unwrap();
+        // The writers before it have it for 2 ms each. The rest is for a busy machine.
         assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
         reader.release().await.unwrap();
     }

@@ -40,6 +40,7 @@ async fn who_waits_is_woken_by_a_release() {
     first.release().await.unwrap();
     let third = third.await.unwrap().unwrap();
     assert_eq!(third.slot(), slot);
+    // By itself a waiter asks every 250 ms (S / 4).
     assert!(
         freed.elapsed() < Duration::from_millis(50),
         "{:?}",
@@ -118,6 +119,7 @@ async fn several_are_not_waited_for_when_the_limit_has_become_too_small() {
     let many = tokio::spawn(semaphore.acquire_many(4));
     tokio::time::sleep(Duration::from_millis(100)).await;
     quorum.semaphore("pool", 4).resize(3).await.unwrap();
+    // A waiter asks once a second at least (S): twice that.
     let many = tokio::time::timeout(Duration::from_secs(2), many)
         .await
         .unwrap();
@@ -133,6 +135,7 @@ async fn a_resize_is_followed_by_those_who_were_there() {
     let waits = tokio::spawn(semaphore.acquire());
     tokio::time::sleep(Duration::from_millis(20)).await;
     quorum.semaphore("pool", 1).resize(2).await.unwrap();
+    // A waiter asks once a second at least (S): twice that.
     let second = tokio::time::timeout(Duration::from_secs(2), waits)
         .await
         .unwrap();
@@ -177,6 +180,7 @@ async fn fifty_share_three_slots() {
         task.await.unwrap();
     }
     let took = start.elapsed();
+    // Half of the default ttl: 500 holds of a millisecond, and none waits for a lease to expire.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
@@ -198,6 +202,7 @@ async fn an_evicted_slot_goes_to_the_first_in_line_and_its_holder_is_told() {
     assert_eq!(next.slot(), Some(slot));
     assert!(next.token() > one.token());
     assert_eq!(one.lost().await, quorate::LossReason::Evicted);
+    // The next renewal, after a third of the ttl, tells its holder.
     assert!(evicted.elapsed() < ttl / 2, "{:?}", evicted.elapsed());
     tokio::time::sleep(ttl).await;
     assert!(other.is_valid() && next.is_valid());

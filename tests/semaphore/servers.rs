@@ -332,6 +332,7 @@ fn faults(test: &'static str, limit: u32) {
     assert!(idle < TTL + Duration::from_millis(1_500), "{idle:?}");
     // Where all nodes that are left are needed, what another that was killed had on one of them comes on top.
     assert!(through_all < TTL * 3, "{through_all:?}");
+    // Leases of killed processes end with their ttl, and the keys of a semaphore four ttls later at the latest.
     let left = fleet.leftover_locks_after(TTL * 5, "quorate");
     assert_eq!(left, [""; 0]);
 }

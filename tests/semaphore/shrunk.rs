@@ -65,6 +65,7 @@ async fn who_waits_beside_a_limit_that_shrank_is_quiet_and_enters_when_it_fits()
             sleep(Duration::from_millis(5)).await;
         }
     };
+    // Six looks of each.
     let in_time = Duration::from_secs(3);
     timeout(in_time, first).await.expect("one fits in");
     leases.clear();

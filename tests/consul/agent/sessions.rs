@@ -53,6 +53,7 @@ fn a_session_ends_not_before_its_ttl_and_soon_after_twice_that() {
         std::thread::sleep(Duration::from_millis(250));
     }
     let ended = ended.expect("it has ended");
+    // Twice the ttl, and 5 s for Consul's own timers and a busy machine.
     assert!(secs(10) <= ended && ended < secs(25), "{ended:?}");
     assert_eq!(agent.pairs("renewed")[0].session, Some(renewed));
 }
@@ -98,6 +99,7 @@ fn lock_delay_begins_also_where_a_session_is_destroyed_by_hand_and_its_keys_are_
     assert_eq!(agent.keys(""), ["a"]);
     agent.delete("a");
     until("it is free", || txn(&agent, &lock).is_ok());
+    // Most of a lock-delay of 3 s.
     assert!(ended.elapsed() > secs(2), "{:?}", ended.elapsed());
 }
 

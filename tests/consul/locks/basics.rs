@@ -198,6 +198,7 @@ pub(super) async fn a_lease_is_renewed_for_longer_than_its_ttl_and_ends_when_it_
     assert!(short.validity() > Duration::from_secs(9));
     assert_eq!(short.lost().await, LossReason::Expired);
     let held_for = short.held_for();
+    // Extended by 10 s when max_hold or a heartbeat, and then 4 s, had passed.
     assert!((ms(14_000)..ms(16_500)).contains(&held_for), "{held_for:?}");
     // Consul keeps a session for one to two TTL.
     until("Consul frees what nobody renews", ms(25_000), async || {

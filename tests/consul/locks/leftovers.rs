@@ -20,15 +20,9 @@ async fn a_lock_taken_by_a_record_that_was_left_has_the_index_of_its_own_write_a
     assert_eq!(agent.ask("PUT", &locks, "").1.trim(), "true");
     let first = tokio::spawn(consul.mutex("m").lock());
     let in_line = async |n: usize| agent.pairs("m/").len() == 1 + n;
-    until("the first stands in line", ms(5_000), async || {
-        in_line(1).await
-    })
-    .await;
+    until("the first stands in line", SOON, async || in_line(1).await).await;
     let second = tokio::spawn(consul.mutex("m").lock());
-    until("the second stands in line", ms(5_000), async || {
-        in_line(2).await
-    })
-    .await;
+    until("the second stands in line", SOON, async || in_line(2).await).await;
     tokio::time::sleep(ms(200)).await;
 
     // The query that waits for changes is told of the grant only after the lease has begun to watch.

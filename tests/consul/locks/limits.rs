@@ -74,7 +74,7 @@ async fn two_changes_at_once_leave_the_handle_with_the_limit_of_the_record() {
     let first = tokio::spawn(pool.resize(2));
     // It is written, and its answer is on its way.
     let written = async || record(&agent) == Some((2, 1));
-    until("the first change", ms(5_000), written).await;
+    until("the first change", SOON, written).await;
     slow.heal();
     pool.resize(3).await.unwrap();
     first.await.unwrap().unwrap();

@@ -108,6 +108,7 @@ async fn a_grace_below_the_round_trip_is_named_and_takes_nothing() {
     let allowed = async || far.check_n(20).await.is_ok_and(|said| said.is_allowed());
     let asked = Instant::now();
     while !allowed().await {
+        // Every try measures the round trips. Ten intervals are far more than it needs.
         assert!(asked.elapsed() < Duration::from_secs(10));
     }
     // A grace that is set does not follow.
