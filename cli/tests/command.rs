@@ -16,13 +16,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Fleet, Kind};
+use crate::support::{Fleet, HANG, Kind};
 
 pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 /// A script for [`Wire::lock`]: says "up" and then stays.
 pub const STAY: &str = "echo up >&9; exec sleep 60";
 /// For what happens soon; far more than it needs on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = HANG;
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -193,7 +193,7 @@ pub fn fleet(n: usize) -> Fleet {
     fleet
 }
 
-/// The locks that stay behind.
+/// The locks that stay behind. A release that is under way has 2 s, far less than the default ttl of 10 s.
 pub fn leftovers(fleet: &Fleet) -> Vec<String> {
     fleet.leftover_locks_after(ms(2000), "quorate")
 }

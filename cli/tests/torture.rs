@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::{Fleet, Kind, Server};
+use crate::support::{Fleet, HANG, Kind, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -97,7 +97,7 @@ impl Field {
     /// comes before meets nobody. One may have to wait for the other for long.
     #[track_caller]
     fn under_way(&self) {
-        let deadline = Instant::now() + ms(20_000);
+        let deadline = Instant::now() + HANG;
         let asks = |file: fs::DirEntry| {
             fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\"invoked\""))
         };
@@ -188,8 +188,9 @@ fn what_happens_is_recorded_and_holds() {
         (&judgement["lost_fenced"], &judgement["left"]),
         (&0.into(), &0.into())
     );
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the machine.
     assert!(
-        judgement["longest_gap_ms"].as_u64().unwrap() < 1_500,
+        judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 800,
         "{judgement:#}"
     );
     // What was recorded says the same again, as a table.
@@ -312,8 +313,9 @@ fn semaphores_hold_under_load_too() {
         (&judgement["lost_fenced"], &judgement["left"]),
         (&0.into(), &0.into())
     );
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the machine.
     assert!(
-        judgement["longest_gap_ms"].as_u64().unwrap() < 1_500,
+        judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 800,
         "{judgement:#}"
     );
     let files = fs::read_dir(field.history()).unwrap().flatten();
@@ -384,8 +386,9 @@ fn holds_while_two_die(kind: &[&str]) -> String {
         (&0.into(), &0.into())
     );
     println!("{} {}", judgement["locks"], judgement["longest_gap_ms"]);
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 1.3 s for the machine.
     assert!(
-        judgement["longest_gap_ms"].as_u64().unwrap() < 2_000,
+        judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 1_300,
         "{judgement:#}"
     );
     let files = fs::read_dir(field.history()).unwrap().flatten();
@@ -472,6 +475,7 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
         "{said}"
     );
     assert!(said.contains("  mutexes  "), "what was run: {said}");
+    // It would run for 30 s.
     assert!(started.elapsed() < ms(12_000), "{:?}", started.elapsed());
     let temporary: Vec<_> = fs::read_dir(field.dir.path()).unwrap().collect();
     assert!(temporary.is_empty(), "{temporary:?}");
@@ -482,6 +486,7 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
 fn the_load_ends_with_whoever_started_it() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "60s"]);
+    // Two processes start: only a hang takes so long.
     let deadline = Instant::now() + ms(10_000);
     while field.workers().len() < 2 {
         assert!(Instant::now() < deadline);
@@ -490,6 +495,7 @@ fn the_load_ends_with_whoever_started_it() {
     sleep(ms(500));
     load.signal(Signal::KILL);
     load.done();
+    // They would run for 60 s.
     field.no_worker_within(ms(10_000));
     assert_eq!(field.fleet.leftover_locks("quorate"), Vec::<String>::new());
 }
@@ -501,6 +507,7 @@ fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     field.under_way();
     kill_process(field.workers()[0], Signal::KILL).unwrap();
     complains(&load.done(), 70, "its history is not whole");
+    // Less than the 6 s that it would run.
     field.no_worker_within(ms(5_000));
     // What it recorded can be judged all the same, once somebody has looked; and what it held stays
     // for a ttl.

@@ -74,6 +74,7 @@ fn it_waits_as_long_as_it_was_told() {
         .is(75)
         .says("quorate: \"a\" is held by web-3");
     assert_eq!(done.out, "");
+    // Nothing is waited for: a process starts, asks and ends, on a busy machine.
     assert!(done.took < ms(2000), "{:?}", done.took);
     let done = run(
         &urls,
@@ -82,8 +83,9 @@ fn it_waits_as_long_as_it_was_told() {
     .is(75)
     .says("held by web-3");
     assert_eq!(done.out, "");
+    // The wait, and what the process itself takes on a busy machine.
     assert!(
-        done.took >= ms(300) && done.took < ms(1500),
+        done.took >= ms(300) && done.took < ms(300 + 1200),
         "{:?}",
         done.took
     );
@@ -387,6 +389,7 @@ fn on_a_terminal_the_command_is_in_front_and_the_terminal_comes_back() {
 #[test]
 fn the_demo_needs_no_server_and_tells_the_story() {
     let done = run(&[], &["demo"]).is(0);
+    // Its waits are for leases of 1 s. It takes about a second, and a hang much longer than this.
     assert!(done.took < Duration::from_secs(15), "{:?}", done.took);
     assert!(!done.out.contains('\x1b'), "no colours where nobody looks");
     assert_eq!(done.err, "");

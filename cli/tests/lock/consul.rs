@@ -121,7 +121,8 @@ fn who_does_not_get_it_is_told_who_has_it() {
         .says(&format!("quorate: {by}; {now}\n"));
     let done = run(&agent, "lock a --wait 300ms", &["true"]).is(75);
     let done = done.says(&format!("{by}; a longer --wait waits for it\n"));
-    assert!(done.took < ms(3_000), "{:?}", done.took);
+    // The wait, a second at most for the question who has it, and what the process takes.
+    assert!(done.took < ms(300 + 1_000 + 1_700), "{:?}", done.took);
     let error = run(&agent, "lock a --no-wait --json", &["true"]);
     let error = error.is(75).json_error();
     assert_eq!(
@@ -266,6 +267,7 @@ fn a_session_that_somebody_destroys_ends_the_command() {
             "quorate: {what} was lost while the command ran: Consul says that it is not ours any more; \
              the command was told to end, and did in time\n"
         ));
+        // Below a third of the ttl: Consul tells of it, and no renewal does.
         assert!(destroyed.elapsed() < ms(3_000), "{:?}", destroyed.elapsed());
     }
 }
@@ -293,6 +295,7 @@ fn loses_it_when(happens: fn(&Agent)) {
     let message = error["message"].as_str().unwrap();
     let why = "the lock \"a\" was lost while the command ran: its session could not be renewed in Consul in time";
     assert!(message.starts_with(why), "{message}");
+    // Far below the 5 s for which an answer is waited for.
     assert!(dead.elapsed() < ms(2_000), "Consul is not waited for again");
 }
 
@@ -315,6 +318,7 @@ fn a_release_that_consul_does_not_confirm_is_a_warning() {
         .is(3)
         .says("the command is done, but Consul did not confirm that \"a\" is free; it is within twice the ttl of 10.0 s")
         .says(&agent.address());
+    // The release is refused at once. What a process takes to end, on a busy machine.
     assert!(killed.elapsed() < ms(2_000), "{:?}", killed.elapsed());
 }
 
@@ -329,7 +333,8 @@ fn an_agent_that_is_not_there_is_named() {
     let done = done
         .says("quorate: Consul could not be used:\n")
         .says(&unreachable);
-    assert!(done.took < ms(2_000), "{:?}", done.took);
+    // The connect timeout, and what the process takes on a busy machine.
+    assert!(done.took < ms(500 + 1_500), "{:?}", done.took);
     let error = run(&agent, "lock a --connect-timeout 500ms --json", &["true"]);
     let error = error.is(69).json_error();
     assert_eq!(error["error"], "no_quorum");
@@ -356,7 +361,8 @@ fn an_agent_that_is_not_there_is_named() {
     agent.pause();
     let done = run(&agent, "lock a --connect-timeout 500ms", &["true"]).is(69);
     let done = done.says("quorate: Consul did not answer within 500 ms\n");
-    assert!(done.took < ms(2_000), "{:?}", done.took);
+    // The connect timeout, and what the process takes on a busy machine.
+    assert!(done.took < ms(500 + 1_500), "{:?}", done.took);
 }
 
 #[test]
@@ -378,6 +384,7 @@ fn a_token_that_is_refused_is_said_with_what_it_needs() {
             .says("CONSUL_HTTP_TOKEN")
             .says("session_prefix");
         assert!(!done.err.contains(wrong), "{done:?}");
+        // Far below the default connect timeout of 5 s.
         assert!(done.took < ms(2_000), "it is not asked again: {done:?}");
     }
     // The command gets what the user has set.

@@ -85,8 +85,10 @@ fn a_wait_that_is_too_short_ends_and_one_that_suffices_does_not() {
         .is(75)
         .says("the limit of 6 in 4 s has no room for 1 more; it has in ")
         .says("; a longer --wait waits for it");
+    // Less than the wait of 1 s.
     assert!(done.took < ms(900), "{:?}", done.took);
     let done = limit(&urls, "--rate 6/4s --wait 20s --json").is(0);
+    // The interval.
     assert!(began.elapsed() > ms(4000), "{:?}", began.elapsed());
     let said = done.json();
     assert_eq!(
@@ -113,8 +115,9 @@ fn who_comes_second_waits_for_as_long_as_it_was_told_to() {
     let [first, second] = both;
     first.is(0);
     let second = second.is(75).says("a longer --wait waits for it");
+    // The wait, and what the process takes on a busy machine.
     assert!(
-        second.took >= ms(4000) && second.took < ms(6000),
+        second.took >= ms(4000) && second.took < ms(4000 + 2000),
         "{second:?}"
     );
 }
@@ -149,6 +152,7 @@ fn several_rates_hold_together() {
     // The order does not matter.
     let began = Instant::now();
     limit(&urls, "--rate 4/2s --rate 6/20s --cost 2 --wait 10s").is(0);
+    // Far below the 20 s of the rate that still has room.
     assert!(began.elapsed() < ms(8000), "{:?}", began.elapsed());
     let error = limit(&urls, &format!("{both} --json")).is(75).json_error();
     assert!(error["wait_ms"].as_u64().unwrap() > 3000, "{error}");
@@ -265,7 +269,8 @@ fn a_server_that_hangs_holds_nothing_up_for_long() {
     for (rate, times) in [("18/20s --cost 3", 4), ("6/20s", 6)] {
         for _ in 0..times {
             let done = limit(&urls, &format!("--rate {rate} --no-wait -- echo ran")).is(0);
-            assert!(done.took < ms(1500), "{:?}", done.took);
+            // A node timeout of 500 ms, and what the process takes on a busy machine.
+            assert!(done.took < ms(500 + 1000), "{:?}", done.took);
         }
         limit(&urls, &format!("--rate {rate} --no-wait")).is(75);
     }
@@ -401,6 +406,7 @@ fn a_signal_ends_the_wait() {
             .done()
             .is(code)
             .says("quorate: ended while waiting for room; nothing was run");
+        // What a process takes to end, on a busy machine. The wait would last for 30 s.
         assert!(told.elapsed() < ms(1000), "{:?}", told.elapsed());
         assert_eq!(done.out, "");
     }

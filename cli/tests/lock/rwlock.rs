@@ -60,8 +60,9 @@ fn two_read_side_by_side_and_a_writer_is_alone() {
     let done = run(&urls, &prices(&["--write", "--wait", "300ms"], &["true"]))
         .is(75)
         .says("; a longer --wait waits for it");
+    // The wait, and what the process takes on a busy machine.
     assert!(
-        done.took >= ms(300) && done.took < ms(3000),
+        done.took >= ms(300) && done.took < ms(300 + 2700),
         "{:?}",
         done.took
     );
@@ -135,7 +136,8 @@ fn the_command_of_a_reader_dies_with_quorate_and_a_writer_gets_in_after_its_ttl(
     let killed = Instant::now();
     let (dead, line) = wire.next();
     assert_eq!(line, None, "the command is dead");
-    assert!(dead - killed < ms(500), "{:?}", dead - killed);
+    // Half of the ttl, which a renewal may have begun just before.
+    assert!(dead - killed < ms(1000 / 2), "{:?}", dead - killed);
     run(&urls, &prices(&["--write", "--no-wait"], &["true"])).is(75);
     run(
         &urls,
@@ -143,6 +145,7 @@ fn the_command_of_a_reader_dies_with_quorate_and_a_writer_gets_in_after_its_ttl(
     )
     .is(0)
     .prints("ran");
+    // A ttl of 1 s from its last renewal, a third of it before at most; then two processes that start and ask.
     assert!(killed.elapsed() > ms(500), "{:?}", killed.elapsed());
     assert!(killed.elapsed() < ms(5000), "{:?}", killed.elapsed());
 }

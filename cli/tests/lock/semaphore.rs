@@ -90,8 +90,9 @@ fn so_many_run_at_once_and_the_next_waits_in_line() {
     let done = run(&urls, &[&wait[..], &["--", "echo", "ran"]].concat())
         .is(75)
         .says("all 2 slots are taken; a longer --wait waits for one");
+    // The wait, and what the process takes on a busy machine.
     assert!(
-        done.took >= ms(300) && done.took < ms(2000),
+        done.took >= ms(300) && done.took < ms(300 + 1700),
         "{:?}",
         done.took
     );
@@ -189,7 +190,8 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
     let killed = Instant::now();
     let (dead, line) = wire.next();
     assert_eq!(line, None, "the command is dead");
-    assert!(dead - killed < ms(500), "{:?}", dead - killed);
+    // Half of the ttl.
+    assert!(dead - killed < ms(1000 / 2), "{:?}", dead - killed);
     run(
         &urls,
         &[
@@ -216,6 +218,7 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
         "ran",
     ];
     run(&urls, &next).is(0).prints("ran");
+    // A ttl of 1 s from its last renewal, a third of it before at most.
     assert!(killed.elapsed() > ms(500), "{:?}", killed.elapsed());
 }
 
@@ -275,7 +278,8 @@ fn a_command_that_hangs_loses_its_slot_after_max_hold() {
     )
     .is(79)
     .says("quorate: slot 0 of \"pool\" was held for as long as --max-hold allows");
-    assert!(done.took < ms(3000), "{:?}", done.took);
+    // The longest hold, and what the process takes on a busy machine.
+    assert!(done.took < ms(700 + 2300), "{:?}", done.took);
     seen(&fleet.urls(), 0, 0);
 }
 

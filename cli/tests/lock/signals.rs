@@ -103,7 +103,8 @@ fn a_signal_ends_the_wait_and_nothing_is_left() {
         std::thread::sleep(ms(300));
         waiter.signal(signal);
         let done = waiter.done().is(code).says("quorate: ended while waiting");
-        assert!(done.took < ms(3000), "{:?}", done.took);
+        // The signal comes after 300 ms. The rest is what the process takes on a busy machine.
+        assert!(done.took < ms(300 + 2700), "{:?}", done.took);
         assert_eq!(done.out, "");
     }
     assert_eq!(
@@ -253,6 +254,7 @@ fn the_command_dies_with_quorate() {
     let killed = Instant::now();
     let (dead, line) = wire.next();
     assert_eq!(line, None);
+    // The kernel ends it at once. Far below the ttl of 10 s.
     assert!(dead - killed < ms(2000), "{:?}", dead - killed);
     drop(running);
 }

@@ -253,7 +253,8 @@ fn servers_that_are_emptied_while_bootstrap_waits_are_waited_for_anew() {
     fleet[2].restart_empty();
     waiting.done().is(0).prints("all 3 nodes vote now");
     let took = before_the_last.elapsed();
-    assert!(took >= ms(5040), "{took:?}");
+    // 1.01 · 4 s, and a margin of 1 s.
+    assert!(took >= ms(4040 + 1000), "{took:?}");
 }
 
 #[test]
@@ -284,6 +285,7 @@ fn bootstrap_of_a_dead_majority_ends_and_every_node_says_why() {
     fleet[0].kill9();
     fleet[2].kill9();
     let done = run(&urls, &bootstrap(&[])).is(69).says("no majority");
+    // The default connect timeout.
     assert!(done.took >= ms(5000), "{:?}", done.took);
     let done = done.says(&format!("127.0.0.1:{}: quarantined for", fleet[1].port()));
     for server in [&fleet[0], &fleet[2]] {
@@ -340,6 +342,7 @@ fn a_signal_ends_bootstrap_at_once() {
             waiting.signal(signal);
             let told = Instant::now();
             let done = waiting.done().is(code).says("it can be run again");
+            // What a process takes to end, on a busy machine. The quarantine lasts for 35 s.
             assert!(told.elapsed() < ms(2000), "{:?}", told.elapsed());
             assert_eq!(done.out, "");
             assert!(all_witnessed(&fleet).iter().all(|w| *w < 10_000));

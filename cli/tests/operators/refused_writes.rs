@@ -15,7 +15,8 @@ use quorate::{Error, NodeState, Quorum};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A handshake, which comes every 5 s, shows it: twice that.
+const PATIENCE: Duration = Duration::from_secs(2 * 5);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -50,8 +50,9 @@ fn a_command_that_hangs_is_ended_after_max_hold() {
     let done = run(&urls, &hang)
         .is(79)
         .says("as long as --max-hold allows");
+    // The longest hold, and what the process takes on a busy machine. The command is told to end a little before.
     assert!(
-        done.took >= ms(500) && done.took < ms(4000),
+        done.took >= ms(500) && done.took < ms(1000 + 3000),
         "{:?}",
         done.took
     );
@@ -93,6 +94,7 @@ fn settings_are_checked_before_any_server_is_asked() {
         (&["evict", "", "--yes"], "the name is empty"),
     ] {
         let done = run(&urls, args).is(64).says(says);
+        // Far below the timeout of a dial, 3 s.
         assert!(done.took < ms(1000), "{done:#?}");
     }
 }
@@ -113,9 +115,13 @@ fn servers_that_do_not_answer_cost_no_more_than_the_connect_timeout() {
         "true",
     ];
     let done = run(&urls, &args).is(69).says("no majority");
-    assert!(done.took >= ms(700) && done.took < ms(1500), "{done:#?}");
+    // The connect timeout, and what the process takes on a busy machine.
+    assert!(
+        done.took >= ms(700) && done.took < ms(700 + 800),
+        "{done:#?}"
+    );
     let done = run(&urls, &["nodes", "--connect-timeout", "700ms"]).is(69);
-    assert!(done.took < ms(1500), "{done:#?}");
+    assert!(done.took < ms(700 + 800), "{done:#?}");
     fleet[0].sigcont();
     fleet[1].sigcont();
 }
@@ -172,7 +178,11 @@ fn servers_that_fall_silent_once_connected_cost_the_node_timeout() {
         "true",
     ];
     let done = run(&urls, &args).is(69).says("no majority");
-    assert!(done.took >= ms(1000) && done.took < ms(2000), "{done:#?}");
+    // The node timeout, and what the process takes on a busy machine.
+    assert!(
+        done.took >= ms(1000) && done.took < ms(1000 + 1000),
+        "{done:#?}"
+    );
 }
 
 #[test]
