@@ -114,6 +114,7 @@ async fn an_older_connection_can_be_ended(trial: &mut Trial<'_>) {
         assert_eq!(ended, Answer::Server(Reply::Disconnected(there)));
     }
     let over = poll_fn(|cx| old.poll_incoming(cx));
+    // As long as a trial waits for an answer.
     match timeout(Duration::from_secs(20), over).await {
         Ok(Err(_)) => {}
         other => panic!("{}: {other:?}", trial.name()),

@@ -22,7 +22,8 @@ async fn three() -> ([MemoryNode; 3], Quorum) {
     (nodes, quorum)
 }
 
-/// How long one attempt takes, and what comes of it.
+/// How long one attempt takes, and what comes of it. The clock is paused, so only delays take time, and what timers are
+/// rounded up by: 10 ms at most, and 5 ms where there is no delay.
 async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
     let start = Instant::now();
     let lease = quorum.mutex("a").try_lock().await;
@@ -132,6 +133,7 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
             Ok(Answer::Server(server::Reply::Loaded))
         ]
     );
+    // The delay of the first, on a paused clock.
     assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
     node.delay(ms(60_000));
     connection.send(

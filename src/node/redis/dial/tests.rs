@@ -25,6 +25,7 @@ use crate::{
 };
 use DialError::Refused;
 
+/// The default timeout of a dial.
 const LIMIT: Duration = Duration::from_secs(3);
 const CHANNEL: &str = "quorate:wake:1";
 

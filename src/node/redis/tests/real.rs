@@ -4,7 +4,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
     sync::Arc,
-    time::Duration,
 };
 
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
@@ -22,7 +21,7 @@ use crate::{
             decode as decoded,
             encode::{self, Keys},
             secret::Secret,
-            support::{Kind, Server},
+            support::{HANG, Kind, Server},
         },
         server,
     },
@@ -55,9 +54,7 @@ impl Real {
     fn over(server: Arc<Server>) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
         let mut real = Self {
             server,
             stream,

@@ -128,6 +128,7 @@ async fn pushes_keep_their_order_among_answers_and_come_as_late() {
         came.push(incoming.unwrap());
     }
     assert_eq!(came, [loaded(), pushed(3), pushed(4), loaded()]);
+    // The delay of the first, on a paused clock.
     assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
 }
 

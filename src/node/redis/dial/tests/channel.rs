@@ -1,8 +1,7 @@
 //! What real servers publish, and to whom.
 
 use super::*;
-use crate::node::answer::Answer;
-use crate::node::{Push, Says};
+use crate::node::{Push, Says, answer::Answer, redis::support::HANG};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 
@@ -54,7 +53,7 @@ async fn what_is_published_arrives_as_long_as_the_connection_lives() {
         );
 
         drop(one);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + HANG;
         while publish(&server, 3) != 1 {
             assert!(Instant::now() < deadline, "it is closed");
             tokio::time::sleep(Duration::from_millis(5)).await;

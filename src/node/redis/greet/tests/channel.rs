@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::time::timeout;
 
 use super::*;
-use crate::node::{Incoming, Push, Says};
+use crate::node::{Incoming, Push, Says, redis::support::HANG};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 const CONFIRMED: &str = ">3\r\n$10\r\nssubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n";
@@ -35,7 +35,7 @@ async fn said(said: &str) -> Dialled {
     let (ours, mut theirs) = duplex(1 << 20);
     theirs.write_all(said.as_bytes()).await.unwrap();
     let greeted = greeted_on(ours, CHANNEL);
-    let greeted = timeout(Duration::from_secs(20), greeted).await;
+    let greeted = timeout(HANG, greeted).await;
     greeted.expect("all was said")
 }
 
@@ -82,7 +82,7 @@ async fn a_push_confirms_it_and_no_other_push_does() {
         let soon = timeout(Duration::from_millis(5), &mut greeted).await;
         assert!(soon.is_err());
         theirs.write_all(CONFIRMED.as_bytes()).await.unwrap();
-        let connection = timeout(Duration::from_secs(20), greeted).await.unwrap();
+        let connection = timeout(HANG, greeted).await.unwrap();
         assert!(connection.unwrap().hears());
     }
 }
