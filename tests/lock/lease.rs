@@ -215,6 +215,7 @@ async fn max_hold_bounds_a_healthy_lease<E: Exclusive>() {
         // Twice `max_hold` is a hang.
         assert!(start.elapsed() < ms(2 * 1_500));
     }
+    // `max_hold`, less its notice, its drift and what passed before the measurement.
     assert_took(start.elapsed(), ms(1_300), ms(1_500) + AT_ONCE);
     assert_eq!(lease.lost().await, LossReason::MaxHold);
 }

@@ -202,6 +202,7 @@ async fn an_outage_of_12_seconds_over_100_leases_is_under_150_lines() {
     assert_eq!((warned.len(), names(&warned).len()), (10, 10));
     for line in &warned {
         assert_eq!(line.level, Level::WARN);
+        // A ttl of 10 s is renewed after a third of it.
         assert!((1_000..8_000).contains(&line.number("left_ms")), "{line:?}");
         assert!(line.get("reason").contains("no majority"), "{line:?}");
         assert!(line.get("nodes").contains(&address(&quorum, 0)), "{line:?}");
@@ -265,6 +266,7 @@ async fn a_node_is_told_once_a_change() {
         );
     }
     let young = &log.of("a node does not vote")[0];
+    // A quarantine of 35.3 s, at its beginning.
     assert!((20_000..=60_000).contains(&young.number("votes_in_ms")));
     assert!(young.get("reason").contains("restarted"), "{young:?}");
 
@@ -390,6 +392,7 @@ async fn waiting_for_a_quarantine_is_said_of_ten_calls_a_minute() {
     assert_eq!((warned.len(), names(&warned).len()), (10, 10));
     for line in &warned {
         assert_eq!(line.level, Level::WARN);
+        // A quarantine of 35.3 s, at its beginning.
         assert!((20_000..=60_000).contains(&line.number("votes_in_ms")));
         assert!(line.get("reason").contains("bootstrap --new"), "{line:?}");
         assert!(line.get("nodes").contains("quarantined"), "{line:?}");
@@ -408,6 +411,7 @@ async fn a_lease_that_is_held_for_long_is_told_once() {
     let told = log.of("a lease has been held for 60 ttl");
     assert_eq!((told.len(), told[0].level), (1, Level::WARN));
     assert_eq!(told[0].get("name"), "a");
+    // Told at the first renewal after 60 ttls.
     assert!((60_000..62_000).contains(&told[0].number("held_for_ms")));
     assert!(lease.is_valid());
 }

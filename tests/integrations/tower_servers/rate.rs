@@ -150,6 +150,7 @@ async fn a_wait_that_is_known_to_be_too_long_is_not_begun() {
     let answer = super::get(&client, &app.url).await;
     answer.is_denied_of(6, 10);
     assert!(answer.number("retry-after") >= 5, "{answer:?}");
+    // It did not begin to wait.
     assert!(answer.took < wait, "{answer:?}");
     assert_eq!(witness.served(), 6);
 }
