@@ -4,10 +4,10 @@
 -- RETURNS  the counter, where granted; {PTTL, counter, text in the lock or nil}, where another holds; behind
 --          these the last ticket of the line, where there is one
 local seen = redis.call('MGET', KEYS[2], KEYS[3], KEYS[6])
-if seen[1] ~= ARGV[#ARGV] then
+if seen[1] ~= ARGV[5] then
   return redis.error_reply('NOT_ADMITTED this memory may not vote')
 end
-local max_ttl = string.match(ARGV[#ARGV], '^%d+')
+local max_ttl = string.match(ARGV[5], '^%d+')
 -- Where somebody waits for a lock on this node, it may be for this one: its last ticket.
 local last = seen[3]
   and redis.pcall('ZRANGE', string.sub(KEYS[2], 1, -5) .. '@mutex-line:' .. string.sub(ARGV[1], 8), -1, -1, 'WITHSCORES')[2]

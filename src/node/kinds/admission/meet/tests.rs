@@ -242,7 +242,7 @@ mod without {
         assert_eq!(record.guard(Rules::ALL), "20000 2 3 word 5000 old");
         assert_eq!(
             record.guard(Rules::without(OwnGuard)),
-            "2 3 word 20000 5000 "
+            "20000 2 3 word 5000 "
         );
     }
 }
