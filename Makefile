@@ -59,9 +59,11 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 	mv target/seeds.txt tests/simulation/seeds.txt
 
 # --locked: a check changes nothing, not even Cargo.lock.
-check: ## formatting, lints, documentation, every feature on its own; changes nothing
+check: ## formatting, lints of Rust and Lua, documentation, every feature on its own; changes nothing
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
+	tests/install-servers.sh lua
+	tests/lua.sh
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features -p quorate
 	cargo clippy --locked --manifest-path docker/links/Cargo.toml --target-dir target -- -D warnings
 	@# As docs.rs builds it: a badge on what needs a feature. Stable rustdoc makes them only with this variable; set for

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images]     all but the last if none is named
+# tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images] [lua]     all but the last two if none is named
 #
 # Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul (1.8)
 # and, as postgresql-bin, the directory of a Postgres (>= 14). `faketime`: the library that steps the clock of a server of
 # the tests, which stays where the system keeps it. `images`: what docker/image/build.sh takes from this machine
-# besides. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
+# besides. `lua`: luac and luacheck, for tests/lua.sh. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
 # what it cannot get, it names, says how to get it, and fails.
 set -euo pipefail
 
@@ -184,6 +184,8 @@ install_redis_and_openssl() {
 faketime_is_there() { [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null) ]]; }
 
 # iptables often is in no PATH but root's.
+lua_is_there() { command -v luac5.1 luacheck >/dev/null; }
+
 images_are_there() {
   redis_is_there && at_least $servers/valkey-server 9 && command -v redis-cli >/dev/null &&
     faketime_is_there &&
@@ -226,6 +228,10 @@ for wanted in "$@"; do
       }
       images_are_there || die "redis-cli, libfaketime or iptables is still missing"
       ;;
-    *) die "there are redis, valkey, faketime, postgres, consul and images; not $wanted" ;;
+    lua)
+      lua_is_there || apt_install lua5.1 lua-check
+      lua_is_there || die "luac5.1 or luacheck is still missing"
+      ;;
+    *) die "there are redis, valkey, faketime, postgres, consul, images and lua; not $wanted" ;;
   esac
 done

@@ -264,7 +264,10 @@ fn scripts_can_vanish() {
             ]
         );
         for script in scripts::all() {
-            assert_eq!(real.text(&["SCRIPT", "LOAD", script.source]), script.sha());
+            assert_eq!(
+                real.text(&["SCRIPT", "LOAD", script.source()]),
+                script.sha()
+            );
         }
     });
 }

@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `keys` | the keys of a deployment |
-//! | `script` | a script that a server runs by its hash |
+//! | `script` | a script that a server runs by its hash, and the pieces that scripts share |
 //! | `writer` | commands as bytes |
 //! | `read` | replies as numbers and texts |
 //!

@@ -49,7 +49,7 @@ impl Writer {
     /// A script by its source: it does not depend on what the server has cached.
     pub(crate) fn eval(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len());
-        self.script("EVAL", script.source, keys, args);
+        self.script("EVAL", script.source(), keys, args);
     }
 
     /// The beginning of a call with this many keys and arguments, which are to follow.

@@ -235,7 +235,7 @@ mod tests {
             (unknown, "2 3 word 30001 5000 0 0   9 nonce"),
         ] {
             let words = words(&Command::Handshake(hello));
-            assert_eq!((&*words[0], &*words[1]), ("EVAL", HANDSHAKE.source));
+            assert_eq!((&*words[0], &*words[1]), ("EVAL", HANDSHAKE.source()));
             assert_eq!(words[2..6], ["3", "q:boot", "q:open", "q:time"]);
             assert_eq!(words[6..].join(" "), brought);
         }

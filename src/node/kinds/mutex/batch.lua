@@ -17,3 +17,226 @@
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
 -- A guard that is wrong may say anything. Then no counter is made.
 local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0
+-- insert mutex/common.lua
+-- What a BATCH reads, for all of its operations together. A part of it.
+local letters = { string.byte(ARGV[1], 1, n) }
+local seen = redis.call('MGET', unpack(KEYS, 1, n + 2))
+local admitted = seen[1] == ARGV[#ARGV]
+-- Until when somebody may wait for any lock, in ms of TIME; false: nobody does.
+local waiting = seen[2]
+-- Where in the key of a lock its name begins.
+local from = #KEYS[1] - 3
+-- By operation: the name of its counter.
+local field = {}
+for i = 1, n do
+  lock[KEYS[i + 2]] = seen[i + 2]
+end
+if admitted and string.find(ARGV[1], '[AT]') then
+  clock()
+  local fields = { '_' }
+  for i = 1, n do
+    local letter = letters[i]
+    if letter == 65 or letter == 84 then
+      field[i] = sub(KEYS[i + 2], from)
+      fields[#fields + 1] = field[i]
+    end
+  end
+  local read = pcall('HMGET', c0, unpack(fields))
+  begun = read[1] and tonumber(read[1])
+  for i = 2, #fields do
+    local name, c = fields[i], read.err and read or read[i]
+    counter[name] = c
+    if not c then
+      missing[#missing + 1] = name
+    end
+  end
+  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  if #missing > 0 then
+    older = pcall('HMGET', c1, unpack(missing))
+    for i = 1, #missing do
+      counter[missing[i]] = older.err and older or older[i]
+    end
+  end
+end
+local function line()
+-- insert mutex/tell.lua
+-- insert mutex/line.lua
+return about, has_line, behind, leave, join, yield
+end
+-- Each operation (protocol §3, §5). A part of BATCH. Before it: what was read, and line().
+local answers, as_asked = {}, true
+
+-- Locks that were released are deleted together, but before anything is written that a full server may refuse.
+local freed, freed_by = {}, {}
+local function free()
+  local why = failed(pcall('DEL', unpack(freed)))
+  if why then
+    as_asked = false
+    for _, i in ipairs(freed_by) do
+      answers[i] = why
+    end
+  end
+  freed, freed_by = {}, {}
+end
+
+-- A lock that was not taken: somebody holds it, or its counter is at its end.
+local function refused(key, c, exhausted)
+  local left = pcall('PTTL', key)
+  if failed(left) then
+    return left.err
+  end
+  if exhausted and left == -2 then
+    return 'EXHAUSTED the counter is at 2^53 - 1'
+  end
+  -- A key of another kind has no text. Nothing of ours is longer than 138 bytes: more is not worth sending.
+  local holder = lock[key]
+  return { left, c, holder and sub(holder, 1, 160) }
+end
+
+local function raise(name, wanted)
+  local c, asked = tonumber(counter[name] or 0), tonumber(wanted)
+  if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
+    return why_unread(name)
+  end
+  -- A minute beyond where an ACQUIRE is capped (see RAISE).
+  local token = math.min(asked, cap + 60000000)
+  if c < token then
+    if #freed > 0 then
+      free()
+    end
+    local text = format('%.0f', token)
+    local why = failed(pcall('HSET', c0, name, text))
+    if why then
+      return why
+    end
+    counter[name], c = text, token
+  end
+  return c, c == asked
+end
+
+local about, has_line, behind, leave, join, yield
+if waiting or string.find(ARGV[1], '[JLY]') then
+  about, has_line, behind, leave, join, yield = line()
+end
+-- Who was granted a lock. Their counters are written together at the end.
+local minted = {}
+local at = 2
+for i = 1, n do
+  local letter, key, entry = letters[i], KEYS[i + 2], ARGV[at]
+  local answer, right
+  if letter == 82 then
+    local p = ARGV[at + 1]
+    at = at + 2
+    -- The guard decides the answer, never the deed.
+    if waiting and has_line(key) then
+      if #freed > 0 then
+        free()
+      end
+      answer = leave(key, entry, p, admitted)
+      right = answer == 1
+    elseif lock[key] == entry or ours(lock[key], entry) then
+      lock[key] = false
+      freed[#freed + 1] = key
+      freed_by[#freed_by + 1] = i
+      answer, right = admitted and 1 or -1, admitted
+    else
+      answer = admitted and 0 or -1
+    end
+  elseif letter == 65 then
+    local ttl, p = ARGV[at + 1], ARGV[at + 2]
+    at = at + 3
+    if admitted and waiting and has_line(key) then
+      if #freed > 0 then
+        free()
+      end
+      answer = behind(key, p)
+    end
+    local c = admitted and tonumber(counter[field[i]] or 0)
+    if not admitted then
+      answer = 'NOT_ADMITTED this memory may not vote'
+    elseif answer then
+      right = false
+    elseif not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
+      answer = why_unread(field[i])
+    else
+      if #freed > 0 then
+        free()
+      end
+      local floor = tonumber(p)
+      -- The floor is capped, never ignored: ignored, one token was given out twice after a restart.
+      local token = floor < cap and floor or cap
+      if token <= c then
+        token = c + 1
+      end
+      local exhausted = token > 9007199254740991
+      local set = not exhausted and pcall('SET', key, entry, 'NX', 'PX', ttl)
+      answer = set and set.err
+      if not set then
+        answer = refused(key, c, exhausted)
+      elseif not answer then
+        lock[key] = entry
+        if not (begun and now - begun <= 172800000000) then
+          answer = rotate()
+        end
+      end
+      if not answer then
+        answer, right = token, token == floor
+        minted[#minted + 1] = i
+        -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
+        counter[field[i]] = right and p or format('%.0f', token)
+      end
+    end
+  elseif letter == 74 or letter == 76 or letter == 89 then
+    local place = at + (letter == 89 and 2 or 3)
+    local ttl, p = ARGV[at + 1], ARGV[place - 1]
+    at = place + 7
+    if not admitted then
+      answer = 'NOT_ADMITTED this memory may not vote'
+    else
+      if #freed > 0 then
+        free()
+      end
+      about(key)
+      if letter == 89 then
+        answer, right = yield(key, entry, p, unpack(ARGV, place, place + 6))
+      else
+        answer, right = join(letter == 76, key, entry, ttl, p, unpack(ARGV, place, place + 6))
+      end
+    end
+  else
+    local number = ARGV[at + 1]
+    at = at + 2
+    if not admitted then
+      answer = 'NOT_ADMITTED this memory may not vote'
+    elseif not (lock[key] == entry or ours(lock[key], entry)) then
+      answer = letter == 84 and -1 or 0
+    elseif letter == 84 then
+      answer, right = raise(field[i], number)
+    else
+      -- GT: never shortens. A key that is gone stays gone.
+      local why = failed(pcall('PEXPIRE', key, number, 'GT'))
+      answer, right = why or 1, not why
+    end
+  end
+  answers[i] = answer
+  as_asked = as_asked and right
+end
+
+if #freed > 0 then
+  free()
+end
+if #minted > 0 then
+  local written = {}
+  for place, i in ipairs(minted) do
+    written[2 * place - 1] = field[i]
+    written[2 * place] = counter[field[i]]
+  end
+  local why = failed(pcall('HSET', c0, unpack(written)))
+  if why then
+    as_asked = false
+    for _, i in ipairs(minted) do
+      answers[i] = why
+    end
+  end
+end
+return as_asked and n or answers

@@ -12,26 +12,7 @@ use crate::{
     },
 };
 
-/// The source of a script of these files, one after the other.
-macro_rules! joined {
-    ($($file:literal)+) => {
-        concat!($(include_str!($file)),+)
-    };
-}
-
-pub(super) use joined;
-
-/// All of it, and the line only where it is needed.
-pub(super) static BATCH: Script = Script::new(concat!(
-    include_str!("batch.lua"),
-    include_str!("common.lua"),
-    include_str!("read.lua"),
-    "local function line()\n",
-    include_str!("tell.lua"),
-    include_str!("line.lua"),
-    "return about, has_line, behind, leave, join, yield\nend\n",
-    include_str!("each.lua")
-));
+pub(super) static BATCH: Script = Script::new(include_str!("batch.lua"));
 
 /// What one operation adds to the bytes beside its name, its entry: about that.
 const OVERHEAD: usize = 64;

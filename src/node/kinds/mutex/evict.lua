@@ -2,13 +2,12 @@
 -- KEYS     lock, open, evicted
 -- ARGV     guard
 -- RETURNS  what stood in it; 0, where nobody held it
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 local held = redis.call('GET', KEYS[1])
 -- The first write, also where nobody holds it, so that all works at maxmemory.
 redis.call('DEL', KEYS[1])
 -- Until every lease that an eviction may still miss elsewhere is over, none is repaired here.
-redis.call('SET', KEYS[3], '', 'PX', string.match(ARGV[#ARGV], '^%d+') * 2)
+redis.call('SET', KEYS[3], '', 'PX', string.match(guard, '^%d+') * 2)
 -- Nothing of ours is longer than 138 bytes: more is not worth sending.
 return held and string.sub(held, 1, 160) or 0

@@ -3,9 +3,8 @@
 -- ARGV     entry, ttl ms, guard
 -- RETURNS  1; 0, where the lock is not ours
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 -- One that came through the line is "entry seq ticket".
 if seen[2] ~= ARGV[1] and string.sub(seen[2] or '', 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
   return 0

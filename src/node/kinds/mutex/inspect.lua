@@ -2,13 +2,10 @@
 -- KEYS     lock, open, line, c0, c1
 -- ARGV     counter field, guard
 -- RETURNS  {text in the lock or nil, PTTL, counter, TIME µs, how many wait, entry, ticket, …}: the first 100 of them
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
-if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-  return redis.error_reply('CORRUPT the counter is not a number')
-end
+-- insert shared/counter.lua
 local time = redis.call('TIME')
 local answer = { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), c, time[1] * 1000000 + time[2],
   redis.call('ZCARD', KEYS[3]) }

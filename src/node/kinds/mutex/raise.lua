@@ -4,10 +4,9 @@
 -- ARGV     counter field, entry or entry and seq, token, guard
 -- RETURNS  the counter; -1, where the lock is not ours
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
-local max_ttl = string.match(ARGV[#ARGV], '^%d+')
+local open = seen[1]
+-- insert shared/guard.lua
+local max_ttl = string.match(guard, '^%d+')
 -- One that came through the line is "entry seq ticket".
 if seen[2] ~= ARGV[2] and string.sub(seen[2] or '', 1, #ARGV[2] + 1) ~= ARGV[2] .. ' ' then
   return -1
@@ -17,9 +16,7 @@ local cap = (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000
 local token = math.min(tonumber(ARGV[3]), cap)
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or redis.call('HGET', KEYS[4], ARGV[1]) or 0)
-if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-  return redis.error_reply('CORRUPT the counter is not a number')
-end
+-- insert shared/counter.lua
 if c < token then
   redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', token))
   return token

@@ -3,10 +3,9 @@
 -- ARGV     counter field, entry, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else holds it, or it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
-local max_ttl = string.match(ARGV[#ARGV], '^%d+')
+local open = seen[1]
+-- insert shared/guard.lua
+local max_ttl = string.match(guard, '^%d+')
 -- One that came through the line is "entry seq ticket", and stays so.
 local ours = seen[2] == ARGV[2] or string.sub(seen[2] or '', 1, #ARGV[2] + 1) == ARGV[2] .. ' '
 if seen[3] then
@@ -31,9 +30,7 @@ if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
 end
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
-if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-  return redis.error_reply('CORRUPT the counter is not a number')
-end
+-- insert shared/counter.lua
 -- The counter comes first: a lock that stood without it could be followed by a smaller token. Whatever is
 -- written first fails where the server is full or a replica; nothing after it fails.
 if c < tonumber(ARGV[4]) then

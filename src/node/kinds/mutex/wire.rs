@@ -6,7 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
     Command,
-    batch::{self, BATCH, granted, joined},
+    batch::{self, BATCH, granted},
 };
 use crate::{
     base::{owner::is_entry, printable::printable},
@@ -22,15 +22,12 @@ use crate::{
     },
 };
 
-static ACQUIRE: Script =
-    Script::new(joined!("acquire.lua" "common.lua" "tell.lua" "line.lua" "take.lua"));
+static ACQUIRE: Script = Script::new(include_str!("acquire.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script =
-    Script::new(joined!("release.lua" "tell.lua" "hand.lua" "common.lua" "line.lua" "leave.lua"));
-static JOIN: Script =
-    Script::new(joined!("join.lua" "stand.lua" "common.lua" "tell.lua" "line.lua" "place.lua"));
+static RELEASE: Script = Script::new(include_str!("release.lua"));
+static JOIN: Script = Script::new(include_str!("join.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 

@@ -2,9 +2,8 @@
 -- KEYS     first interval, open, other intervals
 -- ARGV     for each interval: A ms, E ms, b ms; guard
 -- RETURNS  for each interval: {ms until they are free, units, …}, in this order
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- What stands below, in ledger.lua.
 local now, load
 
@@ -28,3 +27,5 @@ local function obey()
   end
   return answer
 end
+-- insert rate/ledger.lua
+return obey()

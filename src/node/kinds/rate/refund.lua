@@ -2,9 +2,8 @@
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, for each interval: bucket, era; guard
 -- RETURNS  in how many intervals
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 local back = 0
 for n = 1, #KEYS - 1 do
   local key, bucket, era = KEYS[n == 1 and 1 or n + 1], tonumber(ARGV[2 * n]), tonumber(ARGV[2 * n + 1])

@@ -2,9 +2,8 @@
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, age ms, for each interval: its share, A ms, E ms, b ms; guard
 -- RETURNS  {1, room left, bucket, era, …} or {0, room, ms until there is room or -1}
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- What stands below, in ledger.lua.
 local now, load
 
@@ -63,3 +62,5 @@ local function obey()
   end
   return full and { 0, room, wait } or answer
 end
+-- insert rate/ledger.lua
+return obey()

@@ -17,20 +17,9 @@ use crate::node::{
     },
 };
 
-/// A script that reads what counts: what it does, and with what.
-macro_rules! with_ledger {
-    ($deed:literal) => {
-        concat!(
-            include_str!($deed),
-            include_str!("ledger.lua"),
-            "return obey()\n"
-        )
-    };
-}
-
-static SPEND: Script = Script::new(with_ledger!("spend.lua"));
+static SPEND: Script = Script::new(include_str!("spend.lua"));
 static REFUND: Script = Script::new(include_str!("refund.lua"));
-static LOOK: Script = Script::new(with_ledger!("look.lua"));
+static LOOK: Script = Script::new(include_str!("look.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&SPEND, &REFUND, &LOOK];

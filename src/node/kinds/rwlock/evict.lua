@@ -3,9 +3,8 @@
 -- ARGV     guard
 -- RETURNS  {how many held it, the entries of the first 16 of them}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 -- What stands below, in known.lua.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
@@ -26,3 +25,5 @@ local function obey()
   end
   return answer
 end
+-- insert rwlock/known.lua
+return obey()

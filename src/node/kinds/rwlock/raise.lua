@@ -3,9 +3,8 @@
 -- ARGV     counter field, entry, token, guard
 -- RETURNS  the counter; -1, where it has none
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 -- What stands below, in known.lua.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
@@ -25,3 +24,5 @@ local function obey()
   end
   return c
 end
+-- insert rwlock/known.lua
+return obey()

@@ -3,9 +3,8 @@
 -- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
 -- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 -- Mostly no writer has it or waits, the readers are few, their key outlives this one too, and the counter is at hand. All else, and
 -- to forget who is gone, is the long way.
 if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and redis.call('ZCARD', KEYS[4]) < 1000 then
@@ -60,3 +59,5 @@ local function obey()
   put(KEYS[4], entry, ttl)
   return c
 end
+-- insert rwlock/known.lua
+return obey()

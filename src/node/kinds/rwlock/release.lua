@@ -52,3 +52,5 @@ local function obey()
   end
   return admitted and freed or -1
 end
+-- insert rwlock/known.lua
+return obey()

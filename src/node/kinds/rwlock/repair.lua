@@ -3,9 +3,8 @@
 -- ARGV     counter field, entry, ttl ms, token, r or w, guard
 -- RETURNS  1; 0, where somebody is against it, or it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 -- What stands below, in known.lua.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
@@ -38,3 +37,5 @@ local function obey()
   end
   return 1
 end
+-- insert rwlock/known.lua
+return obey()

@@ -19,25 +19,14 @@ use crate::{
     },
 };
 
-/// The source of a script: what it does, and with what.
-macro_rules! with_known {
-    ($deed:literal) => {
-        concat!(
-            include_str!($deed),
-            include_str!("known.lua"),
-            "return obey()\n"
-        )
-    };
-}
-
-static READ: Script = Script::new(with_known!("read.lua"));
-static WRITE: Script = Script::new(with_known!("write.lua"));
-static RAISE: Script = Script::new(with_known!("raise.lua"));
-static EXTEND: Script = Script::new(with_known!("extend.lua"));
-static REPAIR: Script = Script::new(with_known!("repair.lua"));
-static RELEASE: Script = Script::new(with_known!("release.lua"));
-static INSPECT: Script = Script::new(with_known!("inspect.lua"));
-static EVICT: Script = Script::new(with_known!("evict.lua"));
+static READ: Script = Script::new(include_str!("read.lua"));
+static WRITE: Script = Script::new(include_str!("write.lua"));
+static RAISE: Script = Script::new(include_str!("raise.lua"));
+static EXTEND: Script = Script::new(include_str!("extend.lua"));
+static REPAIR: Script = Script::new(include_str!("repair.lua"));
+static RELEASE: Script = Script::new(include_str!("release.lua"));
+static INSPECT: Script = Script::new(include_str!("inspect.lua"));
+static EVICT: Script = Script::new(include_str!("evict.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[

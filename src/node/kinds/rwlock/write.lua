@@ -4,10 +4,9 @@
 -- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
 -- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
-local max_ttl = string.match(ARGV[#ARGV], '^%d+')
+local open = seen[1]
+-- insert shared/guard.lua
+local max_ttl = string.match(guard, '^%d+')
 -- Mostly nobody has it, and the floor is the next token. All else is the long way.
 if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   local read, time, p = redis.call('HMGET', KEYS[7], ARGV[1], '_'), redis.call('TIME'), tonumber(ARGV[4])
@@ -57,3 +56,5 @@ local function obey()
   redis.call('DEL', KEYS[4])
   return token
 end
+-- insert rwlock/known.lua
+return obey()

@@ -27,7 +27,7 @@ impl Command {
             }
             Self::LoadScripts => {
                 for script in scripts::all() {
-                    writer.words(&[Text("SCRIPT"), Text("LOAD"), Text(script.source)]);
+                    writer.words(&[Text("SCRIPT"), Text("LOAD"), Text(script.source())]);
                 }
             }
         }
@@ -72,7 +72,7 @@ mod tests {
     fn all_scripts_are_loaded_by_as_many_commands() {
         for (words, script) in words(&Command::LoadScripts).iter().zip(scripts::all()) {
             assert_eq!(words[..2], ["SCRIPT", "LOAD"]);
-            assert_eq!(words[2], script.source);
+            assert_eq!(words[2], script.source());
         }
     }
 }

@@ -3,9 +3,8 @@
 -- ARGV     entry, ttl ms, guard
 -- RETURNS  1; 0, where not all of the locks are ours
 local seen = redis.call('MGET', unpack(KEYS))
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = seen[1]
+-- insert shared/guard.lua
 local entry = ARGV[1]
 for i = 2, #KEYS do
   local text = seen[i]

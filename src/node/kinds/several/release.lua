@@ -20,3 +20,18 @@ if seen[2] then
   local prefix = string.sub(KEYS[1], 1, -5)
   local from, waiting, c0, c1 = #prefix + 1, seen[2], prefix .. 'c0', prefix .. 'c1'
   local max_ttl = string.match(ARGV[3], '^%d+') or 0
+-- insert mutex/common.lua
+-- insert mutex/tell.lua
+-- insert mutex/line.lua
+  for i = 3, #KEYS do
+    local key = KEYS[i]
+    lock[key] = seen[i]
+    if has_line(key) then
+      local answer = leave(key, entry, ARGV[2], admitted)
+      if type(answer) == 'string' then
+        return redis.error_reply(answer)
+      end
+    end
+  end
+end
+return admitted and freed or -1

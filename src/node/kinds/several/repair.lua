@@ -4,10 +4,9 @@
 -- ARGV     entry, ttl ms, token, guard
 -- RETURNS  1; 0, where somebody else holds one, or one was evicted
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
-if seen[1] ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
-local max_ttl = string.match(ARGV[#ARGV], '^%d+')
+local open = seen[1]
+-- insert shared/guard.lua
+local max_ttl = string.match(guard, '^%d+')
 local n, c0, c1, from = (#KEYS - 3) / 2, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
 local entry, ours, fields = ARGV[1], {}, {}
 for i = 1, n do
@@ -24,9 +23,7 @@ local read, raised = redis.call('HMGET', c0, unpack(fields)), {}
 for i = 1, n do
   -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
   local c = tonumber(read[i] or redis.call('HGET', c1, fields[i]) or 0)
-  if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-    return redis.error_reply('CORRUPT the counter is not a number')
-  end
+  -- insert shared/counter.lua
   if c < tonumber(ARGV[3]) then
     raised[#raised + 1] = fields[i]
     raised[#raised + 1] = ARGV[3]

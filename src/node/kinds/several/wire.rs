@@ -16,24 +16,11 @@ use crate::{
     },
 };
 
-/// The source of a script that may come to the lines of locks: how it begins, and how it goes on behind them.
-macro_rules! in_lines {
-    ($begin:literal, $end:literal) => {
-        concat!(
-            include_str!($begin),
-            include_str!("../mutex/common.lua"),
-            include_str!("../mutex/tell.lua"),
-            include_str!("../mutex/line.lua"),
-            include_str!($end)
-        )
-    };
-}
-
-static ACQUIRE: Script = Script::new(in_lines!("acquire.lua", "take.lua"));
+static ACQUIRE: Script = Script::new(include_str!("acquire.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script = Script::new(in_lines!("release.lua", "leave.lua"));
+static RELEASE: Script = Script::new(include_str!("release.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE];

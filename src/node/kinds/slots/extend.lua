@@ -2,11 +2,10 @@
 -- KEYS     slots, open, ends, line
 -- ARGV     kept ms, entry, slot, ttl ms, guard
 -- RETURNS  1; 0, where the slot is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says.
-local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(ARGV[#ARGV], '^%d+')))
+local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(guard, '^%d+')))
 local slot, ticket, till = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+) (%d+) (%d+)$')
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -3,9 +3,8 @@
 -- ARGV     guard
 -- RETURNS  {version or -1, limit, bits, TIME µs, how many wait, {slot, entry, ms left, counter, …}, {entry, ticket, …}}:
 --          the first 100 of each
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- What stands below, in known.lua.
 local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
@@ -29,9 +28,9 @@ local function obey()
       if not c then
         return why_not
       end
-      local at = #holders
-      holders[at + 1], holders[at + 2] = one, entry or ''
-      holders[at + 3], holders[at + 4] = math.max(0, (ending or ms) - ms), c
+      local last_word = #holders
+      holders[last_word + 1], holders[last_word + 2] = one, entry or ''
+      holders[last_word + 3], holders[last_word + 4] = math.max(0, (ending or ms) - ms), c
     end
     one = one + 1
   end
@@ -40,3 +39,5 @@ local function obey()
   end
   return { version or -1, limit or 0, bits, now, redis.call('ZCARD', KEYS[4]), holders, waiters }
 end
+-- insert slots/known.lua
+return obey()

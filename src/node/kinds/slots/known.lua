@@ -157,7 +157,8 @@ end
 
 -- The newest token of a slot, its field, and since when c0 is written. Nil and why, where it cannot be read.
 function counter(one)
-  local is_own, field, read = KEYS[5] == KEYS[1], '#' .. one, nil
+  local is_own, field = KEYS[5] == KEYS[1], '#' .. one
+  local read
   if is_own then
     read = { redis.call('HGET', KEYS[5], field) }
   else

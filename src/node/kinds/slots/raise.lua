@@ -2,11 +2,10 @@
 -- KEYS     slots, open, c0, c1
 -- ARGV     kept ms, entry, slot, counter field, token, guard
 -- RETURNS  the counter; -1, where the slot is not ours
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says.
-local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(ARGV[#ARGV], '^%d+')))
+local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(guard, '^%d+')))
 local slot, till = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+) %d+ (%d+)$')
 local time = redis.call('TIME')
 if slot ~= ARGV[3] or tonumber(till) < time[1] * 1000 + math.floor(time[2] / 1000) then
@@ -16,9 +15,7 @@ local cap = (time[1] + 60) * 1000000 + time[2] + lasts * 1000
 local token = math.min(tonumber(ARGV[5]), cap)
 -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or redis.call('HGET', KEYS[4], ARGV[4]) or 0)
-if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
-  return redis.error_reply('CORRUPT the counter is not a number')
-end
+-- insert shared/counter.lua
 if c < token then
   redis.call('HSET', KEYS[3], ARGV[4], string.format('%.0f', token))
   return token

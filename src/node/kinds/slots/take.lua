@@ -4,9 +4,8 @@
 --          nothing, ttl ms, p µs, place: ticket, S ms, life ms, channel; guard
 -- RETURNS  {slot or -1, its counter, bits, version, 1 where we may take, ticket, ms until one is free or -1}; where
 --          another limit stands {version, limit}
-if redis.call('GET', KEYS[2]) ~= ARGV[#ARGV] then
-  return redis.error_reply('NOT_ADMITTED this memory may not vote')
-end
+local open = redis.call('GET', KEYS[2])
+-- insert shared/guard.lua
 -- What stands below, in known.lua and line.lua.
 local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
@@ -140,3 +139,8 @@ local function obey()
   return { slot or -1, token or 0, bits, version, may_take and 1 or 0, tonumber(ticket),
     ends and math.max(0, ends + 1 - ms) or -1 }
 end
+-- insert slots/known.lua
+function line()
+-- insert slots/line.lua
+end
+return obey()

@@ -19,39 +19,14 @@ use crate::{
     },
 };
 
-/// The source of a script about what is known of a semaphore: what it does, and with what.
-macro_rules! with_known {
-    ($deed:literal) => {
-        concat!(
-            include_str!($deed),
-            include_str!("known.lua"),
-            "return obey()\n"
-        )
-    };
-}
-
-/// The same, of one that may come to the line.
-macro_rules! with_line {
-    ($deed:literal) => {
-        concat!(
-            include_str!($deed),
-            include_str!("known.lua"),
-            "function line()\n",
-            include_str!("line.lua"),
-            "end\n",
-            "return obey()\n"
-        )
-    };
-}
-
-static TAKE: Script = Script::new(with_line!("take.lua"));
+static TAKE: Script = Script::new(include_str!("take.lua"));
 static RAISE: Script = Script::new(include_str!("raise.lua"));
 static EXTEND: Script = Script::new(include_str!("extend.lua"));
-static REPAIR: Script = Script::new(with_line!("repair.lua"));
-static RELEASE: Script = Script::new(with_line!("release.lua"));
-static YIELD: Script = Script::new(with_line!("yield.lua"));
-static RESIZE: Script = Script::new(with_line!("resize.lua"));
-static INSPECT: Script = Script::new(with_known!("inspect.lua"));
+static REPAIR: Script = Script::new(include_str!("repair.lua"));
+static RELEASE: Script = Script::new(include_str!("release.lua"));
+static YIELD: Script = Script::new(include_str!("yield.lua"));
+static RESIZE: Script = Script::new(include_str!("resize.lua"));
+static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# tests/lua.sh
+#
+# Parses each Lua file alone, and looks for mistakes in each script as a server gets it: with the shared pieces in the place of the
+# lines that name them (src/node/wire/script.rs), in target/lua/. luac and luacheck come from Debian's lua5.1 and lua-check.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+kinds=src/node/kinds
+whole=target/lua
+
+luac5.1 -p $kinds/*/*.lua src/fence/redis/*.lua
+
+rm -rf $whole
+shared=$(sed -n 's/^ *-- insert //p' $kinds/*/*.lua | sort -u)
+for file in $kinds/*/*.lua; do
+  name=${file#"$kinds"/}
+  grep -qxF "$name" <<<"$shared" && continue
+  mkdir -p "$whole/${name%/*}"
+  cp "$file" "$whole/$name"
+  # A shared piece may name another one.
+  while grep -q '^ *-- insert ' "$whole/$name"; do
+    awk -v kinds=$kinds '/^ *-- insert / { while ((getline line < (kinds "/" $3)) > 0) print line; next } 1' \
+      "$whole/$name" >"$whole/$name.new"
+    mv "$whole/$name.new" "$whole/$name"
+  done
+done
+luacheck --quiet $whole src/fence/redis
