@@ -145,7 +145,7 @@ impl Job<'_> {
         }
     }
 
-    /// One line when it takes long: for those who watch, not for cron's mail.
+    /// One line when it takes long: for people at a terminal, not for cron's mail.
     async fn say_what_is_waited_for(&self) {
         let Self {
             args,

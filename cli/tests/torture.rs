@@ -486,7 +486,7 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
 fn the_load_ends_with_whoever_started_it() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "60s"]);
-    // Two processes start: only a hang takes so long.
+    // Two processes start: only a hang takes this long.
     let deadline = Instant::now() + ms(10_000);
     while field.workers().len() < 2 {
         assert!(Instant::now() < deadline);

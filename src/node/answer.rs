@@ -1,4 +1,4 @@
-//! What a node answers, whatever it was asked. Scripts decode to it, and the decisions of the protocol read it.
+//! The answers of a node, of all kinds. Scripts decode to them, and the decisions of the protocol read them.
 
 use std::{sync::Arc, time::Duration};
 

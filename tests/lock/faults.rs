@@ -101,7 +101,7 @@ async fn a_stopped_minority_slows_nobody<E: Exclusive>() {
             fleet[stopped].sigstop();
             // Also while nobody knows yet that it will not answer.
             let (median, worst) = measure(&mutex, 200).await;
-            // On a busy machine two medians of the same work differ by so much. A wait for the stopped one is 300 ms.
+            // On a busy machine two medians of the same work differ by this much. A wait for the stopped one is 300 ms.
             assert!(
                 median < healthy * 3 + ms(1),
                 "{kind:?}: {median:?} instead of {healthy:?}"

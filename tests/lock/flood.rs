@@ -68,7 +68,7 @@ async fn loss_is_told_in_time(quorum: &Quorum, majority_goes: impl FnOnce()) {
         .unwrap();
     let end = Instant::now() + lease.validity();
     majority_goes();
-    // Only a hang takes so long; the bound is the end of the validity, below.
+    // Only a hang takes this long; the bound is the end of the validity, below.
     timeout(TTL * 3, lease.lost()).await.unwrap();
     let told = Instant::now();
     assert!(told <= end, "told {:?} after the end", told - end);

@@ -45,7 +45,7 @@ async fn two_clients(n: usize, kind: Kind) -> (Fleet, Quorum, Quorum) {
 /// How long the lease took to be lost, and why; it was lost for good.
 async fn lost(lease: &Lease) -> (Duration, LossReason) {
     let start = Instant::now();
-    // Far beyond the end of every lease here: only a hang takes so long.
+    // Far beyond the end of every lease here: only a hang takes this long.
     let reason = timeout(5 * MAX_TTL, lease.lost())
         .await
         .expect("it is lost");

@@ -165,7 +165,7 @@ async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
         let begun = Instant::now();
         let before = reads.load(SeqCst);
         let writer = soon(lock.write()).await.unwrap();
-        // Those who read have it for another 10 ms. The rest is for a busy machine.
+        // The readers have it for another 10 ms. The rest is for a busy machine.
         assert!(begun.elapsed() < ms(500), "{:?}", begun.elapsed());
         writer.release().await.unwrap();
         // Nor are readers by writers.

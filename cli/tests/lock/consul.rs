@@ -318,7 +318,7 @@ fn a_release_that_consul_does_not_confirm_is_a_warning() {
         .is(3)
         .says("the command is done, but Consul did not confirm that \"a\" is free; it is within twice the ttl of 10.0 s")
         .says(&agent.address());
-    // The release is refused at once. What a process takes to end, on a busy machine.
+    // The release is refused at once. The bound is the time that a process takes to end on a busy machine.
     assert!(killed.elapsed() < ms(2_000), "{:?}", killed.elapsed());
 }
 

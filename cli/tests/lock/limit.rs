@@ -406,7 +406,7 @@ fn a_signal_ends_the_wait() {
             .done()
             .is(code)
             .says("quorate: ended while waiting for room; nothing was run");
-        // What a process takes to end, on a busy machine. The wait would last for 30 s.
+        // The bound is the time that a process takes to end on a busy machine. The wait would last for 30 s.
         assert!(told.elapsed() < ms(1000), "{:?}", told.elapsed());
         assert_eq!(done.out, "");
     }

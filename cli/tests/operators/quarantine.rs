@@ -342,7 +342,7 @@ fn a_signal_ends_bootstrap_at_once() {
             waiting.signal(signal);
             let told = Instant::now();
             let done = waiting.done().is(code).says("it can be run again");
-            // What a process takes to end, on a busy machine. The quarantine lasts for 35 s.
+            // The bound is the time that a process takes to end on a busy machine. The quarantine lasts for 35 s.
             assert!(told.elapsed() < ms(2000), "{:?}", told.elapsed());
             assert_eq!(done.out, "");
             assert!(all_witnessed(&fleet).iter().all(|w| *w < 10_000));

@@ -26,7 +26,7 @@ const LONGEST_GRACE: Duration = Duration::from_millis(500);
 /// The longest time for which the result of a look at the slots is believed. It is also at most a quarter of the interval.
 const TRUST: Duration = Duration::from_secs(1);
 
-/// What a user may choose.
+/// The settings that a user may leave out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     pub(super) grace: Option<Duration>,

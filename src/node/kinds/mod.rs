@@ -1,4 +1,4 @@
-//! What may be asked of a node: one folder for each kind of request. Every kind is answered by an
+//! The requests to a node, with a folder for each kind. Every kind is answered by an
 //! [`Answer`](super::answer::Answer).
 //!
 //! | file of a kind | what it is |

@@ -44,7 +44,7 @@ pub(crate) struct Tag {
     pub(crate) purpose: Purpose,
 }
 
-/// What a request is for. The engine routes its answer by this.
+/// The purpose of a request. The engine routes the answer by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Purpose {
     /// ACQUIRE of an attempt.

@@ -21,7 +21,7 @@ pub(crate) enum Plan {
     Never,
 }
 
-/// What is known of the nodes.
+/// The nodes, as they were last seen.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// The nodes that may be asked, each with its view.

@@ -29,7 +29,7 @@ pub(crate) struct Trial<'s> {
     connection: Box<dyn Connection>,
     /// What the node said unasked, in order.
     heard: Vec<Push>,
-    /// What `open` says.
+    /// The text of `open`.
     guard: String,
     /// What it calls its process. In the texts of the cases, RUN stands for it.
     pub(crate) run_id: String,

@@ -160,7 +160,7 @@ fn poll<T>(call: &mut Call<T>) -> Option<Result<T, Error>> {
     }
 }
 
-/// What a task asks for.
+/// A task's call.
 struct Demand<'a> {
     /// The name of the call, as traces show it.
     what: &'static str,
@@ -467,7 +467,7 @@ impl World {
         }
     }
 
-    /// How long one that does not wait may take: ACQUIRE, and RAISE; once more where the nodes were met anew.
+    /// The longest time of a call that does not wait: ACQUIRE and RAISE, and both once more after a new handshake.
     fn one_attempt(&self) -> u64 {
         let one = nanos(self.plan.node_timeout) + self.one_request();
         2 * (nanos(self.plan.node_timeout) + one) + 100 * MS

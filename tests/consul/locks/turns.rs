@@ -69,7 +69,7 @@ async fn a_waiter_for_many_permits_is_served_among_those_that_want_one() {
         .collect();
     tokio::time::sleep(ms(300)).await;
     held.release().await.unwrap();
-    // The others take their permits for 20 ms at a time, so only one that starves waits so long.
+    // The others take their permits for 20 ms at a time, so only a waiter that starves waits this long.
     let many = tokio::time::timeout(ms(15_000), many).await;
     is_served.store(true, SeqCst);
     many.unwrap().unwrap().unwrap().release().await.unwrap();

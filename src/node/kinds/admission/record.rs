@@ -104,7 +104,7 @@ pub struct BootRecord {
 }
 
 impl BootRecord {
-    /// What `open` says where a node of this record votes: "max_ttl format N list M id". The id, so
+    /// The text of `open` while a node with this record votes: "max_ttl format N list M id". The id, so
     /// that another member's data is no guard here.
     pub(crate) fn guard(&self, rules: Rules) -> String {
         let Self {

@@ -32,7 +32,7 @@ if not now or floor > now + ahead then
   now = time[1] * 1000000 + time[2]
 end
 local read = redis.call('HMGET', KEYS[4], ARGV[1], '_')
--- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+-- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(read[1] or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 -- insert shared/counter.lua
 -- The floor is capped, never ignored: ignored, one token was given out twice after a restart.
@@ -45,9 +45,9 @@ if exhausted or held or not redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV
   if exhausted and left == -2 then
     return redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
   end
-  -- A key of another kind has no text. Nothing of ours is longer than 138 bytes: more is not worth sending.
+  -- A key of another kind has no text. No entry of this library is longer than 138 bytes, so more is not worth sending.
   local holder = redis.pcall('GET', KEYS[1])
-  -- Somebody else may have written there what is no ticket.
+  -- Another client may have written a text that is not a ticket.
   last = held and tonumber(last)
   last = last and (last >= 0 and last <= 9007199254740991 and last or 0) or nil
   return { left, c, type(holder) == 'string' and string.sub(holder, 1, 160), last }

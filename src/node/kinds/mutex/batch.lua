@@ -12,13 +12,11 @@
 --            Y 1
 -- The locks and counters are read once. What one operation writes is written here too, for those behind it.
 -- Every write is a pcall: what fails for one operation is its own error, and spoils no other.
--- It is six files, one after the other: this one; what is known; what is read; who is told, and the line; each operation. What travels
--- alone is a script of its own.
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
 -- A guard that is wrong may say anything. Then no counter is made.
 local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0
 -- insert mutex/common.lua
--- What a BATCH reads, for all of its operations together. A part of it.
+-- All that the operations read, at once.
 local letters = { string.byte(ARGV[1], 1, n) }
 local seen = redis.call('MGET', unpack(KEYS, 1, n + 2))
 local admitted = seen[1] == ARGV[#ARGV]
@@ -50,7 +48,7 @@ if admitted and string.find(ARGV[1], '[AT]') then
       missing[#missing + 1] = name
     end
   end
-  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
   if #missing > 0 then
     older = pcall('HMGET', c1, unpack(missing))
     for i = 1, #missing do
@@ -63,7 +61,7 @@ local function line()
 -- insert mutex/line.lua
 return about, has_line, behind, leave, join, yield
 end
--- Each operation (protocol §3, §5). A part of BATCH. Before it: what was read, and line().
+-- Each operation.
 local answers, as_asked = {}, true
 
 -- Locks that were released are deleted together, but before anything is written that a full server may refuse.
@@ -88,7 +86,7 @@ local function refused(key, c, exhausted)
   if exhausted and left == -2 then
     return 'EXHAUSTED the counter is at 2^53 - 1'
   end
-  -- A key of another kind has no text. Nothing of ours is longer than 138 bytes: more is not worth sending.
+  -- A key of another kind has no text. No entry of this library is longer than 138 bytes, so more is not worth sending.
   local holder = lock[key]
   return { left, c, holder and sub(holder, 1, 160) }
 end
@@ -118,7 +116,7 @@ local about, has_line, behind, leave, join, yield
 if waiting or string.find(ARGV[1], '[JLY]') then
   about, has_line, behind, leave, join, yield = line()
 end
--- Who was granted a lock. Their counters are written together at the end.
+-- Names of the locks that were granted. Their counters are written together at the end.
 local minted = {}
 local at = 2
 for i = 1, n do

@@ -9,5 +9,5 @@ local held = redis.call('GET', KEYS[1])
 redis.call('DEL', KEYS[1])
 -- Until every lease that an eviction may still miss elsewhere is over, none is repaired here.
 redis.call('SET', KEYS[3], '', 'PX', string.match(guard, '^%d+') * 2)
--- Nothing of ours is longer than 138 bytes: more is not worth sending.
+-- No entry of this library is longer than 138 bytes, so more is not worth sending.
 return held and string.sub(held, 1, 160) or 0

@@ -14,7 +14,7 @@ end
 local time = redis.call('TIME')
 local cap = (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000
 local token = math.min(tonumber(ARGV[3]), cap)
--- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+-- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or redis.call('HGET', KEYS[4], ARGV[1]) or 0)
 -- insert shared/counter.lua
 if c < token then

@@ -22,7 +22,7 @@ local from, waiting, c0, c1 = #prefix + 1, seen[3], prefix .. 'c0', prefix .. 'c
 local max_ttl = string.match(ARGV[3], '^%d+') or 0
 -- insert mutex/tell.lua
 -- The short way of a RELEASE that hands over (protocol §5, serve). A part of RELEASE, since the long way takes twice as long. Mostly
--- the lock is ours, its head hears us and was heard of just now, and p is to be the token. All else, and what fails, is the long way.
+-- this client has the lock, and the head hears and was heard of just now, and p is to be the token. All else, and what fails, is the long way.
 local token
 if held and admitted and heads[1] ~= entry and heads[3] ~= entry then
   places = prefix .. '@mutex-waiters:' .. rest
@@ -42,7 +42,7 @@ if held and admitted and heads[1] ~= entry and heads[3] ~= entry then
       and type(redis.pcall('HSET', c0, '@mutex:' .. rest, p)) == 'number' then
       token = floor
       local heard = redis.pcall('SPUBLISH', channel, 'G ' .. h .. ' ' .. seq .. ' ' .. p .. ' ' .. ARGV[3])
-      -- SET in the place of DEL: the lock is ours until then.
+      -- SET in place of DEL: this client has the lock until then.
       if type(heard) == 'number' and heard > 0
         and redis.pcall('SET', KEYS[1], h .. ' ' .. seq .. ' ' .. heads[2], 'PX', term + delay).ok then
         redis.pcall('ZREM', queue, h, entry)

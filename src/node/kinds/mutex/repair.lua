@@ -28,7 +28,7 @@ if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
   end
   return 0
 end
--- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+-- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 -- insert shared/counter.lua
 -- The counter comes first: a lock that stood without it could be followed by a smaller token. Whatever is

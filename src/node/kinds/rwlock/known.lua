@@ -60,7 +60,7 @@ end
 -- The newest token, and since when c0 is written. Nil and why, where it cannot be read.
 function counter(c0, c1, field)
   local read = redis.call('HMGET', c0, field, '_')
-  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
   local c = tonumber(read[1] or redis.call('HGET', c1, field) or 0)
   if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
     return nil, redis.error_reply('CORRUPT the counter is not a number')

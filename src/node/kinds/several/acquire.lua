@@ -34,7 +34,7 @@ end
 fields[n + 1] = '_'
 local read, greatest = redis.call('HMGET', c0, unpack(fields)), 0
 for i = 1, n do
-  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
   local c = tonumber(read[i] or redis.call('HGET', c1, fields[i]) or 0)
   -- insert shared/counter.lua
   greatest = c > greatest and c or greatest
@@ -75,7 +75,7 @@ if held or exhausted then
   if against[which] then
     whose = against[which][3]
   end
-  -- Nothing of ours is longer than 138 bytes: more is not worth sending.
+  -- No entry of this library is longer than 138 bytes, so more is not worth sending.
   return { which - 1, longest, greatest, whose and string.sub(whose, 1, 160) }
 end
 -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.

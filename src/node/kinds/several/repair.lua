@@ -21,7 +21,7 @@ for i = 1, n do
 end
 local read, raised = redis.call('HMGET', c0, unpack(fields)), {}
 for i = 1, n do
-  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
   local c = tonumber(read[i] or redis.call('HGET', c1, fields[i]) or 0)
   -- insert shared/counter.lua
   if c < tonumber(ARGV[3]) then

@@ -144,7 +144,7 @@ pub enum Mode {
 }
 
 impl Family {
-    /// What is known of the slots lives for as long as they are taken, where that is longer than the fleet's longest ttl.
+    /// The time for which these slots are taken, if it may be longer than the fleet's longest ttl. Zero otherwise.
     pub(crate) fn kept(self) -> Duration {
         match self {
             Self::Permits | Self::Gatherers => Duration::ZERO,

@@ -166,7 +166,7 @@ function counter(one)
     field = kind .. one .. ':' .. name
     read = redis.call('HMGET', KEYS[5], field, '_')
   end
-  -- What stands in c0 was made out of what stood in c1, so it is not less: c1 is read where c0 has nothing.
+  -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
   local c = tonumber(read[1] or not is_own and redis.call('HGET', KEYS[6], field) or 0)
   if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
     return nil, redis.error_reply('CORRUPT the counter is not a number')

@@ -48,7 +48,7 @@ impl Command {
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        // What is known of a rate limit's units lives for longer than the fleet's longest ttl.
+        // The units of a rate limit may be taken for longer than the fleet's longest ttl.
         let (open, kept) = (keys.open(), Number(ms(self.pool().family.kept())));
         let [current, previous] = keys.slot_counters(self.pool());
         let [slots, ends, line] = keys.semaphore(self.pool());

@@ -93,7 +93,7 @@ fn what_is_never_told_is_not_looked_through() {
     let start = crate::base::clock::cpu_time();
     assert_eq!(hidden(&"x".repeat(1 << 22), &long), "x".repeat(ENOUGH));
     let took = crate::base::clock::cpu_time() - start;
-    // Only a search through all of it takes so long.
+    // Only a search through all of it takes this long.
     assert!(took < std::time::Duration::from_secs(10), "{took:?}");
 }
 
