@@ -82,19 +82,11 @@ impl Command {
         }
     }
 
-    /// The same as one of a batch. None: it travels alone.
+    /// The same as one of a batch, which it is even if it travels alone. None: it has a script of its own.
     pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
         match self {
             Self::Mutex(command) => command.rider(),
             _ => None,
-        }
-    }
-
-    /// Whether it is one of a batch even where it travels alone.
-    pub(crate) fn is_always_rider(&self) -> bool {
-        match self {
-            Self::Mutex(command) => command.is_always_rider(),
-            _ => false,
         }
     }
 

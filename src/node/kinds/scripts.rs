@@ -58,8 +58,8 @@ mod tests {
             });
             assert_eq!(only_reads, !is_free, "{name}");
         }
-        // There are four of the name of RELEASE.
-        assert_eq!(unguarded, free.len() + 3);
+        // There are three of the name of RELEASE.
+        assert_eq!(unguarded, free.len() + 2);
     }
 
     #[test]

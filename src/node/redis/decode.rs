@@ -21,7 +21,7 @@ use crate::{
 /// What the server's replies say: mostly one. Any text of it for people is told without the secret.
 pub(super) fn answer(command: &Command, replies: &[OwnedFrame], secret: &Secret) -> Answered {
     match replies {
-        [reply] if command.is_always_rider() => {
+        [reply] if command.rider().is_some() => {
             let mut told = None;
             let tell = |answer| told = Some(answer);
             answers(iter::once(command), 1, reply, secret, tell);
@@ -198,9 +198,11 @@ mod tests {
             "_\r\n",
             "+OK\r\n",
             ":-1\r\n",
-            "*1\r\n:1\r\n",
+            ":2\r\n",
+            "*1\r\n_\r\n",
+            "*1\r\n:-1\r\n",
             "*2\r\n:5\r\n:1\r\n",
-            "*3\r\n:-2\r\n:1\r\n_\r\n",
+            "*1\r\n*3\r\n:-2\r\n:1\r\n_\r\n",
             "$1\r\n5\r\n",
         ] {
             match decoded(&acquire(), &[reply]) {

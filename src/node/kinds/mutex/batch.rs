@@ -33,7 +33,7 @@ pub(crate) struct Rider<'c> {
 }
 
 impl Command {
-    /// The same as one of a batch. None: it travels alone.
+    /// The same as one of a batch, which it is even if it travels alone. None: it has a script of its own.
     pub(crate) fn rider(&self) -> Option<Rider<'_>> {
         Some(match self {
             Self::Acquire {
@@ -86,11 +86,6 @@ impl Command {
             Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
         })
     }
-
-    /// Whether it has no script of its own: alone it is a batch of one.
-    pub(crate) fn is_always_rider(&self) -> bool {
-        matches!(self, Self::Yield { .. })
-    }
 }
 
 impl<'c> Rider<'c> {
@@ -133,7 +128,7 @@ impl<'c> Rider<'c> {
 
 impl Place {
     /// As a script reads it.
-    pub(super) fn words(&self) -> [Arg<'_>; 7] {
+    fn words(&self) -> [Arg<'_>; 7] {
         [
             Number(self.seq),
             Number(self.ticket),
@@ -147,7 +142,7 @@ impl Place {
 }
 
 /// How the text in a lock begins that came to this entry by this request.
-pub(super) fn granted(entry: &Entry, seq: u64) -> String {
+fn granted(entry: &Entry, seq: u64) -> String {
     format!("{} {seq}", entry.as_str())
 }
 

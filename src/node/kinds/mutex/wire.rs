@@ -6,7 +6,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
     Command,
-    batch::{self, BATCH, granted},
+    batch::{self, BATCH},
 };
 use crate::{
     base::{owner::is_entry, printable::printable},
@@ -22,19 +22,12 @@ use crate::{
     },
 };
 
-static ACQUIRE: Script = Script::new(include_str!("acquire.lua"));
-static RAISE: Script = Script::new(include_str!("raise.lua"));
-static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
-static RELEASE: Script = Script::new(include_str!("release.lua"));
-static JOIN: Script = Script::new(include_str!("join.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
 /// All of this kind.
-pub(crate) static SCRIPTS: &[&Script] = &[
-    &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &JOIN, &INSPECT, &EVICT, &BATCH,
-];
+pub(crate) static SCRIPTS: &[&Script] = &[&BATCH, &REPAIR, &INSPECT, &EVICT];
 
 impl Command {
     pub(crate) fn name(&self) -> &'static str {
@@ -52,53 +45,16 @@ impl Command {
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        let (open, time) = (keys.open(), keys.time());
-        let (current, previous) = (keys.current(), keys.previous());
+        let (open, current, previous) = (keys.open(), keys.current(), keys.previous());
         match self {
-            Self::Acquire {
-                name,
-                entry,
-                ttl,
-                floor,
-            } => writer.call_guarded(
-                &ACQUIRE,
-                &[
-                    keys.lock(name),
-                    open,
-                    time,
-                    current,
-                    previous,
-                    keys.waiting(),
-                ],
-                &[
-                    counter(name),
-                    Text(entry.as_str()),
-                    Number(ms(*ttl)),
-                    Number(*floor),
-                ],
-            ),
-            Self::Raise {
-                name,
-                entry,
-                seq,
-                token,
-            } => {
-                let grant = (*seq != 0).then(|| granted(entry, *seq));
-                writer.call_guarded(
-                    &RAISE,
-                    &[keys.lock(name), open, current, previous],
-                    &[
-                        counter(name),
-                        Text(grant.as_deref().unwrap_or(entry.as_str())),
-                        Number(*token),
-                    ],
-                );
+            Self::Acquire { .. }
+            | Self::Raise { .. }
+            | Self::Extend { .. }
+            | Self::Release { .. }
+            | Self::Join { .. }
+            | Self::Yield { .. } => {
+                batch::encode(iter::once(self).filter_map(Self::rider), writer, keys);
             }
-            Self::Extend { name, entry, ttl } => writer.call_guarded(
-                &EXTEND,
-                &[keys.lock(name), open],
-                &[Text(entry.as_str()), Number(ms(*ttl))],
-            ),
             Self::Repair {
                 name,
                 entry,
@@ -123,42 +79,6 @@ impl Command {
                     Number(*token),
                 ],
             ),
-            Self::Join {
-                name,
-                place,
-                only_last,
-                ttl,
-                floor,
-            } => {
-                let [seq, ticket, term, lock_delay, life, claim, channel] = place.words();
-                writer.call_guarded(
-                    &JOIN,
-                    &[keys.lock(name), open, keys.waiting(), current, previous],
-                    &[
-                        Text(place.entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(*floor),
-                        seq,
-                        ticket,
-                        term,
-                        lock_delay,
-                        life,
-                        claim,
-                        channel,
-                        Number((*only_last).into()),
-                    ],
-                );
-            }
-            Self::Yield { .. } => {
-                batch::encode(iter::once(self).filter_map(Self::rider), writer, keys);
-            }
-            Self::Release {
-                name, entry, floor, ..
-            } => writer.call_guarded(
-                &RELEASE,
-                &[keys.lock(name), open, keys.waiting()],
-                &[Text(entry.as_str()), Number(*floor)],
-            ),
             Self::Inspect { name } => writer.call_guarded(
                 &INSPECT,
                 &[keys.lock(name), open, keys.line(name), current, previous],
@@ -170,6 +90,7 @@ impl Command {
         }
     }
 
+    /// The answer in the reply of its script, or in its place of a batch's.
     pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         let [frame] = replies else { return None };
         Some(match self {

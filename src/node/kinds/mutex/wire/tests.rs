@@ -41,15 +41,14 @@ fn a_command_is_a_script_with_its_keys() {
     let bytes = format!("{text}$5\r\nguard\r\n").into_bytes();
     let wanted = [
         "EVALSHA",
-        ACQUIRE.sha(),
-        "6",
-        "q:@mutex:a:b",
+        BATCH.sha(),
+        "5",
         "q:open",
-        "q:time",
+        "q:waiting",
+        "q:@mutex:a:b",
         "q:c0",
         "q:c1",
-        "q:waiting",
-        "@mutex:a:b",
+        "A",
         entry.as_str(),
         "11",
         "0",
@@ -112,7 +111,7 @@ fn give_back() -> Command {
 }
 
 #[test]
-fn a_place_travels_by_its_own_script_and_gives_back_as_a_batch_of_one() {
+fn a_place_travels_as_a_batch_of_one() {
     let sent = |command: Command| {
         let mut writer = Writer::new();
         command.encode(&mut writer, &Keys::new("q"));
@@ -123,11 +122,9 @@ fn a_place_travels_by_its_own_script_and_gives_back_as_a_batch_of_one() {
     let entry = place().entry;
     let entry = entry.as_str();
     let place = "1125899906842624 1001 0 30000 50 q:wake:1 guard";
-    let (sha, keys) = (JOIN.sha(), "5 q:@mutex:a:b q:open q:waiting q:c0 q:c1");
-    let alone = place.replace(" guard", " 0 guard");
-    let wanted = format!("EVALSHA {sha} {keys} {entry} 10000 7 3 {alone}");
-    assert_eq!(sent(join()), wanted);
     let (sha, keys) = (BATCH.sha(), "5 q:open q:waiting q:@mutex:a:b q:c0 q:c1");
+    let wanted = format!("EVALSHA {sha} {keys} J {entry} 10000 7 3 {place}");
+    assert_eq!(sent(join()), wanted);
     let wanted = format!("EVALSHA {sha} {keys} Y {entry} 8 3 {place}");
     assert_eq!(sent(give_back()), wanted);
 }
