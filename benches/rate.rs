@@ -39,11 +39,22 @@ const KEYS: usize = 1_000;
 const TASKS: usize = 64;
 
 /// The very script that the library sends.
-const SPEND: &str = concat!(
-    include_str!("../src/node/kinds/rate/spend.lua"),
-    include_str!("../src/node/kinds/rate/ledger.lua"),
-    "return obey()\n"
-);
+fn spend() -> String {
+    let pieces = [
+        (
+            "-- insert shared/guard.lua\n",
+            include_str!("../src/node/kinds/shared/guard.lua"),
+        ),
+        (
+            "-- insert rate/ledger.lua\n",
+            include_str!("../src/node/kinds/rate/ledger.lua"),
+        ),
+    ];
+    let file = include_str!("../src/node/kinds/rate/spend.lua").to_owned();
+    pieces
+        .iter()
+        .fold(file, |text, (line, piece)| text.replace(line, piece))
+}
 
 /// The usual limit on one master: the time at which the next unit is due (GCRA).
 const SINGLE: &str = "local time = redis.call('TIME')
@@ -93,7 +104,7 @@ async fn connect(url: &str, script: &str) -> (MultiplexedConnection, String) {
 
 /// In turns: the library, and the same script of one node.
 async fn one_decision(fleet: &Fleet, limiter: &RateLimiter) {
-    let (node, sha) = connect(&fleet[0].url(), SPEND).await;
+    let (node, sha) = connect(&fleet[0].url(), &spend()).await;
     let guard: String = redis::cmd("GET")
         .arg("quorate:open")
         .query_async(&mut node.clone())

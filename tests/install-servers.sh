@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images] [lua]     all but the last two if none is named
+# tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images] [lua]
+# All but the last two if none is named.
 #
 # Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul (1.8)
 # and, as postgresql-bin, the directory of a Postgres (>= 14). `faketime`: the library that steps the clock of a server of
@@ -183,9 +184,9 @@ install_redis_and_openssl() {
 
 faketime_is_there() { [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null) ]]; }
 
-# iptables often is in no PATH but root's.
-lua_is_there() { command -v luac5.1 luacheck >/dev/null; }
+lua_is_there() { command -v luac5.1 >/dev/null && command -v luacheck >/dev/null; }
 
+# iptables often is in no PATH but root's.
 images_are_there() {
   redis_is_there && at_least $servers/valkey-server 9 && command -v redis-cli >/dev/null &&
     faketime_is_there &&

@@ -13,6 +13,9 @@ luac5.1 -p $kinds/*/*.lua src/fence/redis/*.lua
 
 rm -rf $whole
 shared=$(sed -n 's/^ *-- insert //p' $kinds/*/*.lua | sort -u)
+for piece in $shared; do
+  [[ -f $kinds/$piece ]] || { echo "lua.sh: a marker line names $piece, which is not in $kinds" >&2 && exit 1; }
+done
 for file in $kinds/*/*.lua; do
   name=${file#"$kinds"/}
   grep -qxF "$name" <<<"$shared" && continue
@@ -25,4 +28,5 @@ for file in $kinds/*/*.lua; do
     mv "$whole/$name.new" "$whole/$name"
   done
 done
+luac5.1 -p $whole/*/*.lua
 luacheck --quiet $whole src/fence/redis

@@ -11,7 +11,7 @@ use super::{
     net::Net,
     patience::{Failure, Past},
     rollback::roll_back,
-    round::{self},
+    round,
     timers::Key,
 };
 use crate::{
@@ -21,8 +21,7 @@ use crate::{
     lease::upkeep::Good,
     node::{
         answer::Answer,
-        session::Purpose,
-        session::{RoundId, Tag},
+        session::{Purpose, RoundId, Tag},
     },
     protocol::ballot::{
         acquire::{Ballot, Outcome, Tokens, Verdict},

@@ -32,8 +32,7 @@ use crate::{
     lease::keeper::Keeper,
     node::{
         DialError, Disconnected, Incoming,
-        session::Purpose,
-        session::{Effect, Heard, RoundId, Session, Step, Tag},
+        session::{Effect, Heard, Purpose, RoundId, Session, Step, Tag},
         status::{NodeState, NodeStatus},
     },
     protocol::rates::words::Purse,

@@ -4,11 +4,7 @@ mod evict;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{
-    net::Net,
-    round::{self},
-    timers::Key,
-};
+use super::{net::Net, round, timers::Key};
 
 use crate::{
     Error, LimitConflict, Report, Silence, Vote,
@@ -21,8 +17,7 @@ use crate::{
     node::{
         Operation,
         answer::{Answer, PoolInspection},
-        session::Purpose,
-        session::RoundId,
+        session::{Purpose, RoundId},
         status::NodeState,
     },
     protocol::ballot::answers::{Answers, Evidence, Heard},

@@ -4,11 +4,7 @@ mod told;
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{
-    net::Net,
-    round::{self},
-    timers::Key,
-};
+use super::{net::Net, round, timers::Key};
 use crate::{
     Error, Inspection, Silence,
     base::{name::Name, owner::Entry, rules::Rule},
@@ -17,8 +13,7 @@ use crate::{
     node::{
         Operation,
         answer::{Answer, MutexInspection, PoolInspection, RwlockInspection},
-        session::Purpose,
-        session::{RoundId, Tag},
+        session::{Purpose, RoundId, Tag},
     },
     protocol::ballot::answers::{Answers, Heard},
 };

@@ -12,7 +12,7 @@ use crate::{
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    /// The parts of a [`Tag`], which take less room here.
+    /// Answers to a request are due.
     Round(Tag),
     Lease(LeaseId),
     /// The end of a wait in line, or of a rest.

@@ -249,7 +249,7 @@ impl Answer {
         };
         match damaged(token) {
             true => Err(Fault::Error(format!(
-                "its counter for this name is damaged: {token} is not below 2^53"
+                "a counter there is damaged: {token} is not below 2^53"
             ))),
             false => Ok(self),
         }

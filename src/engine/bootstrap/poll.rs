@@ -6,16 +6,12 @@ use super::decide::{SUBJECT, by_themselves, greatest, longest_wait};
 use crate::{
     Error, Silence, Vote,
     base::printable::printable,
-    engine::{
-        net::Net,
-        round::{self},
-    },
+    engine::{net::Net, round},
     node::{
         Operation,
         admission::{self, Admit, BootRecord, Mode},
         answer::Answer,
-        session::Purpose,
-        session::RoundId,
+        session::{Purpose, RoundId},
     },
     protocol::ballot::answers::{Answers, Evidence, Heard},
 };

@@ -7,12 +7,12 @@ use super::{
 use crate::{
     Error, LossReason, Lost, Silence,
     base::{clock::Tick, rules::Rule},
-    engine::{
-        net::Net,
-        round::{self},
-    },
+    engine::{net::Net, round},
     lease::{keeper::LeaseId, response::Responder},
-    node::{answer::Answer, session::Purpose, session::RoundId},
+    node::{
+        answer::Answer,
+        session::{Purpose, RoundId},
+    },
     protocol::ballot::extend::{Ballot, Verdict},
 };
 

@@ -25,7 +25,10 @@ use crate::{
         response::Responder,
         upkeep::Due,
     },
-    node::{answer::Answer, session::Purpose, session::RoundId},
+    node::{
+        answer::Answer,
+        session::{Purpose, RoundId},
+    },
 };
 
 /// All leases, and what is asked for them.

@@ -4,15 +4,11 @@ use super::holding::Holding;
 use crate::{
     Error, LossReason, Lost, Silence,
     base::{name::Name, rules::Rule},
-    engine::{
-        net::Net,
-        round::{self},
-    },
+    engine::{net::Net, round},
     lease::response::Responder,
     node::{
         answer::Answer,
-        session::Purpose,
-        session::{DutyId, RoundId},
+        session::{DutyId, Purpose, RoundId},
     },
     protocol::ballot::release::{Ballot, Verdict},
 };

@@ -5,12 +5,12 @@
 use super::holding::Holding;
 use crate::{
     base::rules::Rule,
-    engine::{
-        net::Net,
-        round::{self},
-    },
+    engine::{net::Net, round},
     lease::keeper::LeaseId,
-    node::{answer::Answer, session::Purpose, session::RoundId},
+    node::{
+        answer::Answer,
+        session::{Purpose, RoundId},
+    },
 };
 
 /// A majority has just extended the lease, and these nodes have lost it.

@@ -7,9 +7,12 @@ use crate::{
     engine::{
         claim::{Claim, Pool},
         net::Net,
-        round::{self},
+        round,
     },
-    node::{answer::PoolInspection, session::Purpose, session::RoundId},
+    node::{
+        answer::PoolInspection,
+        session::{Purpose, RoundId},
+    },
     protocol::ballot::answers::{Answers, Heard},
 };
 

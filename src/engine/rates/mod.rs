@@ -21,11 +21,14 @@ use crate::{
         claim::units,
         event::{Spending, Waits},
         net::{Net, SHORTEST_PAUSE},
-        round::{self},
+        round,
         timers::{Key, LimitId},
     },
     lease::response::Responder,
-    node::{answer::Answer, session::Purpose, session::RoundId},
+    node::{
+        answer::Answer,
+        session::{Purpose, RoundId},
+    },
     protocol::rates::{
         plan::Plan,
         words::{Amount, Grace, Limited, Outcome, Part, Purse, Units},
@@ -696,8 +699,9 @@ impl Rates {
         match answer {
             Ok(Answer::Spent { stamps, .. }) => asked.said = Some(Said::Spent(stamps)),
             Ok(Answer::Full { .. }) => asked.said = Some(Said::Full),
-            Ok(_) => asked.said = Some(Said::Nothing),
-            Err(silence) => {
+            other => {
+                // No other answer fits.
+                let silence = other.err().unwrap_or(Silence::TimedOut);
                 asked.said = Some(Said::Nothing);
                 search.found_silent(node, silence);
             }

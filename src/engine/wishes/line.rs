@@ -148,7 +148,7 @@ impl Line {
             }
             Says::Called => one.place.called(now, node),
             Says::Next { after } => one.place.told_next(now, node, after),
-            // Answer of the slots of a semaphore, and of read-write locks only.
+            // Only semaphores and read-write locks are told this.
             Says::Free { .. } | Says::Freed => {}
         }
         self.look(net, id)

@@ -129,7 +129,7 @@ impl Slots {
             Says::Free { slot } => one.seat.slot_freed(slot),
             Says::Called => one.seat.ask(net.now, node, Duration::ZERO),
             Says::Next { after } => one.seat.told_next(net.now, node, after),
-            // Answer of locks only.
+            // Only locks are told this.
             Says::Granted { .. } | Says::Freed => {}
         }
         Some(self.look(net, id))

@@ -9,14 +9,11 @@ use crate::{
         grant::Grant,
         net::Net,
         rollback::roll_back,
-        round::{self},
+        round,
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
-    node::{
-        session::Purpose,
-        session::{RoundId, Session},
-    },
+    node::session::{Purpose, RoundId, Session},
     protocol::queue::place::Place,
 };
 

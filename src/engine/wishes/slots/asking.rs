@@ -17,7 +17,7 @@ use crate::{
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Past},
         rollback::roll_back,
-        round::{self},
+        round,
         timers::Key,
         wishes::{
             standing::Standing,
@@ -26,8 +26,7 @@ use crate::{
     },
     lease::upkeep::Good,
     node::{
-        session::Purpose,
-        session::{RoundId, Session, Tag},
+        session::{Purpose, RoundId, Session, Tag},
         status::NodeState,
     },
     protocol::{

@@ -90,7 +90,16 @@ impl<'c> Room<'c> {
                 ..
             } => {
                 let mint = &mut Mint::new(*floor, counters, at);
-                self.take(place, *limit, (*mode, *want), *ttl, mint)
+                self.take(
+                    place,
+                    *limit,
+                    Wish {
+                        mode: *mode,
+                        want: *want,
+                    },
+                    *ttl,
+                    mint,
+                )
             }
             Command::Raise {
                 entry, slot, token, ..
@@ -343,7 +352,6 @@ impl Memory {
 /// Number of other slots to look at when the wanted one is taken. After them it is the next free slot.
 const STEPS: u64 = 32;
 
-/// To take a slot for the first time or to move, and the wanted slot.
 /// A slot that its holder asks for again.
 #[derive(Clone, Copy)]
 struct Ours {
@@ -351,7 +359,12 @@ struct Ours {
     ticket: u64,
 }
 
-type Wish = (Mode, Option<u32>);
+/// To take a slot for the first time or to move, and the wanted slot.
+#[derive(Clone, Copy)]
+struct Wish {
+    mode: Mode,
+    want: Option<u32>,
+}
 
 /// The outcome for the asking waiter.
 #[derive(Default)]
@@ -417,7 +430,7 @@ impl<'c> Room<'c> {
         &mut self,
         entry: &Entry,
         ours: Ours,
-        (mode, want): Wish,
+        wish: Wish,
         ttl: Duration,
         mint: &mut Mint<'_>,
     ) -> Result<Came, Fault> {
@@ -425,7 +438,7 @@ impl<'c> Room<'c> {
             number: old,
             ticket,
         } = ours;
-        let rules = self.at.rules;
+        let (rules, Wish { mode, want }) = (self.at.rules, wish);
         let moves = mode == Mode::Move && rules.hold(Rule::NumberedSlots);
         let to = want.filter(|want| moves && self.is_free(*want));
         let came = |mine, left| Came {
@@ -462,11 +475,12 @@ impl<'c> Room<'c> {
     fn come(
         &mut self,
         place: &Place,
-        (mode, want): Wish,
+        wish: Wish,
         ttl: Duration,
         mint: &mut Mint<'_>,
     ) -> Result<Came, Fault> {
         let entry = &place.entry;
+        let Wish { mode, want } = wish;
         self.fall_back(place, mode)?;
         // Free slots belong to the waiters in front, if they live. Nobody is called: a called waiter has given it back.
         if !place.life.is_zero() && self.kept.next_free(0).is_some() {

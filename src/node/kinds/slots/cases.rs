@@ -80,6 +80,10 @@ pub(crate) const CASES: &[Case] = &[
         a_slots_counter_stays_near_the_clock
     ),
     case!(
+        "§3, §7: the same of the units of a rate limit, which may be taken for longer than max_ttl.",
+        a_units_counter_stays_near_the_clock_too
+    ),
+    case!(
         "§6 RAISE: only the holder of this very slot, only upward.",
         a_raise_needs_this_slot
     ),

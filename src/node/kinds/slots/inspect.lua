@@ -6,7 +6,7 @@
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 -- What stands below, in known.lua.
-local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 
 local function obey()

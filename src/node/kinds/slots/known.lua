@@ -5,9 +5,10 @@
 -- its counter, where that does not stand in c0.
 -- ends: slots by the ms in which they end. line: entries by ticket.
 
--- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says. A guard that is wrong may
--- say anything; then nothing is made to live.
-lasts = math.max(tonumber(ARGV[1]) or 0, tonumber(string.match(ARGV[#ARGV], '^%d+') or 0))
+-- The fleet's longest ttl in ms, which a right guard says. A wrong one may say anything; then nothing is made to live.
+max_ttl = tonumber(string.match(ARGV[#ARGV], '^%d+') or 0)
+-- How long what is known lives without use, in ms.
+lasts = math.max(tonumber(ARGV[1]) or 0, max_ttl)
 
 -- Reads it, and what of it is this entry's. Why not, where that fails.
 function look(entry)
@@ -180,7 +181,7 @@ function mint(one, p)
   if not c then
     return nil, field
   end
-  local floor, cap = tonumber(p), now + lasts * 1000
+  local floor, cap = tonumber(p), now + max_ttl * 1000
   local token = math.max(c + 1, math.min(floor, cap))
   if token > 9007199254740991 then
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')

@@ -4,14 +4,13 @@
 -- RETURNS  the counter; -1, where the slot is not ours
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- How long what is known lives without use, in ms: kept, or the fleet's longest ttl, which the guard says.
-local lasts = math.max(tonumber(ARGV[1]), tonumber(string.match(guard, '^%d+')))
+local max_ttl = string.match(guard, '^%d+')
 local slot, till = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+) %d+ (%d+)$')
 local time = redis.call('TIME')
 if slot ~= ARGV[3] or tonumber(till) < time[1] * 1000 + math.floor(time[2] / 1000) then
   return -1
 end
-local cap = (time[1] + 60) * 1000000 + time[2] + lasts * 1000
+local cap = (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000
 local token = math.min(tonumber(ARGV[5]), cap)
 -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(redis.call('HGET', KEYS[3], ARGV[4]) or redis.call('HGET', KEYS[4], ARGV[4]) or 0)

@@ -6,7 +6,7 @@
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 -- What stands below, in known.lua and line.lua.
-local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 
@@ -27,7 +27,7 @@ local function obey()
   -- The counter comes first: a slot that was held without it could be followed by a smaller token.
   if c < token then
     -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
-    if token > now + (60000 + lasts) * 1000 then
+    if token > now + (60000 + max_ttl) * 1000 then
       return redis.error_reply('AHEAD the token is further ahead than a counter may be')
     end
     redis.call('HSET', KEYS[5], field, ARGV[5])

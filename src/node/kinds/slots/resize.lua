@@ -5,7 +5,7 @@
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 -- What stands below, in known.lua and line.lua.
-local ms, now, lasts, version, limit, bits, slot, ticket, till, waits, ends
+local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 

@@ -181,6 +181,35 @@ pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
     assert_eq!(taken.map(|(slot, _)| slot), Some(0));
 }
 
+/// Units of a rate limit that are taken for longer than the fleet's longest ttl.
+pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'_>) {
+    let units = Pool {
+        family: Family::Units {
+            kept: secs(3_600),
+            history: Duration::ZERO,
+        },
+        ..pool("a")
+    };
+    let mut command = pick(&once(1), 1, 0);
+    if let Command::Take { pool, floor, .. } = &mut command {
+        (*pool, *floor) = (units.clone(), u64::MAX);
+    }
+    let from = trial.wall_us() + 20_000_000;
+    let (_, token) = mine(trial, command).await.unwrap();
+    let until = trial.wall_us() + 20_000_000 + 1000;
+    assert!((from..until).contains(&token), "{token} from {from}");
+    let minute = 60_000_000;
+    let mut command = raise(1, 0, MAX_TOKEN);
+    if let Command::Raise { pool, .. } = &mut command {
+        *pool = units;
+    }
+    let Answer::Raised(raised) = say(trial, command).await else {
+        panic!()
+    };
+    let until = trial.wall_us() + 20_000_000 + minute + 1000;
+    assert!((from + minute..until).contains(&raised), "{raised}");
+}
+
 pub(super) async fn a_slots_counter_stays_near_the_clock(trial: &mut Trial<'_>) {
     let mut command = pick(&once(1), 1, 0);
     if let Command::Take { floor, .. } = &mut command {

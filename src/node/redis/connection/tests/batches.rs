@@ -97,7 +97,10 @@ async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
         assert!(matches!(answer(&mut c).await, Ok(Err(Fault::Error(_)))));
     }
     assert_eq!(calls(&mut c, &mut server).await, 4);
-    server.write_all(b"*1\r\n:5\r\n*1\r\n:6\r\n:1\r\n:1\r\n").await.unwrap();
+    server
+        .write_all(b"*1\r\n:5\r\n*1\r\n:6\r\n:1\r\n:1\r\n")
+        .await
+        .unwrap();
     assert_eq!(answer(&mut c).await, Ok(said(Answer::Granted(5))));
 }
 
