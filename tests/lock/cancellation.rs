@@ -260,6 +260,10 @@ impl Bench {
         if fault == Fault::Slow {
             tokio::time::sleep(ONE_WAY * 4).await;
         }
+        // A node that refused handshakes is dialled again after at most 5 s, and is told of releases then.
+        if fault == Fault::Error {
+            self.all_vote().await;
+        }
         let left = self.fleet.leftover_locks_after(SOON, PREFIX);
         assert!(left.is_empty(), "{cell}: left behind: {left:#?}");
         self.all_vote().await;
