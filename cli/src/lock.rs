@@ -119,18 +119,11 @@ impl Job<'_> {
     }
 
     async fn acquire(&self) -> Result<Lease, Failure> {
-        let Self {
-            args,
-            run,
-            asked,
-            backend,
-            wanted,
-        } = *self;
-        backend.ready(args).await?;
-        let taken = match run.no_wait {
-            true => wanted.take_now().await,
+        self.backend.ready(self.args).await?;
+        let taken = match self.run.no_wait {
+            true => self.wanted.take_now().await,
             false => {
-                let taking = wanted.take();
+                let taking = self.wanted.take();
                 tokio::pin!(taking);
                 select! {
                     biased;
@@ -141,24 +134,17 @@ impl Job<'_> {
         };
         match taken {
             Ok(lease) => Ok(lease),
-            Err(error) => Err(backend.refused(run, asked, error).await),
+            Err(error) => Err(self.backend.refused(self.run, self.asked, error).await),
         }
     }
 
     /// One line when it takes long: for people at a terminal, not for cron's mail.
     async fn say_what_is_waited_for(&self) {
-        let Self {
-            args,
-            run,
-            asked,
-            backend,
-            wanted,
-        } = *self;
-        if run.quiet || !output::is_watched(args.json, args.verbose) {
+        if self.run.quiet || !output::is_watched(self.args.json, self.args.verbose) {
             return future::pending().await;
         }
         time::sleep(output::WORTH_A_LINE).await;
-        if let Some(what) = backend.waits_for(asked, wanted).await {
+        if let Some(what) = self.backend.waits_for(self.asked, self.wanted).await {
             output::complain(&format!("waiting for {what}"));
         }
     }

@@ -168,10 +168,22 @@ struct Demand<'a> {
     call: Call<Option<Lease>>,
     /// The longest that the call may take, in ns.
     bound: Option<u64>,
-    /// How long it is held, in ns.
-    hold: u64,
-    /// It has to be granted.
-    must: bool,
+}
+
+impl<'a> Demand<'a> {
+    fn new(
+        what: &'static str,
+        name: &'a str,
+        call: Call<Option<Lease>>,
+        bound: Option<u64>,
+    ) -> Self {
+        Self {
+            what,
+            name,
+            call,
+            bound,
+        }
+    }
 }
 
 impl World {
@@ -434,31 +446,19 @@ impl World {
                 Some(self.one_attempt()),
             ),
         };
-        let name = &name;
-        self.ask(
-            c,
-            t,
-            Demand {
-                what,
-                name,
-                call,
-                bound,
-                hold,
-                must,
-            },
-        );
+        self.ask(c, t, Demand::new(what, &name, call, bound), hold, must);
     }
 
-    fn ask(&mut self, c: usize, t: usize, demand: Demand<'_>) {
+    /// It is held for `hold` ns. `must`: it has to be granted.
+    fn ask(&mut self, c: usize, t: usize, demand: Demand<'_>, hold: u64, must: bool) {
         let op = self.operation(c, demand.what, demand.name);
         if self.tracing() {
             self.trace(format!("c{c}: {op}"));
         }
-        let must = demand.must;
         let pending = self.pending(c, t, op, demand.call, demand.bound);
         self.clients[c].tasks[t].stage = Stage::Asking {
             pending,
-            hold: demand.hold,
+            hold,
             must,
         };
         if !must && !self.plan.patient && self.dice.percent(20) {

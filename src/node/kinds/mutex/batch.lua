@@ -6,10 +6,10 @@
 --            YIELD: Y entry, p µs, place
 --            A place is: seq, ticket, S ms, lock-delay ms, life ms, claim ms, channel
 -- RETURNS  how many they are, where all went as asked: A, J and L gave p, T raised to its token, E and R found their
---          own, Y was done. Else an array. In the place of each, or the text of its error:
+--          own, Y was done. Otherwise an array, with an answer for each, or the text of its error:
 --            A the counter; {PTTL, counter, text in the lock or nil, and the last ticket if there is a line}, where another has it
---            T the counter; -1, where the lock is not ours · E 1; 0, where it is not ours
---            R 1; 0, where it was not ours; -1, done or not, where this memory may not vote
+--            T the counter; -1, if the entry does not have the lock · E 1; 0, if it does not
+--            R 1; 0, if the entry did not have the lock; -1, done or not, where this memory may not vote
 --            J {counter, seq}, where it is ours; {rank, PTTL, whose or nil, 1 where that is only reserved}
 --            L the same; {PTTL, counter, whose or nil, last ticket, 1}, where it would not be the last
 --            Y 1

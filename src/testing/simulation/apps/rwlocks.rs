@@ -59,20 +59,7 @@ impl World {
                 }
             }
         };
-        let name = NAME;
-        let must = false;
-        self.ask(
-            c,
-            t,
-            Demand {
-                what,
-                name,
-                call,
-                bound,
-                hold,
-                must,
-            },
-        );
+        self.ask(c, t, Demand::new(what, NAME, call, bound), hold, false);
     }
 
     /// After the faults.
@@ -87,20 +74,7 @@ impl World {
             _ => ("read (probe)", some(lock.read())),
         };
         let bound = Some(6_000 * MS);
-        let name = NAME;
-        let (hold, must) = (5 * MS, true);
-        self.ask(
-            c,
-            0,
-            Demand {
-                what,
-                name,
-                call,
-                bound,
-                hold,
-                must,
-            },
-        );
+        self.ask(c, 0, Demand::new(what, NAME, call, bound), 5 * MS, true);
         true
     }
 

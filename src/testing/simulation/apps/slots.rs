@@ -87,20 +87,7 @@ impl World {
             }
             _ => ("try_acquire", Box::pin(semaphore.try_acquire()), None),
         };
-        let name = NAME;
-        let must = false;
-        self.ask(
-            c,
-            t,
-            Demand {
-                what,
-                name,
-                call,
-                bound,
-                hold,
-                must,
-            },
-        );
+        self.ask(c, t, Demand::new(what, NAME, call, bound), hold, false);
         if !self.plan.patient && self.dice.percent(20) {
             let wait = self.dice.skewed(50_000, 80 * MS);
             self.set_timer(c, t, wait);
@@ -115,21 +102,8 @@ impl World {
         let semaphore = semaphore.ttl(Duration::from_millis(self.plan.ttl.1));
         let call = some(semaphore.wait_timeout(Duration::from_secs(5)).acquire());
         let bound = Some(6_000 * MS);
-        let name = NAME;
         let what = "acquire (probe)";
-        let (hold, must) = (5 * MS, true);
-        self.ask(
-            c,
-            0,
-            Demand {
-                what,
-                name,
-                call,
-                bound,
-                hold,
-                must,
-            },
-        );
+        self.ask(c, 0, Demand::new(what, NAME, call, bound), 5 * MS, true);
         true
     }
 
