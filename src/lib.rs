@@ -82,10 +82,13 @@ pub use report::{NodeReport, Report, Silence, Vote};
 #[cfg(feature = "unstable-node")]
 #[doc(inline)]
 pub use crate::{
-    base::{name::Name, owner::Entry},
+    base::{
+        name::{Name, Names},
+        owner::Entry,
+    },
     node::{
         Answer, Answered, Command, Connection, Dial, DialError, Disconnected, Fault, Guard,
-        Incoming, Node, Operation, Push, Says, answer, kinds,
+        Incoming, Node, Operation, Push, Says, answer, kinds, request,
     },
 };
 

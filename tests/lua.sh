@@ -4,19 +4,20 @@
 # Parses each Lua file alone, and looks for mistakes in each script as a server gets it: with the shared pieces in the place of the
 # lines that name them (src/node/wire/script.rs), in target/lua/. luac and luacheck come from Debian's lua5.1 and lua-check.
 set -euo pipefail
+shopt -s globstar
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kinds=src/node/kinds
 whole=target/lua
 
-luac5.1 -p $kinds/*/*.lua src/fence/redis/*.lua
+luac5.1 -p $kinds/**/*.lua src/fence/redis/*.lua
 
 rm -rf $whole
-shared=$(sed -n 's/^ *-- insert //p' $kinds/*/*.lua | sort -u)
+shared=$(sed -n 's/^ *-- insert //p' $kinds/**/*.lua | sort -u)
 for piece in $shared; do
   [[ -f $kinds/$piece ]] || { echo "lua.sh: a marker line names $piece, which is not in $kinds" >&2 && exit 1; }
 done
-for file in $kinds/*/*.lua; do
+for file in $kinds/**/*.lua; do
   name=${file#"$kinds"/}
   grep -qxF "$name" <<<"$shared" && continue
   mkdir -p "$whole/${name%/*}"
@@ -28,5 +29,5 @@ for file in $kinds/*/*.lua; do
     mv "$whole/$name.new" "$whole/$name"
   done
 done
-luac5.1 -p $whole/*/*.lua
+luac5.1 -p $whole/**/*.lua
 luacheck --quiet $whole src/fence/redis

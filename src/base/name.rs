@@ -4,7 +4,7 @@
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
-use std::{fmt, sync::Arc};
+use std::{fmt, slice, sync::Arc};
 
 use crate::Error;
 
@@ -98,11 +98,18 @@ impl Name {
     }
 }
 
-/// Several names, sorted, each there once: 1 to 64 of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Names {
-    all: Arc<[Name]>,
-    shown: Name,
+/// 1 to 64 names, sorted, each there once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Names(Few);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Few {
+    One(Name),
+    Many {
+        all: Arc<[Name]>,
+        /// All of them as one text, for people.
+        shown: Name,
+    },
 }
 
 impl Names {
@@ -114,32 +121,50 @@ impl Names {
             .collect::<Result<Vec<Name>, Error>>()?;
         all.sort();
         all.dedup();
-        match all.len() {
-            0 => Err(Error::Invalid(
+        match &*all {
+            [] => Err(Error::Invalid(
                 "no name is given: give the names of 1 to 64 locks".into(),
             )),
-            1..=MOST_NAMES => Ok(Self {
+            [one] => Ok(one.clone().into()),
+            _ if all.len() <= MOST_NAMES => Ok(Self(Few::Many {
                 shown: Name::of_text(show(&all).into()),
                 all: all.into(),
-            }),
-            n => Err(Error::Invalid(format!(
-                "{n} names are too many to be locked at once: give 1 to {MOST_NAMES}"
+            })),
+            _ => Err(Error::Invalid(format!(
+                "{} names are too many to be locked at once: give 1 to {MOST_NAMES}",
+                all.len()
             ))),
         }
     }
 
-    /// Whether it is a single name.
-    pub(crate) fn is_one(&self) -> bool {
-        self.all.len() == 1
+    /// All of them, sorted.
+    pub fn all(&self) -> &[Name] {
+        match &self.0 {
+            Few::One(name) => slice::from_ref(name),
+            Few::Many { all, .. } => all,
+        }
     }
 
-    pub(crate) fn all(&self) -> Arc<[Name]> {
-        Arc::clone(&self.all)
+    /// The name, if it is a single one.
+    pub(crate) fn one(&self) -> Option<&Name> {
+        match &self.0 {
+            Few::One(name) => Some(name),
+            Few::Many { .. } => None,
+        }
     }
 
     /// All of them as one text, for people.
     pub(crate) fn shown(&self) -> &Name {
-        &self.shown
+        match &self.0 {
+            Few::One(name) => name,
+            Few::Many { shown, .. } => shown,
+        }
+    }
+}
+
+impl From<Name> for Names {
+    fn from(name: Name) -> Self {
+        Self(Few::One(name))
     }
 }
 

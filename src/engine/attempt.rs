@@ -1,7 +1,7 @@
 //! One attempt: one owner, one round of votes, and the raise where tokens are unequal (protocol §3, client
 //! steps 1 to 5).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -17,10 +17,10 @@ use super::{
 use crate::{
     Error, Report, Silence,
     base::{clock::Tick, owner::Entry, rules::Rule},
-    engine::claim::{Ask, Claim, Lock, Side, Undo, Waits},
     lease::upkeep::Good,
     node::{
         answer::Answer,
+        request::{Release, Side, Target, Verb, Waiting},
         session::{Purpose, RoundId, Tag},
     },
     protocol::ballot::{
@@ -33,7 +33,7 @@ use crate::{
 /// An attempt under way.
 pub(super) struct Attempt {
     pub(super) round: RoundId,
-    claim: Claim,
+    target: Target,
     pub(super) entry: Entry,
     pub(super) t0: Tick,
     ttl: Duration,
@@ -63,23 +63,24 @@ pub(super) enum Progress {
 }
 
 impl Attempt {
-    /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be. `waits`: who
+    /// Asks the nodes that vote, if they are a majority. `floor`: where the counters should at least be. `wait`: who
     /// waits for a read-write lock, over all attempts.
     pub(super) fn begin(
         net: &mut Net,
         wish: &Wish,
-        lock: &Lock,
+        target: &Target,
         floor: u64,
-        waits: Option<Waits>,
+        wait: Waiting,
     ) -> Result<Self, Error> {
         let entry = new_owner(net, wish.id)?;
-        let ask = Ask {
+        let acquire = Verb::Acquire {
             ttl: wish.node_ttl(),
             floor,
+            wait,
         };
-        let operation = lock.acquire(&entry, waits, ask);
+        let operation = target.ask(&entry, acquire);
         let round = net.new_round();
-        let tokens = match lock.side() {
+        let tokens = match target.side() {
             Some(Side::Reader) => Tokens::Epochs,
             Some(Side::Writer) | None => Tokens::Minted,
         };
@@ -103,7 +104,7 @@ impl Attempt {
         }
         Ok(Self {
             round,
-            claim: Claim::Lock(lock.clone()),
+            target: target.clone(),
             entry,
             t0: net.now,
             ttl: wish.ttl,
@@ -189,11 +190,11 @@ impl Attempt {
             let asked = self.asked.iter().copied();
             // A writer that got some nodes in vain opens no window: readers would come in there again and again, before all
             // writers. And nobody is told of what was never held.
-            let undo = Undo {
-                window: Duration::ZERO,
-                ..net.undo(self.ballot.largest_counter(), None)
-            };
-            let release = self.claim.release(&self.entry, undo);
+            let release = Verb::Release(Release {
+                floor: net.floor(self.ballot.largest_counter()),
+                ..Release::default()
+            });
+            let release = self.target.ask(&self.entry, release);
             let asked = asked.filter(|node| !is_refused(*node));
             roll_back(net, &release, self.node_ttl, asked, granted);
         }
@@ -222,7 +223,7 @@ impl Attempt {
 
     /// The evidence.
     pub(super) fn report(&self, net: &Net, retry_after: Option<Duration>) -> Report {
-        let (name, nodes) = (self.claim.name().as_str(), &net.settings.nodes);
+        let (name, nodes) = (self.target.name().as_str(), &net.settings.nodes);
         let answers = self.ballot.answers();
         answers.report(name, net.needed, nodes, retry_after)
     }
@@ -260,7 +261,7 @@ impl Attempt {
             held: self.granted().collect(),
             raising: self.raising().collect(),
             lacking: Vec::new(),
-            claim: self.claim,
+            target: self.target,
             entry: self.entry,
             asked: self.asked,
         }
@@ -323,7 +324,7 @@ impl Attempt {
     }
 
     fn raise(&mut self, net: &mut Net, token: u64, nodes: impl IntoIterator<Item = usize>) {
-        let operation: Arc<_> = self.claim.raise(&self.entry, 0, token);
+        let operation = self.target.ask(&self.entry, Verb::Raise { seq: 0, token });
         let tag = Purpose::Raise.of(self.round);
         for (node, silence) in round::ask(net, tag, &operation, nodes) {
             self.ballot.vote(node, Err(silence));

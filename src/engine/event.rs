@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use crate::{
     Inspection, Lease, Renewal,
     base::{clock::Tick, limit::Agreed, name::Name},
-    engine::claim::{Pool, Wants},
+    engine::wants::Wants,
     lease::{keeper::LeaseId, response::Responder},
-    node::admission::Mode,
+    node::{admission::Mode, request::Pool},
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Part},
 };
 

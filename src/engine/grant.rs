@@ -5,15 +5,14 @@ use std::time::Duration;
 use super::{event::Wish, net::Net, rollback::roll_back};
 use crate::{
     base::{clock::Tick, owner::Entry},
-    engine::claim::Claim,
     lease::upkeep::Good,
-    node::session::RoundId,
+    node::{request::Target, session::RoundId},
 };
 
 /// A lock that is held on a majority, with one token.
 pub(super) struct Grant {
     pub(super) wish: Wish,
-    pub(super) claim: Claim,
+    pub(super) target: Target,
     /// By which it was won: its late answers find the lease.
     pub(super) round: RoundId,
     pub(super) entry: Entry,
@@ -38,9 +37,9 @@ pub(super) struct Grant {
 impl Grant {
     /// Nobody can have it any more.
     pub(super) fn take_back(self, net: &mut Net) {
-        let undo = net.undo(self.token, self.waited.as_ref());
+        let release = net.release(self.token, self.waited);
         let granted = self.held.iter().map(|(node, _)| *node);
-        let release = self.claim.release(&self.entry, undo);
+        let release = self.target.ask(&self.entry, release);
         roll_back(
             net,
             &release,

@@ -8,7 +8,6 @@
 
 mod attempt;
 mod bootstrap;
-pub(crate) mod claim;
 mod core;
 mod driver;
 mod early;
@@ -33,6 +32,7 @@ mod status;
 mod tests;
 mod timers;
 mod turns;
+pub(crate) mod wants;
 mod wishes;
 
 pub use self::status::NodeChanges;

@@ -14,8 +14,8 @@ use crate::{
         rules::Rule,
         shrink::Room as _,
     },
-    engine::claim::Undo,
     node::{
+        request::{Release, Verb},
         session::{DutyId, Effect, Fleet, Heard, LAST_BACKOFF, RoundId, Session, Step},
         settings::Settings,
         status::{NodeState, NodeStatus},
@@ -100,12 +100,13 @@ impl Net {
     }
 
     /// How something is given back, behind which no counter was seen beyond `seen`.
-    pub(super) fn undo<'u>(&self, seen: u64, waits: Option<&'u Entry>) -> Undo<'u> {
-        Undo {
+    pub(super) fn release(&self, seen: u64, waited: Option<Entry>) -> Verb {
+        Verb::Release(Release {
             floor: self.floor(seen),
             window: self.window(),
-            waits,
-        }
+            waited,
+            keep: None,
+        })
     }
 
     /// For how long readers that were refused are let in before writers that wait: they have to hear of it, and to ask.

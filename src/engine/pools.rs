@@ -12,11 +12,11 @@ use crate::{
         limit::{Agreed, Limit},
         rules::Rule,
     },
-    engine::claim::{self, Pool},
     lease::response::Responder,
     node::{
         Operation,
         answer::{Answer, PoolInspection},
+        request::{Pool, Question},
         session::{Purpose, RoundId},
         status::NodeState,
     },
@@ -80,7 +80,7 @@ impl Pools {
         agreed: Arc<Agreed>,
         reply: Responder<Vec<Duration>>,
     ) {
-        let operation = claim::look(&pool);
+        let operation = Operation::new(Question::InspectPool(pool.clone()));
         let for_what = For::Available(Answers::new(net.total()), agreed, reply);
         let asks = Asks { pool, for_what };
         self.ask(net, Purpose::Look, asks, &operation);
@@ -94,14 +94,14 @@ impl Pools {
         to: u32,
         reply: Responder<()>,
     ) {
-        let operation = claim::look(&pool);
+        let operation = Operation::new(Question::InspectPool(pool.clone()));
         let for_what = For::ToResize(Answers::new(net.total()), agreed, to, reply);
         let asks = Asks { pool, for_what };
         self.ask(net, Purpose::Look, asks, &operation);
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, pool: Pool, slot: u32, reply: Responder<bool>) {
-        let operation = claim::look(&pool);
+        let operation = Operation::new(Question::InspectPool(pool.clone()));
         let for_what = For::ToEvict(Answers::new(net.total()), slot, reply);
         let asks = Asks { pool, for_what };
         self.ask(net, Purpose::Look, asks, &operation);
@@ -188,7 +188,7 @@ impl Pools {
                         version: known.map_or(1, |known| known.version.max(1)) + 1,
                         slots: to,
                     };
-                    let operation = claim::resize(&pool, limit);
+                    let operation = Operation::new(Question::Resize(pool.clone(), limit));
                     let for_what = For::Resize(Answers::new(net.total()), agreed, limit, reply);
                     let asks = Asks { pool, for_what };
                     self.ask(net, Purpose::Resize, asks, &operation);
@@ -248,7 +248,10 @@ impl For {
             Self::Available(answers, ..)
             | Self::ToResize(answers, ..)
             | Self::ToEvict(answers, ..) => {
-                let seen = answer.and_then(|reply| claim::looked(reply).ok_or(Silence::TimedOut));
+                let seen = answer.and_then(|reply| match reply {
+                    Answer::InspectedPool(inspection) => Ok(*inspection),
+                    _ => Err(Silence::TimedOut),
+                });
                 answers.set(node, seen);
             }
             Self::Resize(answers, ..) => {

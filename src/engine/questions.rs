@@ -2,17 +2,18 @@
 
 mod told;
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
+use self::told::Evicted;
 use super::{net::Net, round, timers::Key};
 use crate::{
     Error, Inspection, Silence,
     base::{name::Name, owner::Entry, rules::Rule},
-    engine::claim::{self, Claim, Evicted, Family, Lock, Pool, Side},
     lease::response::Responder,
     node::{
         Operation,
         answer::{Answer, MutexInspection, PoolInspection, RwlockInspection},
+        request::{self, Family, Pool, Side, Target},
         session::{Purpose, RoundId, Tag},
     },
     protocol::ballot::answers::{Answers, Heard},
@@ -55,11 +56,17 @@ impl Questions {
             family: Family::Permits,
         };
         let operations = [
-            (Purpose::Question, claim::inspect(name.clone())),
-            (Purpose::QuestionOfSlots, claim::look(&pool)),
+            (
+                Purpose::Question,
+                request::Question::InspectMutex(name.clone()),
+            ),
+            (
+                Purpose::QuestionOfSlots,
+                request::Question::InspectPool(pool),
+            ),
             (
                 Purpose::QuestionOfRwlock,
-                claim::inspect_rwlock(name.clone()),
+                request::Question::InspectRwlock(name.clone()),
             ),
         ];
         let asks = Asks::WhoHolds {
@@ -68,13 +75,19 @@ impl Questions {
             rwlock: Answers::new(net.total()),
             reply,
         };
-        self.ask(net, Question { name, asks }, &operations);
+        self.ask(net, Question { name, asks }, operations);
     }
 
     pub(super) fn evict(&mut self, net: &mut Net, name: Name, reply: Responder<bool>) {
         let operations = [
-            (Purpose::Question, claim::evict(name.clone())),
-            (Purpose::QuestionOfRwlock, claim::evict_rwlock(name.clone())),
+            (
+                Purpose::Question,
+                request::Question::EvictMutex(name.clone()),
+            ),
+            (
+                Purpose::QuestionOfRwlock,
+                request::Question::EvictRwlock(name.clone()),
+            ),
         ];
         let asks = Asks::ToFree {
             mutex: Answers::new(net.total()),
@@ -91,10 +104,10 @@ impl Questions {
                 name: name.clone(),
                 asks,
             },
-            &operations,
+            operations,
         );
         if let Some(nobody) = nobody {
-            release(net, Lock::Mutex(name), &nobody);
+            release(net, &Target::mutex(name), &nobody);
         }
     }
 
@@ -139,12 +152,12 @@ impl Questions {
         &mut self,
         net: &mut Net,
         mut question: Question,
-        operations: &[(Purpose, Arc<Operation>)],
+        operations: impl IntoIterator<Item = (Purpose, request::Question)>,
     ) {
         let round = net.new_round();
-        for (request, operation) in operations {
-            let (tag, nodes) = (request.of(round), 0..net.total());
-            for (node, silence) in round::ask(net, tag, operation, nodes) {
+        for (purpose, asked) in operations {
+            let (tag, nodes) = (purpose.of(round), 0..net.total());
+            for (node, silence) in round::ask(net, tag, &Operation::new(asked), nodes) {
                 question.asks.heard(tag, node, Err(silence));
             }
             round::arm(net, tag);
@@ -186,10 +199,10 @@ impl Question {
             return;
         };
         let name = self.name.clone();
-        let (answers, lock) = match is_of(tag, Purpose::QuestionOfRwlock) {
+        let (answers, target) = match is_of(tag, Purpose::QuestionOfRwlock) {
             // A release frees whatever the entry has.
-            true => (rwlock, Lock::Rwlock(name, Side::Writer)),
-            false => (mutex, Lock::Mutex(name)),
+            true => (rwlock, Target::Rwlock(name, Side::Writer)),
+            false => (mutex, Target::mutex(name)),
         };
         let holders = |heard: &Heard<Evicted>| match heard {
             Heard::Said(evicted) => evicted.holders.clone(),
@@ -199,7 +212,7 @@ impl Question {
             let known = answers.iter().map(holders);
             let known = known.filter(|others| others.contains(&found)).count();
             if known == 1 && net.holds(Rule::EvictionLasts) {
-                release(net, lock.clone(), &found);
+                release(net, &target, &found);
             }
         }
     }
@@ -250,14 +263,14 @@ impl Asks {
     fn heard(&mut self, tag: Tag, node: usize, answer: Result<Answer, Silence>) {
         match self {
             Self::WhoHolds { slots, .. } if is_of(tag, Purpose::QuestionOfSlots) => {
-                slots.set(node, read(answer, claim::looked));
+                slots.set(node, read(answer, told::pool));
             }
             Self::WhoHolds { rwlock, .. } if is_of(tag, Purpose::QuestionOfRwlock) => {
-                rwlock.set(node, read(answer, claim::seen_rwlock));
+                rwlock.set(node, read(answer, told::rwlock));
             }
-            Self::WhoHolds { mutex, .. } => mutex.set(node, read(answer, claim::seen)),
+            Self::WhoHolds { mutex, .. } => mutex.set(node, read(answer, told::mutex)),
             Self::ToFree { mutex, rwlock, .. } => {
-                let evicted = read(answer, claim::evicted);
+                let evicted = read(answer, told::evicted);
                 match is_of(tag, Purpose::QuestionOfRwlock) {
                     true => rwlock.set(node, evicted),
                     false => mutex.set(node, evicted),
@@ -296,8 +309,8 @@ fn read<T>(
 }
 
 /// On all nodes, as far as they answer soon.
-fn release(net: &mut Net, lock: Lock, entry: &Entry) {
-    let operation = Claim::Lock(lock).release(entry, net.undo(0, None));
+fn release(net: &mut Net, target: &Target, entry: &Entry) {
+    let operation = target.ask(entry, net.release(0, None));
     let until = net.now.plus(net.settings.node_timeout);
     round::release(net, None, &operation, 0..net.total(), until);
 }

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{net::Net, patience::LONGEST_REST, round};
 use crate::{
     base::{owner::Entry, rules::Rule},
-    engine::claim::Claim,
-    node::Operation,
+    node::{Operation, request::Target},
 };
 
 /// Sends the release to every node that was asked and has not refused: a grant may still come. One that refused has answered, and
@@ -26,14 +25,14 @@ pub(super) fn roll_back(
     }
 }
 
-/// Who waited for this claim of a read-write lock does so no more: on these nodes it keeps no reader out.
+/// Ends a wait for this side of a read-write lock: on these nodes it keeps no reader out any more.
 pub(super) fn stop_waiting(
     net: &mut Net,
-    claim: &Claim,
+    target: &Target,
     waited: &Entry,
     nodes: impl IntoIterator<Item = usize>,
 ) {
-    let operation = claim.release(waited, net.undo(0, Some(waited)));
+    let operation = target.ask(waited, net.release(0, Some(waited.clone())));
     round::release(net, None, &operation, nodes, net.now.plus(wait_life(net)));
 }
 

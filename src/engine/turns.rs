@@ -13,7 +13,7 @@ use super::event::WishId;
 use crate::{
     Report,
     base::{clock::Tick, shrink::Room as _},
-    engine::claim::Queue,
+    node::request::{Side, Target},
 };
 
 /// While the nodes have enough to answer one more asks so often: other requests may keep them busy for good.
@@ -21,13 +21,21 @@ const NEVERTHELESS: Duration = Duration::from_millis(5);
 
 /// The wishes that wait for their first attempt; their ids grow, so that the smallest came first.
 pub(super) struct Turns<W> {
-    lines: HashMap<Queue, Line<W>>,
+    lines: HashMap<Target, Line<W>>,
     /// The line of everyone who stands in one.
-    queues: HashMap<WishId, Queue>,
+    queues: HashMap<WishId, Target>,
     /// One entry for every place that became free while somebody stood in line, or was free when somebody came.
-    free: VecDeque<Queue>,
+    free: VecDeque<Target>,
     /// When one asks though the nodes have enough to answer.
     nevertheless_at: Tick,
+}
+
+/// At most this many of those who want the same ask or rest at a time. Readers do not stand in each other's way.
+fn most_asking(target: &Target) -> usize {
+    match target.side() {
+        Some(Side::Reader) => 256,
+        Some(Side::Writer) | None => 16,
+    }
 }
 
 struct Line<W> {
@@ -52,19 +60,25 @@ impl<W> Default for Turns<W> {
 
 impl<W> Turns<W> {
     /// A new wish. It comes back if it may ask at once, else it stands in line; `at_once`: it may, unless its own queue is full.
-    pub(super) fn enter(&mut self, queue: &Queue, id: WishId, wish: W, at_once: bool) -> Option<W> {
+    pub(super) fn enter(
+        &mut self,
+        queue: &Target,
+        id: WishId,
+        wish: W,
+        at_once: bool,
+    ) -> Option<W> {
         let line = self.lines.entry(queue.clone()).or_insert_with(|| Line {
             asking: 0,
             joining: 0,
             waiting: BTreeMap::new(),
             refusal: None,
         });
-        if line.asking < queue.most_asking() {
+        if line.asking < most_asking(queue) {
             if at_once && line.waiting.is_empty() {
                 line.asking += 1;
                 return Some(wish);
             }
-            if line.asking + line.waiting.len() < queue.most_asking() {
+            if line.asking + line.waiting.len() < most_asking(queue) {
                 self.free.push_back(queue.clone());
             }
         }
@@ -110,7 +124,7 @@ impl<W> Turns<W> {
     pub(super) fn find_next(&mut self) -> bool {
         while let Some(queue) = self.free.front() {
             let line = self.lines.get(queue);
-            if line.is_some_and(|it| it.asking < queue.most_asking() && !it.waiting.is_empty()) {
+            if line.is_some_and(|it| it.asking < most_asking(queue) && !it.waiting.is_empty()) {
                 return true;
             }
             self.free.pop_front();
@@ -120,14 +134,14 @@ impl<W> Turns<W> {
     }
 
     /// What one of this queue was told: refused, with this report, or something else.
-    pub(super) fn told(&mut self, queue: &Queue, refusal: Option<Report>) {
+    pub(super) fn told(&mut self, queue: &Target, refusal: Option<Report>) {
         if let Some(line) = self.lines.get_mut(queue) {
             line.refusal = refusal;
         }
     }
 
     /// The last one of this queue who asked was refused, with this report.
-    pub(super) fn refusal(&self, queue: &Queue) -> Option<Report> {
+    pub(super) fn refusal(&self, queue: &Target) -> Option<Report> {
         self.lines.get(queue)?.refusal.clone()
     }
 
@@ -150,7 +164,7 @@ impl<W> Turns<W> {
 
     /// Whether one of those who ask may do so for a place at once, and counts as one who does: not while others make their attempts, as it
     /// would come before them.
-    pub(super) fn try_join(&mut self, queue: &Queue) -> bool {
+    pub(super) fn try_join(&mut self, queue: &Target) -> bool {
         let line = self.lines.get_mut(queue);
         line.is_some_and(|line| {
             let may = line.asking == line.joining + 1;
@@ -160,31 +174,31 @@ impl<W> Turns<W> {
     }
 
     /// One that asked for a place makes an attempt instead.
-    pub(super) fn asks_instead(&mut self, queue: &Queue) {
+    pub(super) fn asks_instead(&mut self, queue: &Target) {
         if let Some(line) = self.lines.get_mut(queue) {
             line.joining = line.joining.saturating_sub(1);
         }
     }
 
     /// One that asked for a place is done, or does not wish any more.
-    pub(super) fn joined(&mut self, queue: &Queue) {
+    pub(super) fn joined(&mut self, queue: &Target) {
         self.asks_instead(queue);
         self.done(queue);
     }
 
     /// One of this queue that asked is done, or does not wish any more.
-    pub(super) fn done(&mut self, queue: &Queue) {
+    pub(super) fn done(&mut self, queue: &Target) {
         let Some(line) = self.lines.get_mut(queue) else {
             return;
         };
         line.asking = line.asking.saturating_sub(1);
-        if line.asking < queue.most_asking() && !line.waiting.is_empty() {
+        if line.asking < most_asking(queue) && !line.waiting.is_empty() {
             self.free.push_back(queue.clone());
         }
         self.tidy(queue);
     }
 
-    fn tidy(&mut self, queue: &Queue) {
+    fn tidy(&mut self, queue: &Target) {
         let empty = |line: &Line<W>| line.asking == 0 && line.waiting.is_empty();
         if self.lines.get(queue).is_some_and(empty) {
             self.lines.remove(queue);
@@ -216,8 +230,8 @@ mod tests {
 
     const MOST: u64 = 16;
 
-    fn name(name: &str) -> Queue {
-        Queue::of_mutex(Name::new(name).unwrap())
+    fn name(name: &str) -> Target {
+        Target::mutex(Name::new(name).unwrap())
     }
 
     /// One name, and wishes 0 to `wishes`, of which the first ask.

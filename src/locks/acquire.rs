@@ -15,7 +15,7 @@ use tracing::{Instrument as _, instrument::Instrumented};
 use crate::{
     Error, Lease, Renewal,
     base::logs,
-    engine::{Acquiring, Engine, Wait, Wish, claim::Wants},
+    engine::{Acquiring, Engine, Wait, Wish, wants::Wants},
 };
 
 /// A wish. With its first poll it is put to the engine.

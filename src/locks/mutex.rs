@@ -15,14 +15,12 @@ use crate::{
         logs,
         name::{Name, Names, show},
     },
-    engine::{
-        Engine, Wait,
-        claim::{Lock, Wants},
-    },
+    engine::{Engine, Wait, wants::Wants},
     locks::{
         acquire::{Acquire, Asks},
         options::Hold,
     },
+    node::request::Target,
 };
 
 /// A distributed mutex on one name. Cheap to clone; settings are chained.
@@ -284,15 +282,12 @@ impl Mutex {
         self.check().map(drop)
     }
 
-    fn check(&self) -> Result<(Lock, Duration), Error> {
-        let lock = match &self.names {
-            Asked::One(name) => Lock::Mutex(Name::new(Arc::clone(name))?),
-            Asked::Several(names) => match Names::new(names)? {
-                names if names.is_one() => Lock::Mutex(names.shown().clone()),
-                names => Lock::Several(names),
-            },
+    fn check(&self) -> Result<(Target, Duration), Error> {
+        let names = match &self.names {
+            Asked::One(name) => Name::new(Arc::clone(name))?.into(),
+            Asked::Several(names) => Names::new(names)?,
         };
-        Ok((lock, self.hold.check()?))
+        Ok((Target::Mutex(names), self.hold.check()?))
     }
 }
 

@@ -12,15 +12,13 @@ use futures::FutureExt as _;
 use crate::{
     Error, Lease, LeaseWatch, Renewal,
     base::name::Name,
-    engine::{
-        Engine, Wait,
-        claim::{Lock, Side, Wants},
-    },
+    engine::{Engine, Wait, wants::Wants},
     locks::{
         acquire::{Acquire, Asks},
         mutex::{run, try_run},
         options::Hold,
     },
+    node::request::{Side, Target},
 };
 
 /// A distributed read-write lock on one name: any number of readers, or one writer. Cheap to clone; settings are chained.
@@ -263,7 +261,7 @@ impl RwLock {
         match self.check() {
             Ok((name, ttl)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
-                wants: Wants::Lock(Lock::Rwlock(name, side)),
+                wants: Wants::Lock(Target::Rwlock(name, side)),
                 ttl,
                 lock_delay: self.hold.lock_delay,
                 renewal: self.hold.renewal,

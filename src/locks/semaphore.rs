@@ -19,13 +19,14 @@ use crate::{
     },
     engine::{
         Engine, Event, Wait,
-        claim::{Family, Pool, Slot, Wants, too_many},
+        wants::{Slot, Wants, too_many},
     },
     locks::{
         acquire::{Acquire, Asks},
         mutex,
         options::Hold,
     },
+    node::request::{Family, Pool},
 };
 
 /// A distributed counting semaphore on one name: at most `limit` leases at a time. Cheap to clone; settings are chained.

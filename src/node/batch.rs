@@ -86,7 +86,7 @@ mod tests {
     fn what_travels_alone_does_and_ends_what_is_before_it() {
         let one = [guard("g")];
         let load = || Command::Server(server::Command::LoadScripts);
-        let inspect = || Command::Mutex(cases::inspect("a"));
+        let inspect = || Command::from(cases::inspect("a"));
         assert_eq!(first_of(&[load(), release("a")], &one), 1);
         assert_eq!(first_of(&[inspect(), inspect()], &one), 1);
         assert_eq!(first_of(&[release("a"), release("b"), load()], &one), 2);

@@ -15,6 +15,7 @@ pub(crate) mod memory;
 pub(crate) mod operation;
 pub(crate) mod push;
 pub(crate) mod redis;
+pub mod request;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod status;
@@ -28,7 +29,7 @@ use std::{
     task::{Context, Poll},
 };
 
-pub(crate) use self::kinds::{admission, mutex, rate, rwlock, server, several, slots};
+pub(crate) use self::kinds::{admission, mutex, rate, rwlock, server, slots};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use self::{
     answer::{Answer, Answered},

@@ -8,7 +8,11 @@ use std::{
     },
 };
 
-use super::kinds::Command;
+use super::{
+    kinds::Command,
+    request::{Request, Target, Verb},
+};
+use crate::base::owner::Entry;
 
 /// A command on its way to any number of nodes. Its bytes are made by the first node that needs them,
 /// and are the same for all but for the guard.
@@ -76,6 +80,17 @@ impl Operation {
             true => Cow::Borrowed(&batch.bytes),
             false => Cow::Owned(encode()),
         }
+    }
+}
+
+impl Target {
+    /// Asks this for it.
+    pub(crate) fn ask(&self, entry: &Entry, verb: Verb) -> Arc<Operation> {
+        Operation::new(Request {
+            target: self.clone(),
+            entry: entry.clone(),
+            verb,
+        })
     }
 }
 

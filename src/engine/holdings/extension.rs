@@ -11,6 +11,7 @@ use crate::{
     lease::{keeper::LeaseId, response::Responder},
     node::{
         answer::Answer,
+        request::Verb,
         session::{Purpose, RoundId},
     },
     protocol::ballot::extend::{Ballot, Verdict},
@@ -34,9 +35,11 @@ impl Extension {
         holding: &Holding,
         reply: Option<Responder<()>>,
     ) -> (RoundId, Self) {
-        let operation = holding
-            .claim
-            .extend(&holding.entry, holding.node_ttl(), net.window());
+        let extend = Verb::Extend {
+            ttl: holding.node_ttl(),
+            window: net.window(),
+        };
+        let operation = holding.target.ask(&holding.entry, extend);
         let round = net.new_round();
         let mut ballot = Ballot::new(net.total(), net.needed);
         let tag = Purpose::Extend.of(round);

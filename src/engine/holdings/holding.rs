@@ -6,15 +6,12 @@ use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
     base::{clock::Tick, logs, owner::Entry},
-    engine::{
-        claim::{self, Claim, Lock, Side},
-        grant::Grant,
-        net::Net,
-        rollback::stop_waiting,
-        round,
-    },
+    engine::{grant::Grant, net::Net, rollback::stop_waiting, round},
     lease::{keeper::no_readers, response::Responder, shared::Shared, upkeep::Upkeep},
-    node::answer::Answer,
+    node::{
+        answer::Answer,
+        request::{Side, Target, Verb},
+    },
     protocol::ballot::answers::Answers,
 };
 
@@ -22,7 +19,7 @@ use crate::{
 pub(super) struct Holding {
     pub(super) shared: Arc<Shared>,
     pub(super) upkeep: Upkeep,
-    pub(super) claim: Claim,
+    pub(super) target: Target,
     pub(super) entry: Entry,
     /// Who waited for it, if the nodes may know that.
     pub(super) waited: Option<Entry>,
@@ -56,7 +53,7 @@ impl Holding {
             good.notice,
             upkeep.valid_until(),
         )
-        .of_slot(grant.claim.slot());
+        .of_slot(grant.target.slot());
         let mut lacks = Lacks::new(grant.token);
         for (node, counter) in &grant.held {
             lacks.granted(*node, *counter);
@@ -68,7 +65,7 @@ impl Holding {
         Self {
             shared: Arc::new(shared),
             upkeep,
-            claim: grant.claim.clone(),
+            target: grant.target.clone(),
             held_on: grant.held.iter().map(|(node, _)| *node).collect(),
             entry: grant.entry.clone(),
             waited: grant.waited.clone(),
@@ -87,14 +84,12 @@ impl Holding {
     /// # Errors
     /// `Invalid`: what it is of has no readers.
     pub(super) fn downgrade(&mut self, net: &mut Net) -> Result<(), Error> {
-        match &mut self.claim {
-            Claim::Lock(Lock::Rwlock(_, side)) => *side = Side::Reader,
-            Claim::Lock(Lock::Mutex(_) | Lock::Several(_)) | Claim::Slot(..) => {
-                return Err(no_readers());
-            }
+        match &mut self.target {
+            Target::Rwlock(_, side) => *side = Side::Reader,
+            Target::Mutex(_) | Target::Slot(..) => return Err(no_readers()),
         }
         if let Some(waited) = self.waited.take() {
-            stop_waiting(net, &self.claim, &waited, self.asked.iter().copied());
+            stop_waiting(net, &self.target, &waited, self.asked.iter().copied());
         }
         Ok(())
     }
@@ -116,9 +111,9 @@ impl Holding {
 
     /// Of a semaphore: what else of it a node may have is given back.
     pub(super) fn leave_but_for_this(&self, net: &mut Net, node: usize) {
-        if let Claim::Slot(pool, slot) = &self.claim {
+        if let Some(slot) = self.target.slot() {
             let until = net.now.plus(self.stands_for);
-            let operation = claim::leave(pool, &self.entry, Some(*slot));
+            let operation = self.target.ask(&self.entry, Verb::leave_all_but(slot));
             round::release(net, None, &operation, [node], until);
         }
     }

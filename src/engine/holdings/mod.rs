@@ -91,7 +91,7 @@ impl Holdings {
         let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
-        let counter = match (answer, holding.claim.slot()) {
+        let counter = match (answer, holding.target.slot()) {
             (Ok(Answer::Granted(counter) | Answer::Raised(counter)), None) => *counter,
             (Ok(Answer::Slots { mine, .. }), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,

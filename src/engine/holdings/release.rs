@@ -29,8 +29,8 @@ impl Release {
         holding: Holding,
         reply: Option<Responder<()>>,
     ) -> Option<(RoundId, Self)> {
-        let undo = net.undo(holding.lacks.token, holding.waited.as_ref());
-        let operation = holding.claim.release(&holding.entry, undo);
+        let release = net.release(holding.lacks.token, holding.waited);
+        let operation = holding.target.ask(&holding.entry, release);
         let round = net.new_round();
         let tag = reply.is_some().then(|| Purpose::Release.of(round));
         let until = net.now.plus(holding.stands_for);

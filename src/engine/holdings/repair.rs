@@ -9,6 +9,7 @@ use crate::{
     lease::keeper::LeaseId,
     node::{
         answer::Answer,
+        request::Verb,
         session::{Purpose, RoundId},
     },
 };
@@ -43,7 +44,8 @@ fn ask(net: &mut Net, lease: LeaseId, holding: &mut Holding, due: Vec<usize>) {
         return;
     }
     let (ttl, token) = (holding.node_ttl(), holding.lacks.token);
-    let operation = holding.claim.repair(&holding.entry, ttl, token);
+    let repair = Verb::Repair { ttl, token };
+    let operation = holding.target.ask(&holding.entry, repair);
     // There is one at a time for a node, so its lease says which it is.
     let tag = Purpose::Repair.of(RoundId(lease.0));
     let unasked = round::ask(net, tag, &operation, due.iter().copied());
@@ -78,7 +80,7 @@ pub(super) fn heard(
     if stands {
         holding.held_on(node);
     }
-    let refused = said == Some(&Answer::Repaired(false)) && holding.claim.slot().is_some();
+    let refused = said == Some(&Answer::Repaired(false)) && holding.target.slot().is_some();
     if refused && holding.lacks.insists(node) {
         complete(net, lease, holding, [node].into_iter());
     }

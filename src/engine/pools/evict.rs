@@ -4,13 +4,10 @@ use super::Freed;
 use crate::{
     Error, Silence,
     base::owner::Entry,
-    engine::{
-        claim::{Claim, Pool},
-        net::Net,
-        round,
-    },
+    engine::{net::Net, round},
     node::{
         answer::PoolInspection,
+        request::{Pool, Target},
         session::{Purpose, RoundId},
     },
     protocol::ballot::answers::{Answers, Heard},
@@ -50,14 +47,14 @@ pub(super) fn free<'a>(
     slot: u32,
     nodes: impl Iterator<Item = (&'a Heard<PoolInspection>, &'a Option<Entry>)>,
 ) -> Answers<Freed> {
-    let claim = Claim::Slot(pool.clone(), slot);
+    let target = Target::Slot(pool.clone(), Some(slot));
     let until = net.now.plus(net.fleet().max_ttl());
     let tag = Purpose::EvictSlot.of(round);
     let mut answers = Answers::new(net.total());
     for (node, (heard, holder)) in nodes.enumerate() {
         match (heard, holder) {
             (_, Some(holder)) => {
-                let operation = claim.release(holder, net.undo(0, None));
+                let operation = target.ask(holder, net.release(0, None));
                 round::release(net, Some(tag), &operation, [node], until);
             }
             (Heard::Said(inspected), None) if !inspected.taken.has(slot) => {

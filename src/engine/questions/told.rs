@@ -3,13 +3,59 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    FencingToken, Holder, NodeInspection, NodeRwlock, NodeSlots, Reader, Silence, Slot, Waiter,
-    WaitingWriter,
-    base::owner::label_of,
-    engine::claim::Evicted,
-    node::answer::{MutexInspection, PoolInspection, RwlockInspection},
-    protocol::ballot::answers::Heard,
+    FencingToken, Holder, NodeInspection, NodeRwlock, NodeSlots, Reader, Silence, Slot, Vote,
+    Waiter, WaitingWriter,
+    base::owner::{Entry, label_of},
+    node::answer::{Answer, MutexInspection, PoolInspection, RwlockInspection},
+    protocol::ballot::answers::{Evidence, Heard},
 };
+
+/// The answer of one node to an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Evicted {
+    /// True if anybody held it.
+    pub(super) held: bool,
+    /// Those of the holders that the node has named.
+    pub(super) holders: Vec<Entry>,
+}
+
+impl Evidence for Evicted {
+    fn vote(&self) -> Vote {
+        Vote::Confirmed
+    }
+}
+
+pub(super) fn mutex(answer: Answer) -> Option<MutexInspection> {
+    match answer {
+        Answer::InspectedMutex(inspection) => Some(*inspection),
+        _ => None,
+    }
+}
+
+pub(super) fn pool(answer: Answer) -> Option<PoolInspection> {
+    match answer {
+        Answer::InspectedPool(inspection) => Some(*inspection),
+        _ => None,
+    }
+}
+
+pub(super) fn rwlock(answer: Answer) -> Option<RwlockInspection> {
+    match answer {
+        Answer::InspectedRwlock(inspection) => Some(*inspection),
+        _ => None,
+    }
+}
+
+pub(super) fn evicted(answer: Answer) -> Option<Evicted> {
+    let Answer::Evicted { held, holders } = answer else {
+        return None;
+    };
+    let holders = holders.iter().filter_map(|text| Entry::read(text));
+    Some(Evicted {
+        held,
+        holders: holders.collect(),
+    })
+}
 
 /// Of the mutex, of the semaphore and of the read-write lock of one name.
 pub(super) fn inspection(

@@ -6,8 +6,8 @@ use super::search::Search;
 use crate::{
     Silence,
     base::clock::Tick,
-    engine::{claim::units::Meter, event::Spending, net::Net},
-    node::{session::RoundId, status::NodeState},
+    engine::{event::Spending, net::Net},
+    node::{request::Meter, session::RoundId, status::NodeState},
     protocol::rates::{
         plan::{self, Plan, Seen},
         view::View,

@@ -18,7 +18,6 @@ use crate::{
     Error, Silence, Vote,
     base::{clock::Tick, ids::ById, rules::Rule, sweep::Sweep},
     engine::{
-        claim::units,
         event::{Spending, Waits},
         net::{Net, SHORTEST_PAUSE},
         round,
@@ -26,7 +25,9 @@ use crate::{
     },
     lease::response::Responder,
     node::{
+        Operation,
         answer::Answer,
+        request,
         session::{Purpose, RoundId},
     },
     protocol::rates::{
@@ -203,7 +204,11 @@ impl Rates {
             let Some(meter) = limit.meter(part.node) else {
                 continue;
             };
-            let operation = units::refund(meter, part.units, part.stamps);
+            let operation = Operation::new(request::Units::Refund {
+                meter: meter.clone(),
+                units: part.units,
+                stamps: part.stamps,
+            });
             let tag = Purpose::Refund.of(net.new_round());
             let times = if net.holds(Rule::RefundOnce) { 1 } else { 2 };
             for _ in 0..times {
@@ -380,7 +385,11 @@ impl Rates {
             let Some(meter) = limit.meter(node) else {
                 continue;
             };
-            let operation = units::spend(meter, units, search.age);
+            let operation = Operation::new(request::Units::Spend {
+                meter: meter.clone(),
+                units,
+                age: search.age,
+            });
             let unasked = round::ask(net, tag, &operation, [node]).pop();
             let said = match unasked {
                 Some(silent) => {
@@ -459,7 +468,10 @@ impl Rates {
             let Some(meter) = limit.meter(node).filter(|_| silence.is_none() || is_far) else {
                 continue;
             };
-            let unasked = round::ask(net, tag, &units::look(meter), [node]).pop();
+            let look = Operation::new(request::Units::Look {
+                meter: meter.clone(),
+            });
+            let unasked = round::ask(net, tag, &look, [node]).pop();
             // Nobody waits for a node that is too far away. Its answer measures its round trip once more.
             if !is_far {
                 match unasked {

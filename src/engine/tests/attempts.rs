@@ -198,8 +198,8 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     while world.core.next_effect().is_some() {}
     let _second = world.ask(|wish| wish.seen = Arc::clone(&seen));
     let sent = world.until_sent();
-    let floor = |(_, command): &(usize, Command)| match command {
-        Command::Mutex(mutex::Command::Acquire { floor, .. }) => Some(*floor),
+    let floor = |(_, command): &(usize, Command)| match command.request()?.verb {
+        Verb::Acquire { floor, .. } => Some(floor),
         _ => None,
     };
     let floors: Vec<_> = sent.iter().filter_map(floor).collect();

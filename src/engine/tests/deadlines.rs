@@ -12,7 +12,7 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
     world.sent();
     world.at(400);
     let mut second =
-        world.ask(|wish| wish.wants = Wants::Lock(Lock::Mutex(Name::new("b").unwrap())));
+        world.ask(|wish| wish.wants = Wants::Lock(Target::mutex(Name::new("b").unwrap())));
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
     world.at(500);
     assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));
@@ -30,11 +30,8 @@ fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
         world.says(node, Answer::Granted(7));
         let given = given.iter().filter(|(to, _)| *to == node);
         for (_, operation) in given {
-            let released = matches!(
-                operation.command(),
-                Command::Mutex(mutex::Command::Release { .. })
-            );
-            assert!(released, "{operation:?}");
+            let released = operation.command().entry_that(Request::frees);
+            assert!(released.is_some(), "{operation:?}");
             world.says(node, Answer::Released(true));
         }
     }

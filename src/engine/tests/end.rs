@@ -44,7 +44,7 @@ fn what_is_granted_when_all_handles_are_gone_is_taken_back() {
     assert!(answer.try_recv().is_err());
     let effects = std::iter::from_fn(|| core.next_effect());
     let released = |effect: &Effect| match effect {
-        Effect::Send(_, operation, _) => operation.command().frees().is_some(),
+        Effect::Send(_, operation, _) => operation.command().entry_that(Request::frees).is_some(),
         _ => false,
     };
     assert_eq!(effects.filter(released).count(), 3);

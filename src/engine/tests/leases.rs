@@ -164,7 +164,7 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     let mut leases = Vec::new();
     for i in 0..all {
         let mut answer = world.ask(|wish| {
-            wish.wants = Wants::Lock(Lock::Mutex(Name::new(format!("a{i}")).unwrap()));
+            wish.wants = Wants::Lock(Target::mutex(Name::new(format!("a{i}")).unwrap()));
             wish.renewal = Renewal::auto();
         });
         world.sent();
@@ -198,10 +198,9 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     world.core.event(Event::Evict { name, reply });
     let released = |world: &mut World| {
         let sent = world.until_sent().into_iter();
-        let entries = sent.filter_map(|(node, command)| match command {
-            Command::Mutex(mutex::Command::Release { entry, .. })
-            | Command::Rwlock(rwlock::Command::Release { entry, .. }) => Some((node, entry.text())),
-            _ => None,
+        let entries = sent.filter_map(|(node, command)| {
+            let entry = command.entry_that(Request::frees)?;
+            Some((node, entry.text()))
         });
         entries.collect::<Vec<_>>()
     };

@@ -30,7 +30,7 @@ fn in_line() -> Answer {
 
 impl World {
     /// A wish that stands in line on three nodes by its first request: what it asked for.
-    fn waits(&mut self, renewal: Renewal) -> (Answered, mutex::Place) {
+    fn waits(&mut self, renewal: Renewal) -> (Answered, (Entry, Place)) {
         let wait = Wait::For(None);
         let answer = self.ask(|wish| {
             (wish.id, wish.wait, wish.renewal) = (WishId(1), wait, renewal);
@@ -45,19 +45,13 @@ impl World {
     }
 
     /// The attempt is taken back from the node that has not refused it, and behind that comes the JOIN.
-    fn place(&mut self) -> mutex::Place {
+    fn place(&mut self) -> (Entry, Place) {
         let mut place = None;
         let mut kinds = Vec::new();
         for effect in std::iter::from_fn(|| self.core.next_effect()).collect::<Vec<_>>() {
             if let Effect::Send(_, operation, _) = effect {
-                match operation.command() {
-                    Command::Mutex(mutex::Command::Release { .. }) => kinds.push('R'),
-                    Command::Mutex(mutex::Command::Join { place: joined, .. }) => {
-                        kinds.push('J');
-                        place = Some(joined.clone());
-                    }
-                    other => panic!("{other:?}"),
-                }
+                kinds.push(letter(&operation.command().request().unwrap().verb));
+                place = joins(operation.command()).or(place);
             }
         }
         self.core.left();
@@ -66,8 +60,8 @@ impl World {
         place.unwrap()
     }
 
-    fn pushes(&mut self, node: usize, place: &mutex::Place, says: Says) {
-        let entry = place.entry.clone();
+    fn pushes(&mut self, node: usize, (entry, _): &(Entry, Place), says: Says) {
+        let entry = entry.clone();
         self.core.came(node, [Incoming::Push(Push { entry, says })]);
     }
 }
@@ -85,7 +79,7 @@ fn handed_by(seq: u64, token: u64) -> Says {
 fn who_is_refused_takes_a_place_behind_its_rollback_and_is_granted_by_two_pushes() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::auto());
-    assert_eq!((place.seq, &*place.channel), (1, "quorate:wake:test"));
+    assert_eq!((place.1.seq, &*place.1.channel), (1, "quorate:wake:test"));
     world.at(100);
     world.pushes(1, &place, handed(7));
     assert!(is_open(&mut answer));
@@ -154,8 +148,7 @@ fn a_push_to_nobody_or_by_an_unknown_request_changes_nothing() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::auto());
     let mut other = place.clone();
-    other.entry =
-        crate::base::owner::Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
+    other.0 = Entry::read("0123456789abcdef0123456789abcdef@web-1:77").unwrap();
     for node in ALL {
         world.pushes(node, &other, handed(7));
         world.pushes(node, &place, handed_by(9, 7));
@@ -201,13 +194,12 @@ fn a_node_that_comes_back_is_told_of_everybody_who_waits() {
     world.greeted();
     world.meet(1);
     let sent = world.until_sent();
-    let again = sent.iter().find_map(|(node, command)| match command {
-        Command::Mutex(mutex::Command::Join { place, .. }) => Some((*node, place.clone())),
-        _ => None,
-    });
-    let (node, again) = again.unwrap();
-    assert_eq!((node, again.ticket, again.seq), (1, place.ticket, 2));
-    assert_eq!(again.entry, place.entry);
+    let again = sent
+        .iter()
+        .find_map(|(node, command)| Some((*node, joins(command)?)));
+    let (node, (entry, again)) = again.unwrap();
+    assert_eq!((node, again.ticket, again.seq), (1, place.1.ticket, 2));
+    assert_eq!(entry, place.0);
 }
 
 #[test]
@@ -222,10 +214,8 @@ fn a_node_that_cannot_call_is_told_no_channel() {
     world.until_sent();
     world.core.answered(0, [Ok(held())]);
     let sent = world.until_sent();
-    let channel = sent.iter().find_map(|(_, command)| match command {
-        Command::Mutex(mutex::Command::Join { place, .. }) => Some(place.channel.clone()),
-        _ => None,
-    });
+    let place = sent.iter().find_map(|(_, command)| joins(command));
+    let channel = place.map(|(_, place)| place.channel);
     assert_eq!(channel.as_deref(), Some(""));
 }
 
@@ -245,11 +235,8 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
         };
         world.says(0, refused);
         let sent = world.until_sent();
-        let ticket = sent.iter().find_map(|(_, command)| match command {
-            Command::Mutex(mutex::Command::Join { place, .. }) => Some(place.ticket),
-            _ => None,
-        });
-        let ticket = ticket.unwrap();
+        let place = sent.iter().find_map(|(_, command)| joins(command));
+        let (_, Place { ticket, .. }) = place.unwrap();
         assert!(ticket > last, "{ticket} after {last}");
         assert!(id < 2 || ticket > 1 << 52);
         last = ticket;

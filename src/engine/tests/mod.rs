@@ -32,22 +32,44 @@ use crate::{
     base::{
         clock::{Clock, ManualClock, Tick},
         name::Name,
-        owner::{Chance, Label},
+        owner::{Chance, Entry, Label},
         rules::Rules,
     },
-    engine::claim::{Lock, Wants},
+    engine::wants::Wants,
     lease::keeper::LeaseId,
     node::{
         Command, DialError, Disconnected, Fault,
         admission::{self, BootRecord, Meeting, Mode, Server, Stored, Terms, run},
         answer::Answer,
-        mutex, rwlock,
+        request::{Place, Release, Request, Side, Target, Verb},
         session::Effect,
         settings::Settings,
     },
 };
 
 type Answered = oneshot::Receiver<Result<Option<Lease>, Error>>;
+
+/// A for an ACQUIRE, J for a JOIN, Y for a YIELD, T for a RAISE, E for an EXTEND, P for a REPAIR, R for a RELEASE.
+fn letter(verb: &Verb) -> char {
+    match verb {
+        Verb::Acquire { wait, .. } if wait.place().is_some() => 'J',
+        Verb::Acquire { .. } => 'A',
+        Verb::Yield { .. } => 'Y',
+        Verb::Raise { .. } => 'T',
+        Verb::Extend { .. } => 'E',
+        Verb::Repair { .. } => 'P',
+        Verb::Release(_) => 'R',
+    }
+}
+
+/// The place that is asked for in the queue of a mutex, and the entry.
+fn joins(command: &Command) -> Option<(Entry, Place)> {
+    let request = command.request()?;
+    match &request.verb {
+        Verb::Acquire { wait, .. } => Some((request.entry.clone(), wait.place()?.clone())),
+        _ => None,
+    }
+}
 
 const TERMS: Terms = Terms {
     max_ttl: Duration::from_secs(30),
@@ -167,7 +189,7 @@ impl World {
         let (reply, answer) = oneshot::channel();
         let mut wish = Wish {
             id: WishId(1_000_000),
-            wants: Wants::Lock(Lock::Mutex(Name::new("a").unwrap())),
+            wants: Wants::Lock(Target::mutex(Name::new("a").unwrap())),
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),
@@ -225,13 +247,9 @@ impl World {
         effects
             .filter_map(|effect| match effect {
                 Effect::Send(node, operation, _) => match operation.command() {
-                    Command::Mutex(mutex::Command::Acquire { .. }) => Some((node, 'A')),
-                    Command::Mutex(mutex::Command::Raise { .. }) => Some((node, 'T')),
-                    Command::Mutex(mutex::Command::Release { .. }) => Some((node, 'R')),
-                    Command::Mutex(mutex::Command::Extend { .. }) => Some((node, 'E')),
-                    Command::Mutex(mutex::Command::Join { .. }) => Some((node, 'J')),
-                    Command::Mutex(mutex::Command::Yield { .. }) => Some((node, 'Y')),
-                    Command::Mutex(mutex::Command::Repair { .. }) => Some((node, 'P')),
+                    Command::Request(request) if matches!(request.target, Target::Mutex(_)) => {
+                        Some((node, letter(&request.verb)))
+                    }
                     Command::Admission(admission::Command::Survey) => Some((node, 'S')),
                     _ => None,
                 },

@@ -1,16 +1,12 @@
 //! Who waits for a read-write lock, and hears that it was freed.
 
 use super::*;
-use crate::{
-    base::owner::Entry,
-    engine::claim::Side,
-    node::{Incoming, Push, Says, answer::Ahead},
-};
+use crate::node::{Incoming, Push, Says, answer::Ahead};
 
 impl World {
     /// A reader that waits, and as whom the nodes know it: each of them has refused it.
     fn reader_that_waits(&mut self, id: u64) -> (Answered, Entry) {
-        let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Reader);
+        let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Reader);
         let answer = self.ask(|wish| {
             (wish.id, wish.wants) = (WishId(id), Wants::Lock(lock));
             wish.wait = Wait::For(None);
@@ -29,8 +25,12 @@ impl World {
             };
             self.core.left();
             let said = match operation.command() {
-                Command::Rwlock(rwlock::Command::Read { wait, .. }) => {
-                    asked.push(wait.as_ref().unwrap().entry.clone());
+                Command::Request(Request {
+                    target: Target::Rwlock(_, Side::Reader),
+                    verb: Verb::Acquire { wait, .. },
+                    ..
+                }) => {
+                    asked.push(wait.waiter().unwrap().entry.clone());
                     Answer::Held {
                         which: None,
                         ticket: 0,
@@ -39,7 +39,7 @@ impl World {
                         holder: None,
                     }
                 }
-                Command::Rwlock(rwlock::Command::Release { .. }) => Answer::Released(false),
+                command if command.entry_that(Request::frees).is_some() => Answer::Released(false),
                 Command::Admission(admission::Command::Handshake(_)) => self.met(node),
                 other => panic!("{other:?}"),
             };
@@ -94,19 +94,22 @@ const TURN: &str = "@rwlock-turn:a";
 
 /// Each request that was sent, as text: the node, the command, the name, and the arguments that these tests look at.
 fn shown(sent: &[(usize, Command)]) -> Vec<String> {
-    let shown = sent.iter().map(|(node, command)| match command {
-        Command::Rwlock(rwlock::Command::Write { name, wait, .. }) => {
-            format!("{node} WRITE {name} waits: {}", wait.is_some())
-        }
-        Command::Rwlock(rwlock::Command::Release { name, wait, .. }) => {
-            format!("{node} RELEASE {name} waits no more: {}", wait.is_some())
-        }
-        Command::Mutex(mutex::Command::Join {
-            name, only_last, ..
-        }) => format!("{node} JOIN {name} only last: {only_last}"),
-        Command::Mutex(mutex::Command::Release { name, .. }) => format!("{node} RELEASE {name}"),
-        Command::Mutex(mutex::Command::Extend { name, .. }) => format!("{node} EXTEND {name}"),
-        other => panic!("{other:?}"),
+    let shown = sent.iter().map(|(node, command)| {
+        let Request { target, verb, .. } = command.request().unwrap();
+        let (what, name) = (command.name(), target.name());
+        let more = match (verb, target) {
+            (Verb::Acquire { wait, .. }, Target::Rwlock(..)) => {
+                format!(" waits: {}", wait.waiter().is_some())
+            }
+            (Verb::Release(Release { waited, .. }), Target::Rwlock(..)) => {
+                format!(" waits no more: {}", waited.is_some())
+            }
+            (Verb::Acquire { wait, .. }, _) => {
+                format!(" only last: {}", wait.place().unwrap().only_last)
+            }
+            _ => String::new(),
+        };
+        format!("{node} {what} {name}{more}")
     });
     shown.collect()
 }
@@ -140,7 +143,7 @@ fn turn_is_ours() -> Answer {
 
 impl World {
     fn writer(&mut self, wait: Wait) -> Answered {
-        let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Writer);
+        let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
         self.ask(|wish| {
             (wish.id, wish.wants) = (WishId(1), Wants::Lock(lock));
             wish.wait = wait;
@@ -300,7 +303,7 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
         world.says(node, Answer::InLine { rank: 0, ahead });
     }
     let mut second = world.ask(|wish| {
-        let lock = Lock::Rwlock(Name::new("a").unwrap(), Side::Writer);
+        let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
         (wish.id, wish.wants) = (WishId(2), Wants::Lock(lock));
         wish.wait = Wait::For(None);
     });
@@ -339,7 +342,7 @@ fn a_writer_still_in_line_at_its_end_asks_once_more_and_says_who_has_the_lock() 
     (0..3).for_each(|node| world.says(node, in_line.clone()));
     world.at(470);
     for (node, beat) in world.until_sent() {
-        assert!(matches!(beat, Command::Mutex(mutex::Command::Join { .. })));
+        assert!(joins(&beat).is_some());
         world.says(node, in_line.clone());
     }
     world.at(495);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     base::{limit::Agreed, taken::Taken},
-    engine::claim,
-    node::slots::{Command as Asked, Family, Pool},
+    engine::wants::Slot,
+    node::request::{Family, Pool, Target},
 };
 
 /// What stands on a node: the slot that is ours, and the one that is somebody else's.
@@ -33,7 +33,7 @@ impl World {
             name,
             family: Family::Permits,
         };
-        let slot = claim::Slot {
+        let slot = Slot {
             pool,
             agreed: Arc::new(Agreed::new(3)),
             of: 1,
@@ -41,22 +41,22 @@ impl World {
         self.ask(|wish| wish.wants = Wants::Slot(Box::new(slot)))
     }
 
-    /// What went out about slots: T for TAKE, P for REPAIR, R for RELEASE, L for RESIZE, E for EXTEND.
+    /// Requests about slots that went out: A for TAKE, P for REPAIR, R for RELEASE, E for EXTEND.
     fn sent_of_slots(&mut self) -> Vec<(usize, char)> {
         let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
         self.core.left();
         let sent = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Send(node, operation, _) => match operation.command() {
-                Command::Slots(Asked::Take { .. }) => Some((node, 'T')),
-                Command::Slots(Asked::Repair { slot: 0, .. }) => Some((node, 'P')),
-                Command::Slots(Asked::Release { .. }) => Some((node, 'R')),
-                Command::Slots(Asked::Resize { .. }) => Some((node, 'L')),
-                Command::Slots(Asked::Extend { .. }) => Some((node, 'E')),
-                _ => None,
-            },
+            Effect::Send(node, operation, _) => {
+                let command = operation.command();
+                let request = command.request().filter(|request| match &request.target {
+                    Target::Slot(_, slot) => command.name() != "REPAIR" || *slot == Some(0),
+                    _ => false,
+                })?;
+                Some((node, letter(&request.verb)))
+            }
             _ => None,
         });
-        sent.filter(|(_, what)| *what != 'L').collect()
+        sent.collect()
     }
 
     fn says_of_slots(&mut self, node: usize, said: &[Answer]) {
@@ -67,7 +67,7 @@ impl World {
     /// Slot 0 is ours on nodes 0 and 1, and somebody else's on node 2, where we have slot 1.
     fn won_on_two(&mut self) -> Lease {
         let mut answer = self.acquire();
-        assert_eq!(self.sent_of_slots(), [(0, 'T'), (1, 'T'), (2, 'T')]);
+        assert_eq!(self.sent_of_slots(), [(0, 'A'), (1, 'A'), (2, 'A')]);
         self.says_of_slots(2, &[slots(Some(1), Some(0))]);
         self.says_of_slots(0, &[slots(Some(0), None)]);
         self.says_of_slots(1, &[slots(Some(0), None)]);
@@ -146,7 +146,7 @@ impl World {
                 history: Duration::from_millis(HISTORY_MS),
             },
         };
-        let slot = claim::Slot {
+        let slot = Slot {
             pool,
             agreed: Arc::new(Agreed::new(1)),
             of: 1,
@@ -159,7 +159,7 @@ impl World {
 
     fn takes(&mut self) -> Vec<usize> {
         let sent = self.sent_of_slots().into_iter();
-        sent.filter_map(|(node, what)| (what == 'T').then_some(node))
+        sent.filter_map(|(node, what)| (what == 'A').then_some(node))
             .collect()
     }
 
@@ -216,5 +216,5 @@ fn nor_is_it_asked_by_who_stood_aside_and_begins_anew() {
     world.says_of_slots(1, &[Answer::Released(false)]);
     // It has left for a term, and comes back.
     world.at(1_700);
-    assert_eq!(world.sent_of_slots(), [(0, 'T')]);
+    assert_eq!(world.sent_of_slots(), [(0, 'A')]);
 }

@@ -15,7 +15,7 @@ impl World {
             let name = Name::new(format!("job:{n}")).unwrap();
             self.ask(|wish| {
                 (wish.id, wish.wait) = (WishId(n), wait);
-                wish.wants = Wants::Lock(Lock::Mutex(name));
+                wish.wants = Wants::Lock(Target::mutex(name));
             })
         };
         (0..wishes).map(ask).collect()

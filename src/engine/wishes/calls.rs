@@ -8,11 +8,11 @@ use crate::{
     base::{clock::Tick, name::Name, owner::Entry},
     engine::{
         attempt::new_owner,
-        claim::{Side, Waits},
         event::WishId,
         net::Net,
         rollback::{stop_waiting, wait_life},
     },
+    node::request::{self, Side, Waiting},
 };
 
 /// All who wait for such a lock.
@@ -33,14 +33,10 @@ struct Room {
 
 impl Calls {
     /// As the nodes are told of one whose next attempt begins. None: it does not wait, or not for such a lock.
-    pub(super) fn tell_of(
-        &mut self,
-        net: &mut Net,
-        waiter: &mut Waiter,
-    ) -> Result<Option<Waits>, Error> {
+    pub(super) fn tell_of(&mut self, net: &mut Net, waiter: &mut Waiter) -> Result<Waiting, Error> {
         let waits = waiter.patience.waits() && !waiter.patience.is_over(net.now);
         if waiter.wish.wants.side().is_none() || !waits {
-            return Ok(None);
+            return Ok(Waiting::No);
         }
         if waiter.known.is_none() {
             let entry = new_owner(net, waiter.wish.id)?;
@@ -57,13 +53,13 @@ impl Calls {
                 is_called: false,
             }));
         }
-        Ok(waiter.known.as_mut().map(|known| {
+        Ok(waiter.known.as_mut().map_or(Waiting::No, |known| {
             known.is_called = false;
-            Waits {
+            Waiting::Told(request::Waiter {
                 entry: known.entry.clone(),
                 life: wait_life(net),
                 channel: net.settings.channel.clone(),
-            }
+            })
         }))
     }
 
@@ -100,8 +96,8 @@ impl Calls {
         let Some(known) = self.leave(net, waiter) else {
             return;
         };
-        if let Some(claim) = waiter.wish.wants.claim() {
-            stop_waiting(net, &claim, &known.entry, known.by);
+        if let Some(target) = waiter.wish.wants.target() {
+            stop_waiting(net, target, &known.entry, known.by);
         }
     }
 

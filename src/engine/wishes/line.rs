@@ -15,7 +15,6 @@ use crate::{
     base::{ids::ById, name::Name, owner::Entry},
     engine::{
         attempt::new_owner,
-        claim::Queue,
         event::WishId,
         grant::Grant,
         net::Net,
@@ -27,7 +26,7 @@ use crate::{
         },
     },
     lease::upkeep::Good,
-    node::{Push, Says, answer::Answer, session::RoundId, status::NodeState},
+    node::{Push, Says, answer::Answer, request::Target, session::RoundId, status::NodeState},
     protocol::queue::{
         place::{Place, Position, Step},
         terms::Terms,
@@ -43,7 +42,7 @@ pub(super) struct Line {
     last_ticket: u64,
     lately: Lately,
     /// The queues of those who ask no more, one for each.
-    decided: Vec<Queue>,
+    decided: Vec<Target>,
     /// The nodes that may be asked, when that was last looked at.
     voting: Vec<bool>,
 }
@@ -446,7 +445,7 @@ impl Line {
     }
 
     /// The queues of acquisitions that asked for a place and are answered, one for each.
-    pub(in crate::engine::wishes) fn decided(&mut self) -> Vec<Queue> {
+    pub(in crate::engine::wishes) fn decided(&mut self) -> Vec<Target> {
         std::mem::take(&mut self.decided)
     }
 }

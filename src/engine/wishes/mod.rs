@@ -23,7 +23,6 @@ use crate::{
     base::{clock::Tick, ids::ById, name::Name, owner::Entry, rules::Rule, shrink::Room as _},
     engine::{
         attempt::{Attempt, Progress},
-        claim::{Lock, Queue, Side, Wants},
         event::{Wait, Wish, WishId},
         grant::Grant,
         net::Net,
@@ -31,9 +30,15 @@ use crate::{
         rollback::stop_waiting,
         timers::Key,
         turns::Turns,
+        wants::Wants,
     },
     lease::response::Response,
-    node::{Push, Says, answer::Answer, session::RoundId},
+    node::{
+        Push, Says,
+        answer::Answer,
+        request::{Side, Target},
+        session::RoundId,
+    },
 };
 
 /// At most this many whose turn has come begin to ask in one go.
@@ -72,23 +77,19 @@ impl Wishes {
         }
         let wants = wish.wants.clone();
         let waiter = Box::new(Waiter::new(wish));
-        let queue = match wants {
-            Wants::Slot(slot) => {
-                let follows = self.slots.begin(net, waiter, *slot);
-                return self.follow(net, follows);
-            }
-            Wants::Lock(lock) => lock.queue(),
-        };
-        if !waiter.patience.waits() {
-            self.attempt(net, waiter);
-            return Follows::Nothing;
+        if let Wants::Slot(slot) = wants {
+            let follows = self.slots.begin(net, waiter, *slot);
+            return self.follow(net, follows);
         }
-        self.attempt_in_turn(net, &queue, waiter);
+        match wants.target().filter(|_| waiter.patience.waits()) {
+            Some(target) => self.attempt_in_turn(net, target, waiter),
+            None => self.attempt(net, waiter),
+        }
         Follows::Nothing
     }
 
     /// Asks the nodes as soon as few enough of its queue do so.
-    fn attempt_in_turn(&mut self, net: &mut Net, queue: &Queue, waiter: Box<Waiter>) {
+    fn attempt_in_turn(&mut self, net: &mut Net, queue: &Target, waiter: Box<Waiter>) {
         let (id, end) = (waiter.wish.id, waiter.wish.end());
         let at_once = !self.turns.find_next() && net.keeps_up();
         match (self.turns.enter(queue, id, waiter, at_once), end) {
@@ -200,15 +201,12 @@ impl Wishes {
     /// Asks the nodes, or, once the wait is over, tells the caller what is known. Who waits for a lock that others wait for too
     /// stands in line with them at once.
     fn attempt(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
-        // A slot is won without attempts.
-        let Wants::Lock(lock) = &waiter.wish.wants else {
-            return;
-        };
         // A wait that is over already, as one of zero is, is one attempt.
         let is_over = waiter.patience.is_over(net.now);
         if is_over {
             let last = waiter.last.take().map(|last| *last);
-            let refusal = || self.turns.refusal(&lock.queue()).map(Error::Held);
+            let target = waiter.wish.wants.target();
+            let refusal = || self.turns.refusal(target?).map(Error::Held);
             if let Some(last) = last.or_else(refusal) {
                 return self.tell(net, waiter, last);
             }
@@ -217,9 +215,10 @@ impl Wishes {
         if let Some(line) = line
             && waiter.counts == Counts::Asks
             && self.line.stands(net, &line)
-            && self.turns.try_join(&lock.queue())
+            && let Some(target) = waiter.wish.wants.target()
+            && self.turns.try_join(target)
         {
-            let is_writer = lock.side().is_some();
+            let is_writer = waiter.wish.wants.side().is_some();
             waiter.counts = Counts::Joins;
             let waiter = match is_writer {
                 true => waiter.for_turn(net, line),
@@ -235,14 +234,14 @@ impl Wishes {
 
     fn ask(&mut self, net: &mut Net, mut waiter: Box<Waiter>) {
         let wants = waiter.wish.wants.clone();
-        let Wants::Lock(lock) = &wants else { return };
+        let Wants::Lock(target) = &wants else { return };
         waiter.patience.attempt();
         let floor = net.floor(waiter.wish.seen.load(Relaxed));
-        let waits = match self.calls.tell_of(net, &mut waiter) {
-            Ok(waits) => waits,
+        let waiting = match self.calls.tell_of(net, &mut waiter) {
+            Ok(waiting) => waiting,
             Err(error) => return self.tell(net, waiter, error),
         };
-        match Attempt::begin(net, &waiter.wish, lock, floor, waits) {
+        match Attempt::begin(net, &waiter.wish, target, floor, waiting) {
             Ok(attempt) => {
                 let round = attempt.round;
                 if let Some(known) = &mut waiter.known {
@@ -282,12 +281,12 @@ impl Wishes {
             Progress::Won(token) => {
                 self.make_room(&mut waiter);
                 let known = self.calls.leave(net, &mut waiter);
-                if let (Some(known), Some(claim)) = (&known, waiter.wish.wants.claim()) {
+                if let (Some(known), Some(target)) = (&known, waiter.wish.wants.target()) {
                     // Those that its last attempt did not ask will not hear of its end otherwise.
                     let others = known.by.iter().copied();
                     let others: Vec<usize> =
                         others.filter(|n| !attempt.asked.contains(n)).collect();
-                    stop_waiting(net, &claim, &known.entry, others);
+                    stop_waiting(net, target, &known.entry, others);
                 }
                 let waited = known.map(|known| known.entry);
                 Follows::Grant(Box::new(attempt.grant(waiter.wish, token, waited)))
@@ -309,7 +308,7 @@ impl Wishes {
             Error::Held(report) => Some(report.clone()),
             _ => None,
         };
-        if let Some(queue) = waiter.wish.wants.queue() {
+        if let Some(queue) = waiter.wish.wants.target().cloned() {
             self.turns.told(&queue, refusal);
         }
         match next {
@@ -384,7 +383,7 @@ impl Waiter {
         };
         let wish = Wish {
             id: self.wish.id,
-            wants: Wants::Lock(Lock::Mutex(turn)),
+            wants: Wants::Lock(Target::mutex(turn)),
             // As long as the next attempt may take to come. A turn that is lost, or handed over and not heard of, costs no more.
             ttl: (LONGEST_REST + net.settings.node_timeout).min(net.fleet().max_ttl()),
             lock_delay: Duration::ZERO,

@@ -10,7 +10,7 @@ use std::{collections::HashMap, time::Duration};
 use crate::{
     Error, Silence,
     base::{ids::ById, owner::Entry},
-    engine::{attempt::new_owner, claim::Slot, event::WishId, net::Net, timers::Key},
+    engine::{attempt::new_owner, event::WishId, net::Net, timers::Key, wants::Slot},
     node::{Push, Says, answer::Answer, session::RoundId, status::NodeState},
     protocol::slots::words::{self, Step},
 };

@@ -7,12 +7,13 @@ use crate::{
     base::{clock::Tick, name::Name, owner::Entry},
     engine::{
         attempt::Attempt,
-        claim::{Queue, Side, Wants},
         event::Wish,
         net::{Net, SHORTEST_PAUSE},
         patience::{Failure, Limits, Next, Past, Patience},
+        wants::Wants,
     },
     lease::response::Response,
+    node::request::{Side, Target},
 };
 
 /// A wish, and how long it goes on.
@@ -94,7 +95,7 @@ impl Waiter {
     }
 
     /// It asks no more. Its queue, if it counted in this way until now.
-    pub(super) fn counts_no_more(&mut self, counted: Counts) -> Option<Queue> {
+    pub(super) fn counts_no_more(&mut self, counted: Counts) -> Option<Target> {
         if self.counts != counted {
             return None;
         }
@@ -103,8 +104,14 @@ impl Waiter {
     }
 
     /// With whom it asks in turn.
-    pub(super) fn queue(&self) -> Option<Queue> {
-        self.writer.as_deref().unwrap_or(self).wish.wants.queue()
+    pub(super) fn queue(&self) -> Option<Target> {
+        self.writer
+            .as_deref()
+            .unwrap_or(self)
+            .wish
+            .wants
+            .target()
+            .cloned()
     }
 
     /// It waits in line, and so does the writer that waits for this.
@@ -123,11 +130,9 @@ impl Waiter {
 
     /// The mutex in whose line it is to stand once it is refused, as long as it waits.
     pub(super) fn line(&self, net: &Net) -> Option<Name> {
-        let Wants::Lock(lock) = &self.wish.wants else {
-            return None;
-        };
-        let may_stand = self.patience.waits() && (lock.side().is_none() || self.may_queue(net));
-        lock.line().filter(|_| may_stand)
+        let wants = &self.wish.wants;
+        let may_stand = self.patience.waits() && (wants.side().is_none() || self.may_queue(net));
+        wants.line().filter(|_| may_stand)
     }
 
     /// An attempt was not won: why, and what follows.

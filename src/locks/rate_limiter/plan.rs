@@ -12,11 +12,11 @@ use crate::{
         name::Name,
         quota::{Masters, SLOTS_UP_TO, Window},
     },
-    engine::{
-        Engine,
-        claim::{Family, Pool},
+    engine::Engine,
+    node::{
+        request::{Family, Pool},
+        wire::keys,
     },
-    node::wire::keys,
     protocol::rates::words::{Grace, Limited},
 };
 

@@ -6,13 +6,13 @@ mod by_calendar;
 
 use std::collections::HashMap;
 
-use super::{moment::Moment, slots::Pool};
+use super::moment::Moment;
 use crate::{
     base::{
         name::Name,
         rules::{Rule, Rules},
     },
-    node::{fault::Fault, wire::ms},
+    node::{fault::Fault, request::Pool, wire::ms},
 };
 
 /// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.

@@ -1,6 +1,6 @@
 //! The scripts of all kinds: what a server is given before it is asked for anything.
 
-use super::{admission, mutex, rate, rwlock, several, slots};
+use super::{admission, mutex, rate, rwlock, slots};
 use crate::node::wire::Script;
 
 /// All of them.
@@ -11,7 +11,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
         slots::SCRIPTS,
         rate::SCRIPTS,
         rwlock::SCRIPTS,
-        several::SCRIPTS,
+        mutex::several::SCRIPTS,
     ]
     .into_iter()
     .flatten()
@@ -20,6 +20,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::node::wire::script::SHARED;
 
@@ -83,19 +85,17 @@ mod tests {
     #[test]
     fn every_file_is_a_script_or_a_shared_piece() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/node/kinds");
-        let mut scripts = 0;
-        for kind in std::fs::read_dir(folder).unwrap() {
-            let kind = kind.unwrap().path();
-            if !kind.is_dir() {
-                continue;
-            }
-            for file in std::fs::read_dir(kind).unwrap() {
-                let file = file.unwrap().path();
-                if file.extension().is_some_and(|end| end == "lua") {
-                    let text = std::fs::read_to_string(&file).unwrap();
+        let (mut scripts, mut folders) = (0, vec![PathBuf::from(folder)]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "lua") {
+                    let text = std::fs::read_to_string(&path).unwrap();
                     let is_script = all().any(|script| script.file == text);
-                    let is_shared = SHARED.iter().any(|(name, _)| file.ends_with(name));
-                    assert!(is_script != is_shared, "{file:?}");
+                    let is_shared = SHARED.iter().any(|(name, _)| path.ends_with(name));
+                    assert!(is_script != is_shared, "{path:?}");
                     scripts += usize::from(is_script);
                 }
             }

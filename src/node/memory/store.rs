@@ -14,14 +14,15 @@ use crate::{
         admission::{self, Identity},
         answer::{Answer, Answered},
         kinds::{
-            Guarded,
             air::Air,
             counters::Counters,
             moment::{Moment, Writes},
         },
         mutex,
         push::Push,
-        rate, rwlock, server, several, slots,
+        rate,
+        request::{Guarded, Question, Target},
+        rwlock, server, slots,
     },
 };
 #[cfg(any(test, feature = "test-util"))]
@@ -106,12 +107,21 @@ impl Store {
             Command::Admission(command) => admission
                 .apply(command, &self.server, counters, at)
                 .map(Answer::Admission),
-            Command::Mutex(command) => mutex.apply(command, counters, at),
             Command::Server(command) => Ok(Answer::Server(server::apply(command))),
-            Command::Slots(command) => slots.apply(command, counters, at),
+            Command::Request(request) => match &request.target {
+                Target::Mutex(names) => mutex.obey(names, request, counters, at),
+                Target::Rwlock(name, side) => rwlock.obey(name, *side, request, counters, at),
+                Target::Slot(pool, slot) => slots.obey(pool, *slot, request, counters, at),
+            },
+            Command::Question(question) => match question {
+                Question::InspectMutex(name) => Ok(mutex.inspect(name, counters, at)),
+                Question::InspectRwlock(name) => Ok(rwlock.inspect(name, counters, at)),
+                Question::InspectPool(pool) => slots.inspect(pool, counters, at),
+                Question::EvictMutex(name) => mutex.evict(name, at),
+                Question::EvictRwlock(name) => rwlock.evict(name, at),
+                Question::Resize(pool, limit) => slots.resize(pool, *limit, counters, at),
+            },
             Command::Rate(command) => rate.apply(command, at),
-            Command::Rwlock(command) => rwlock.apply(command, counters, at),
-            Command::Several(command) => several::apply(command, mutex, counters, at),
         }
     }
 

@@ -140,13 +140,7 @@ mod tests {
 
     use super::*;
     use crate::node::Answer;
-    use crate::{
-        base::{
-            name::Name,
-            owner::{Entry, Label},
-        },
-        node::{admission, mutex, server},
-    };
+    use crate::node::{admission, mutex, server};
 
     fn decoded(command: &Command, replies: &[&str]) -> Answered {
         let frame = |reply: &&str| decode(reply.as_bytes()).unwrap().unwrap().0;
@@ -155,12 +149,7 @@ mod tests {
     }
 
     fn acquire() -> Command {
-        Command::Mutex(mutex::Command::Acquire {
-            name: Name::new("a").unwrap(),
-            entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
-            ttl: Duration::from_secs(1),
-            floor: 0,
-        })
+        mutex::cases::acquire("a", 1, Duration::from_secs(1), 0).into()
     }
 
     #[test]

@@ -4,7 +4,7 @@ pub(crate) use crate::node::wire::{
     Keys,
     writer::{guard, words},
 };
-use crate::node::{Command, kinds::Guarded, mutex, operation::Wire, wire::Writer};
+use crate::node::{Command, mutex, operation::Wire, request::Guarded, wire::Writer};
 
 /// The bytes of a command. Its guard, if it has one, is the last argument, and follows them.
 pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
@@ -33,57 +33,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        base::{
-            name::Name,
-            owner::{Entry, Label},
-        },
-        node::{admission, mutex, wire::writer::tests::read_back},
-    };
+    use crate::node::{admission, mutex::cases, wire::writer::tests::read_back};
 
     const GUARD: &str = "30000 2 3 word 5000 id";
 
     #[test]
     fn the_guard_goes_last() {
-        let name = Name::new("a").unwrap();
-        let entry = Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap());
         let ttl = Duration::from_secs(1);
         let commands: [Command; 8] = [
-            mutex::Command::Acquire {
-                name: name.clone(),
-                entry: entry.clone(),
-                ttl,
-                floor: 7,
-            }
-            .into(),
-            mutex::Command::Raise {
-                name: name.clone(),
-                entry: entry.clone(),
-                seq: 0,
-                token: 7,
-            }
-            .into(),
-            mutex::Command::Extend {
-                name: name.clone(),
-                entry: entry.clone(),
-                ttl,
-            }
-            .into(),
-            mutex::Command::Repair {
-                name: name.clone(),
-                entry: entry.clone(),
-                ttl,
-                token: 7,
-            }
-            .into(),
-            mutex::Command::Release {
-                name: name.clone(),
-                entry,
-                floor: 7,
-            }
-            .into(),
-            mutex::Command::Inspect { name: name.clone() }.into(),
-            mutex::Command::Evict { name }.into(),
+            cases::acquire("a", 1, ttl, 7).into(),
+            cases::raise("a", 1, 7).into(),
+            cases::extend("a", 1, ttl).into(),
+            cases::repair("a", 1, ttl, 7).into(),
+            cases::release("a", 1).into(),
+            cases::inspect("a").into(),
+            cases::evict("a").into(),
             admission::Command::Survey.into(),
         ];
         for command in &commands {

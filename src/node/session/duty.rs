@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::step::Tag;
 use crate::{
     base::{clock::Tick, ids::ById, owner::Entry, shrink::Room as _},
-    node::Operation,
+    node::{Operation, request::Request},
 };
 
 /// How long after an error a release is sent again.
@@ -104,7 +104,12 @@ impl Duties {
     /// Those answered in doubt that free something for which `is` holds.
     pub(super) fn doubted(&self, is: impl Fn(&Entry) -> bool) -> Vec<DutyId> {
         let frees = |id: &DutyId| {
-            let entry = self.by_id.get(id)?.operation.command().frees()?;
+            let entry = self
+                .by_id
+                .get(id)?
+                .operation
+                .command()
+                .entry_that(Request::frees)?;
             is(entry).then_some(*id)
         };
         self.doubted.iter().filter_map(frees).collect()
@@ -176,7 +181,7 @@ impl Duties {
     /// The entries that may still stand on the node.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         let commands = self.by_id.values().map(|duty| duty.operation.command());
-        commands.filter_map(|command| command.frees())
+        commands.filter_map(|command| command.entry_that(Request::frees))
     }
 
     /// All of them, oldest first.

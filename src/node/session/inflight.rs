@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::{clock::Tick, owner::Entry, shrink::Room as _},
-    node::{Operation, settings::Settings},
+    node::{Operation, request::Request, settings::Settings},
 };
 
 /// At most this many requests are unanswered on a connection.
@@ -256,7 +256,7 @@ impl InFlight {
 impl Lost {
     /// For whom something may be on its way that takes a lock.
     pub(super) fn may_take(&self) -> BTreeSet<Entry> {
-        let takes = |sent: &Sent| sent.operation.command().takes().cloned();
+        let takes = |sent: &Sent| sent.operation.command().entry_that(Request::takes).cloned();
         self.sent.iter().filter_map(takes).collect()
     }
 }
@@ -282,17 +282,26 @@ impl Sent {
 
     /// Whether it may leave something on the node.
     pub(super) fn takes(&self) -> bool {
-        self.operation.command().takes().is_some()
+        self.operation
+            .command()
+            .entry_that(Request::takes)
+            .is_some()
     }
 
     /// Whether its answer says that such an entry has a slot, of those that may be given up for another.
     pub(super) fn holds(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
-        self.operation.command().holds().is_some_and(is)
+        self.operation
+            .command()
+            .entry_that(Request::holds)
+            .is_some_and(is)
     }
 
     /// Whether it frees what such an entry would have left on the node.
     pub(super) fn frees(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
-        self.operation.command().frees().is_some_and(is)
+        self.operation
+            .command()
+            .entry_that(Request::frees)
+            .is_some_and(is)
     }
 }
 

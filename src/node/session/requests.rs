@@ -20,6 +20,7 @@ use crate::{
     node::{
         Fault, Guard, Operation,
         answer::{Answer, Answered},
+        request::Request,
         server,
         settings::Settings,
     },
@@ -317,7 +318,12 @@ impl Requests {
         for sent in taken {
             match sent.what {
                 What::Vote(tag) => {
-                    never_taken.extend(sent.operation.command().begins().cloned());
+                    never_taken.extend(
+                        sent.operation
+                            .command()
+                            .entry_that(Request::begins)
+                            .cloned(),
+                    );
                     self.tell(step, tag, Err(why.clone()));
                 }
                 What::Release(id) if sent.frees(|entry| never_taken.contains(entry)) => {

@@ -3,7 +3,7 @@
 use super::Arg;
 use crate::{
     base::{name::Name, quota::Window},
-    node::kinds::slots::{Family, Pool},
+    node::request::{Family, Pool},
 };
 
 /// Stands before a name in the key of its lock and in the field of its counter. No prefix may hold

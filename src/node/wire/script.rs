@@ -18,6 +18,10 @@ pub(crate) const SHARED: &[(&str, &str)] = &[
         include_str!("../kinds/shared/counter.lua"),
     ),
     (
+        "shared/rotate.lua",
+        include_str!("../kinds/shared/rotate.lua"),
+    ),
+    (
         "mutex/common.lua",
         include_str!("../kinds/mutex/common.lua"),
     ),

@@ -40,15 +40,18 @@ pub use self::{
 use crate::{
     Error,
     node::{
-        Node, admission, mutex, rate,
+        Node, admission,
+        kinds::held,
+        mutex, rate,
         redis::{IntoNode, Keys, RedisNode, Target},
-        rwlock, server, several, slots,
+        rwlock, server, slots,
     },
 };
 
 /// Every case of every kind.
 pub async fn all(subject: &dyn Subject) -> Outcome {
     let mut outcome = admission(subject).await;
+    outcome.extend(held(subject).await);
     outcome.extend(mutex(subject).await);
     outcome.extend(rwlock(subject).await);
     outcome.extend(slots(subject).await);
@@ -65,21 +68,28 @@ pub async fn admission(subject: &dyn Subject) -> Outcome {
     case::run(admission::cases::CASES, subject).await
 }
 
-/// The cases of one kind: a lock that one holds at a time.
+/// The cases that are the same for all that can be held.
+///
+/// Protocol §3, §4, §6 and §8.
+pub async fn held(subject: &dyn Subject) -> Outcome {
+    case::run(held::CASES, subject).await
+}
+
+/// The cases of one kind: a lock that one holds at a time. Those of [`held()`] belong to it.
 ///
 /// Protocol §3.
 pub async fn mutex(subject: &dyn Subject) -> Outcome {
     case::run(mutex::cases::CASES, subject).await
 }
 
-/// The cases of one kind: a lock that many read or one writes.
+/// The cases of one kind: a lock that many read or one writes. Those of [`held()`] belong to it.
 ///
 /// Protocol §4.
 pub async fn rwlock(subject: &dyn Subject) -> Outcome {
     case::run(rwlock::cases::CASES, subject).await
 }
 
-/// The cases of one kind: the slots of a semaphore.
+/// The cases of one kind: the slots of a semaphore. Those of [`held()`] belong to it.
 ///
 /// Protocol §6.
 pub async fn slots(subject: &dyn Subject) -> Outcome {
@@ -93,11 +103,11 @@ pub async fn rate(subject: &dyn Subject) -> Outcome {
     case::run(rate::cases::CASES, subject).await
 }
 
-/// The cases of one kind: several locks at once.
+/// The cases of one kind: several locks at once. Those of [`held()`] belong to it.
 ///
 /// Protocol §8.
 pub async fn several(subject: &dyn Subject) -> Outcome {
-    case::run(several::cases::CASES, subject).await
+    case::run(mutex::several::cases::CASES, subject).await
 }
 
 /// The cases of one kind: connections and scripts.

@@ -16,11 +16,11 @@ use crate::{
         Command, Fault, Push, Says,
         admission::{self, Admit, Handshake, cases::random as admissions},
         answer::{Answer, Answered},
-        mutex::{self, cases as mutexes},
+        mutex::{cases as mutexes, several::cases as sets},
         rate::cases as limits,
+        request::{Question, Target, Verb},
         rwlock::cases as rwlocks,
-        several::cases as sets,
-        slots::{self, cases as semaphores},
+        slots::cases as semaphores,
     },
 };
 
@@ -130,11 +130,9 @@ async fn ask_both(
 
 /// By a command that comes at random.
 fn who_waits(command: &Command) -> Option<&Entry> {
-    match command {
-        Command::Mutex(mutex::Command::Join { place, .. }) => Some(&place.entry),
-        Command::Slots(slots::Command::Take { place, .. }) => Some(&place.entry),
-        _ => None,
-    }
+    command.entry_that(|request| {
+        matches!(request.verb, Verb::Acquire { .. }) && request.keeps_a_place()
+    })
 }
 
 /// One of the two, and run and id as each of three clients last read them there: its run is its own.
@@ -283,8 +281,8 @@ impl Chance {
                 let survey = self.command(|_| admission::Command::Survey);
                 return Ask::Commands(vec![survey]);
             }
-            600..604 => return Ask::Nap(mutexes::random_and_short(self).into()),
-            604..608 => return Ask::Nap(semaphores::random_and_short(self).into()),
+            600..604 => return Ask::Nap(mutexes::random_and_short(self)),
+            604..608 => return Ask::Nap(semaphores::random_and_short(self)),
             608..620 => Change::Full(true),
             620..650 => Change::Full(false),
             650..652 => Change::Flush,
@@ -325,7 +323,7 @@ impl Chance {
             0..95 => Ask::Commands(vec![self.command(semaphores::random)]),
             95 => Ask::Change(Change::Full(true)),
             96..98 => Ask::Change(Change::Full(false)),
-            98 => Ask::Nap(semaphores::random_and_short(self).into()),
+            98 => Ask::Nap(semaphores::random_and_short(self)),
             _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(semaphores::random)]),
             _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
         }
@@ -335,7 +333,7 @@ impl Chance {
         match self.up_to(100) {
             0..45 => Ask::Commands(vec![self.command(sets::random)]),
             45..88 => Ask::Commands(vec![self.command(mutexes::random)]),
-            88..92 => Ask::Nap(mutexes::random_and_short(self).into()),
+            88..92 => Ask::Nap(mutexes::random_and_short(self)),
             92..94 => Ask::Nap(sets::random_and_short(self).into()),
             94 => Ask::Change(Change::Full(true)),
             95..98 => Ask::Change(Change::Full(false)),
@@ -390,10 +388,17 @@ fn same(command: Option<&Command>, a: &Answered, b: &Answered) -> bool {
         (Err(Fault::Error(a)), Err(Fault::Error(b))) => a.split(' ').next() == b.split(' ').next(),
         (Ok(Answer::Admission(a)), Ok(Answer::Admission(b))) => admissions::alike(a, b),
         (Ok(a), Ok(b)) => match command {
-            Some(Command::Mutex(_)) => mutexes::alike(a, b),
-            Some(Command::Rwlock(_)) => rwlocks::alike(a, b),
-            Some(Command::Slots(_)) => semaphores::alike(a, b),
-            Some(Command::Several(_)) => sets::alike(a, b),
+            Some(Command::Request(request)) => match &request.target {
+                Target::Mutex(names) if names.one().is_some() => mutexes::alike(a, b),
+                Target::Mutex(_) => sets::alike(a, b),
+                Target::Rwlock(..) => rwlocks::alike(a, b),
+                Target::Slot(..) => semaphores::alike(a, b),
+            },
+            Some(Command::Question(question)) => match question {
+                Question::InspectMutex(_) | Question::EvictMutex(_) => mutexes::alike(a, b),
+                Question::InspectRwlock(_) | Question::EvictRwlock(_) => rwlocks::alike(a, b),
+                Question::InspectPool(_) | Question::Resize(..) => semaphores::alike(a, b),
+            },
             Some(Command::Rate(_)) => limits::alike(a, b),
             Some(Command::Admission(_) | Command::Server(_)) | None => a == b,
         },

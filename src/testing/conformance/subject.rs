@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     base::name::Name,
-    node::{Node, slots::Pool},
+    node::{Node, request::Pool},
 };
 
 /// One master, for as long as the cases run. Nobody else uses it.

@@ -1,9 +1,6 @@
 //! What the simulation keeps in mind to see a violation.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariants::{
     Held, Operation,
@@ -23,7 +20,7 @@ use super::invariants::{
 };
 use crate::{
     LeaseWatch,
-    base::{name::Name, owner::Entry},
+    base::{name::Names, owner::Entry},
 };
 
 /// One lease that nobody gave up.
@@ -56,7 +53,7 @@ pub(crate) struct Checks {
     pub(crate) semaphores: BTreeMap<String, Semaphore>,
     epochs: BTreeMap<String, Epochs>,
     /// What was asked for together, by entry.
-    pub(crate) sets: BTreeMap<Entry, Arc<[Name]>>,
+    pub(crate) sets: BTreeMap<Entry, Names>,
     /// The units of the limit, by interval.
     pub(crate) spent: Vec<Spent>,
     last_id: u64,

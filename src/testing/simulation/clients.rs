@@ -17,13 +17,17 @@ use crate::{
     base::{
         clock::{Clock, ManualClock, Tick},
         majority::majority,
-        name::show,
         owner::{Chance, Label},
     },
     engine::{Core, Engine, Event, Status},
     node::{
-        Command, DialError, Disconnected, Incoming, Operation, admission::Terms, answer::Answered,
-        mutex, rwlock, session::Effect, settings::Settings, several, slots, status::NodeState,
+        DialError, Disconnected, Incoming, Operation,
+        admission::Terms,
+        answer::Answered,
+        request::{Request, Target, Verb},
+        session::Effect,
+        settings::Settings,
+        status::NodeState,
     },
 };
 
@@ -383,33 +387,25 @@ impl World {
     fn note_entries(&mut self, c: usize, operation: &Operation) {
         let entries = &mut self.clients[c].entries;
         let command = operation.command();
-        if let Some(entry) = command.takes().or(command.frees()) {
+        let takes_or_frees = |request: &Request| request.takes() || request.frees();
+        if let Some(entry) = command.entry_that(takes_or_frees) {
             // What is being taken back supports no lease any more.
             entries.retain(|known| known != entry.as_str());
         }
-        if let Some(entry) = command.takes() {
+        if let Some(entry) = command.entry_that(Request::takes) {
             entries.push(entry.as_str().to_owned());
         }
     }
 
     fn note_answer(&mut self, c: usize, node: usize, answer: &Answered, asked: &Operation) {
-        let name = match asked.command() {
-            Command::Mutex(
-                mutex::Command::Acquire { name, .. }
-                | mutex::Command::Raise { name, .. }
-                | mutex::Command::Join { name, .. },
-            )
-            | Command::Rwlock(
-                rwlock::Command::Read { name, .. }
-                | rwlock::Command::Write { name, .. }
-                | rwlock::Command::Raise { name, .. },
-            ) => Some(name.to_string()),
-            Command::Several(
-                several::Command::Acquire { names, .. } | several::Command::Raise { names, .. },
-            ) => Some(show(names)),
-            Command::Slots(slots::Command::Take { pool, .. }) => Some(pool.name.to_string()),
-            _ => None,
-        };
+        let name = asked.command().request().and_then(|request| {
+            let counts = match &request.verb {
+                Verb::Acquire { .. } => true,
+                Verb::Raise { .. } => !matches!(request.target, Target::Slot(..)),
+                _ => false,
+            };
+            counts.then(|| request.target.name().to_string())
+        });
         if let Some(name) = name
             && answer.is_ok()
         {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     base::{name::Name, owner::Entry},
-    node::{Command, mutex},
+    node::{
+        Command,
+        request::{Release, Request, Target, Verb},
+    },
 };
 
 impl World {
@@ -358,11 +361,7 @@ impl World {
         let guard = self.servers[s].guard();
         let server = &mut self.servers[s];
         let _ = server.store.apply(
-            &Command::Mutex(mutex::Command::Release {
-                name,
-                entry,
-                floor: 0,
-            }),
+            &command(name, entry, Verb::Release(Release::default())),
             &guard,
             time,
         );
@@ -389,12 +388,7 @@ impl World {
         };
         let guard = self.servers[s].guard();
         let token = time + self.dice.range(3_000_000, 6_000_000);
-        let raise = Command::Mutex(mutex::Command::Raise {
-            name,
-            entry,
-            seq: 0,
-            token,
-        });
+        let raise = command(name, entry, Verb::Raise { seq: 0, token });
         let _ = self.servers[s].store.apply(&raise, &guard, time);
     }
 
@@ -405,7 +399,8 @@ impl World {
         };
         let guard = self.servers[s].guard();
         let ttl = std::time::Duration::from_millis(self.dice.range(1, 60));
-        let extend = Command::Mutex(mutex::Command::Extend { name, entry, ttl });
+        let window = std::time::Duration::ZERO;
+        let extend = command(name, entry, Verb::Extend { ttl, window });
         let _ = self.servers[s].store.apply(&extend, &guard, time);
     }
 
@@ -472,4 +467,13 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// A request of the holder of a mutex.
+fn command(name: Name, entry: Entry, verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::mutex(name),
+        entry,
+        verb,
+    })
 }

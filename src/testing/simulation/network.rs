@@ -6,19 +6,19 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     invariants::{Held, ms, strangers},
     profile::{MS, US},
-    rwlocks::brief_rwlock,
-    several::{brief_several, names_of},
-    slots::brief_slots,
     world::{What, World},
+};
+use crate::base::{
+    name::{Name, Names},
+    owner::Entry,
 };
 use crate::node::{
     Command, Fault, Guard, Operation, Push,
     admission::{self, BootRecord},
-    batch, mutex, server,
-};
-use crate::{
-    base::{name::Name, owner::Entry},
-    node::answer::{Answer, Answered},
+    answer::{Answer, Answered},
+    batch,
+    request::{Question, Request, Target, Verb},
+    server,
 };
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
@@ -27,10 +27,10 @@ const DIAL_TIMEOUT: u64 = 150 * MS;
 const LATEST: u64 = 2000 * MS;
 
 /// An operation, and the guard of the node it goes to.
-type Request = (Arc<Operation>, Arc<Guard>);
+type Sent = (Arc<Operation>, Arc<Guard>);
 
 /// What one script call carries: one request, or a batch. It is lost, late and obeyed as a whole.
-type Message = Vec<Request>;
+type Message = Vec<Sent>;
 
 /// One connection, or one in the making.
 pub(crate) struct Connection {
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     up: VecDeque<(u64, Message)>,
     last_up: u64,
     /// Not written yet: it is in no message.
-    unwritten: Vec<Request>,
+    unwritten: Vec<Sent>,
     /// Arrived, and not obeyed yet.
     arrived: VecDeque<Message>,
     down: VecDeque<(u64, Down)>,
@@ -192,8 +192,8 @@ impl World {
         }
     }
 
-    pub(crate) fn send(&mut self, id: usize, request: Request) {
-        self.connections[id].unwritten.push(request);
+    pub(crate) fn send(&mut self, id: usize, sent: Sent) {
+        self.connections[id].unwritten.push(sent);
     }
 
     /// All that waits leaves in as few messages as may be, if the socket takes it.
@@ -303,7 +303,14 @@ impl World {
             if self.tracing() {
                 self.trace_answer(id, command, &answer, place + 1, message.len());
             }
-            raised |= matches!(command, Command::Mutex(mutex::Command::Raise { .. }));
+            raised |= command
+                .request()
+                .is_some_and(|request| match &request.target {
+                    Target::Mutex(names) => {
+                        names.one().is_some() && matches!(request.verb, Verb::Raise { .. })
+                    }
+                    _ => false,
+                });
             answers.push((answer, Arc::clone(operation)));
         }
         let pushes = self.servers[s].store.take_pushes();
@@ -408,72 +415,67 @@ impl World {
         if let Some(before) = before {
             self.note_record(self.connections[id].client, s, before)?;
         }
-        match command {
-            Command::Mutex(mutex::Command::Join { place, .. }) => {
-                self.checks.asked(place.entry.as_str(), now);
-            }
-            Command::Mutex(mutex::Command::Acquire { entry, .. }) => {
-                self.checks.asked(entry.as_str(), now);
-            }
-            Command::Several(command) => self.note_set(command),
-            _ => {}
+        if let Some(Request {
+            target: Target::Mutex(names),
+            entry,
+            verb: Verb::Acquire { .. },
+        }) = command.request()
+        {
+            self.checks.asked(entry.as_str(), now);
+            self.note_set(entry, names);
         }
         self.look_at_sets(s, time)?;
         self.look_at_sides(s, time)?;
-        let server = &mut self.servers[s];
         match (command, &answer) {
-            (
-                Command::Mutex(mutex::Command::Acquire { name, entry, .. }),
-                Ok(Answer::Granted(counter)),
-            ) => {
-                server
-                    .counters
-                    .seen(s, name.as_str(), *counter, time, true)?;
-                self.checks.stood(s, entry.as_str(), *counter);
+            (Command::Request(request), Ok(reply)) => match &request.target {
+                Target::Mutex(names) => self.note_mutex(s, names, request, reply, time)?,
+                Target::Rwlock(..) => self.note_rwlock(s, &request.target, reply, time)?,
+                Target::Slot(pool, _) => self.note_slots(s, pool, Some(request), reply, time)?,
+            },
+            (Command::Question(Question::Resize(pool, _)), Ok(reply)) => {
+                self.note_slots(s, pool, None, reply, time)?;
             }
-            (
-                Command::Mutex(mutex::Command::Acquire { name, .. }),
-                Ok(Answer::Held { counter, .. }),
-            ) => {
-                server
-                    .counters
-                    .seen(s, name.as_str(), *counter, time, false)?;
-            }
-            (
-                Command::Mutex(mutex::Command::Raise { name, entry, .. }),
-                Ok(Answer::Raised(counter)),
-            ) => {
-                self.stats.raises += 1;
-                server
-                    .counters
-                    .seen(s, name.as_str(), *counter, time, false)?;
-                self.checks.stood(s, entry.as_str(), *counter);
-            }
-            (
-                Command::Mutex(mutex::Command::Join { name, place, .. }),
-                Ok(Answer::Taken { counter, .. }),
-            ) => {
-                let counters = &mut server.counters;
-                counters.seen(s, name.as_str(), *counter, time, false)?;
-                self.checks.stood(s, place.entry.as_str(), *counter);
-            }
-            (Command::Mutex(mutex::Command::Yield { .. }), Ok(Answer::Yielded)) => {
-                self.stats.yields += 1;
-            }
-            (Command::Slots(command), Ok(reply)) => {
-                self.note_slots(s, command, reply, time)?;
-            }
-            (Command::Rwlock(command), Ok(reply)) => {
-                self.note_rwlock(s, command, reply, time)?;
-            }
-            (Command::Several(command), Ok(reply)) => {
-                self.note_several(s, command, reply, time)?;
-            }
-            (_, Ok(Answer::Repaired(true))) => self.stats.repaired += 1,
             (_, Err(Fault::NotAdmitted)) => self.stats.not_admitted += 1,
             _ => {}
         }
         Ok(answer)
+    }
+
+    /// Looks at an answer about one mutex or several: counters never go back, and several have one counter after a grant.
+    fn note_mutex(
+        &mut self,
+        s: usize,
+        names: &Names,
+        request: &Request,
+        reply: &Answer,
+        time: u64,
+    ) -> Held {
+        let (entry, counters) = (request.entry.as_str(), &mut self.servers[s].counters);
+        let one = names.one().map(Name::as_str);
+        match reply {
+            Answer::Granted(counter) => {
+                for name in names.all() {
+                    counters.seen(s, name.as_str(), *counter, time, true)?;
+                }
+                self.checks.stood(s, entry, *counter);
+            }
+            Answer::Held { counter, .. } if !request.keeps_a_place() => {
+                if let Some(name) = one {
+                    counters.seen(s, name, *counter, time, false)?;
+                }
+            }
+            Answer::Raised(counter) | Answer::Taken { counter, .. } => {
+                if let Some(name) = one {
+                    counters.seen(s, name, *counter, time, false)?;
+                }
+                self.checks.stood(s, entry, *counter);
+                self.stats.raises += u64::from(matches!(reply, Answer::Raised(_)));
+            }
+            Answer::Yielded => self.stats.yields += 1,
+            Answer::Repaired(true) => self.stats.repaired += 1,
+            _ => {}
+        }
+        Ok(())
     }
 
     /// A handshake was obeyed: did the record change, and who changed it?
@@ -634,18 +636,18 @@ impl World {
     }
 }
 
-/// The locks that a command may change, or their lines.
+/// The mutexes that a command may change, or their queues.
 fn locks_of(command: &Command) -> &[Name] {
     match command {
-        Command::Mutex(
-            mutex::Command::Acquire { name, .. }
-            | mutex::Command::Repair { name, .. }
-            | mutex::Command::Release { name, .. }
-            | mutex::Command::Join { name, .. }
-            | mutex::Command::Yield { name, .. }
-            | mutex::Command::Evict { name, .. },
-        ) => std::slice::from_ref(name),
-        Command::Several(command) => names_of(command),
+        Command::Request(Request {
+            target: Target::Mutex(names),
+            verb,
+            ..
+        }) => match verb {
+            Verb::Raise { .. } | Verb::Extend { .. } if names.one().is_some() => &[],
+            _ => names.all(),
+        },
+        Command::Question(Question::EvictMutex(name)) => std::slice::from_ref(name),
         _ => &[],
     }
 }
@@ -660,49 +662,15 @@ fn brief(command: &Command) -> String {
             "HANDSHAKE {} {} {:?} {:?} u={} x={} known={:?}",
             h.masters, h.list, h.terms, h.vouch, h.used, h.witnessed, h.known
         ),
-        Command::Mutex(mutex::Command::Acquire {
-            name,
-            entry,
-            ttl,
-            floor,
-            ..
-        }) => {
-            format!("ACQUIRE {name} {} {ttl:?} p={floor}", short(entry.as_str()))
+        Command::Request(request) => {
+            let Request {
+                target,
+                entry,
+                verb,
+            } = request;
+            let (name, entry) = (command.name(), short(entry.as_str()));
+            format!("{name} {target:?} {entry} {verb:?}")
         }
-        Command::Mutex(mutex::Command::Raise {
-            name, entry, token, ..
-        }) => {
-            format!("RAISE {name} {} {token}", short(entry.as_str()))
-        }
-        Command::Mutex(mutex::Command::Extend { name, entry, ttl }) => {
-            format!("EXTEND {name} {} {ttl:?}", short(entry.as_str()))
-        }
-        Command::Mutex(mutex::Command::Repair {
-            name,
-            entry,
-            ttl,
-            token,
-            ..
-        }) => {
-            format!("REPAIR {name} {} {ttl:?} {token}", short(entry.as_str()))
-        }
-        Command::Mutex(mutex::Command::Release { name, entry, .. }) => {
-            format!("RELEASE {name} {}", short(entry.as_str()))
-        }
-        Command::Mutex(mutex::Command::Join { name, place, .. }) => format!(
-            "JOIN {name} {} seq {} ticket {}",
-            short(place.entry.as_str()),
-            place.seq,
-            place.ticket
-        ),
-        Command::Mutex(mutex::Command::Yield { name, place, .. }) => format!(
-            "YIELD {name} {} seq {}",
-            short(place.entry.as_str()),
-            place.seq
-        ),
-        Command::Slots(command) => brief_slots(command),
-        Command::Rwlock(command) => brief_rwlock(command),
-        Command::Several(command) => brief_several(command),
         other => format!("{other:?}"),
     }
 }

@@ -1,15 +1,14 @@
-//! What goes between clients and servers about read-write locks: what is looked at, and what a trace says of it.
+//! Checks of nodes' answers about read-write locks.
 
 use super::{
     invariants::{Held, sides},
-    network::short,
     world::World,
 };
 use crate::{
     base::owner::Entry,
     node::{
         answer::Answer,
-        rwlock::{self, Side},
+        request::{Side, Target},
     },
 };
 
@@ -18,13 +17,12 @@ impl World {
     pub(crate) fn note_rwlock(
         &mut self,
         s: usize,
-        command: &rwlock::Command,
+        target: &Target,
         reply: &Answer,
         time: u64,
     ) -> Held {
-        let writes = matches!(command, rwlock::Command::Write { .. });
         let (counter, is_new) = match reply {
-            Answer::Granted(counter) => (*counter, writes),
+            Answer::Granted(counter) => (*counter, target.side() == Some(Side::Writer)),
             Answer::Held { counter, .. } => (*counter, false),
             Answer::Raised(counter) => {
                 self.stats.raises += 1;
@@ -36,7 +34,7 @@ impl World {
             }
             _ => return Ok(()),
         };
-        let name = command.of().as_str();
+        let name = target.name().as_str();
         let counters = &mut self.servers[s].counters;
         counters.seen(s, name, counter, time, is_new)
     }
@@ -55,68 +53,5 @@ impl World {
             .map(|(entry, _)| entry.as_str())
             .collect();
         sides::check(s, writer.map(|(entry, _)| entry.as_str()), &readers)
-    }
-}
-
-/// For the text of a trace.
-pub(crate) fn brief_rwlock(command: &rwlock::Command) -> String {
-    let name = command.of();
-    let waits = |wait: &Option<rwlock::Wait>| {
-        let wait = wait.as_ref();
-        wait.map_or(String::new(), |wait| {
-            format!(" waits as {}", short(wait.entry.as_str()))
-        })
-    };
-    match command {
-        rwlock::Command::Read {
-            entry,
-            ttl,
-            floor,
-            wait,
-            ..
-        } => format!(
-            "READ {name} {} {ttl:?} p={floor}{}",
-            short(entry.as_str()),
-            waits(wait)
-        ),
-        rwlock::Command::Write {
-            entry,
-            ttl,
-            floor,
-            wait,
-            ..
-        } => format!(
-            "WRITE {name} {} {ttl:?} p={floor}{}",
-            short(entry.as_str()),
-            waits(wait)
-        ),
-        rwlock::Command::Raise { entry, token, .. } => {
-            format!("RAISE {name} {} {token}", short(entry.as_str()))
-        }
-        rwlock::Command::Extend {
-            entry, side, ttl, ..
-        } => format!("EXTEND {name} {} {side:?} {ttl:?}", short(entry.as_str())),
-        rwlock::Command::Repair {
-            entry,
-            side,
-            ttl,
-            token,
-            ..
-        } => format!(
-            "REPAIR {name} {} {side:?} {ttl:?} {token}",
-            short(entry.as_str())
-        ),
-        rwlock::Command::Release {
-            entry,
-            wait,
-            window,
-            ..
-        } => {
-            let wait = wait.as_ref().map(|wait| short(wait.as_str()));
-            let entry = short(entry.as_str());
-            format!("RELEASE {name} {entry} waits no more: {wait:?} window {window:?}")
-        }
-        rwlock::Command::Inspect { .. } => format!("INSPECT {name}"),
-        rwlock::Command::Evict { .. } => format!("EVICT {name}"),
     }
 }

@@ -1,52 +1,18 @@
-//! What goes between clients and servers about several names at once: what is looked at, and what a trace says of it.
+//! Checks of requests for several names at once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use super::{
     invariants::{Held, whole},
-    network::short,
     world::World,
 };
-use crate::{
-    base::{
-        name::{Name, show},
-        owner::Entry,
-    },
-    node::{answer::Answer, several},
-};
+use crate::base::{name::Names, owner::Entry};
 
 impl World {
-    /// What a node said about several names: all of them have one counter now, and it never goes back.
-    pub(crate) fn note_several(
-        &mut self,
-        s: usize,
-        command: &several::Command,
-        reply: &Answer,
-        time: u64,
-    ) -> Held {
-        match (command, reply) {
-            (several::Command::Acquire { names, entry, .. }, Answer::Granted(counter)) => {
-                for name in names.iter() {
-                    let counters = &mut self.servers[s].counters;
-                    counters.seen(s, name.as_str(), *counter, time, true)?;
-                }
-                self.checks.stood(s, entry.as_str(), *counter);
-            }
-            (several::Command::Raise { entry, .. }, Answer::Raised(counter)) => {
-                self.stats.raises += 1;
-                self.checks.stood(s, entry.as_str(), *counter);
-            }
-            (_, Answer::Repaired(true)) => self.stats.repaired += 1,
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// These are asked for together.
-    pub(crate) fn note_set(&mut self, command: &several::Command) {
-        if let several::Command::Acquire { names, entry, .. } = command {
-            self.checks.asked(entry.as_str(), self.now);
-            self.checks.sets.insert(entry.clone(), Arc::clone(names));
+    pub(crate) fn note_set(&mut self, entry: &Entry, names: &Names) {
+        if names.one().is_none() {
+            self.checks.sets.insert(entry.clone(), names.clone());
         }
     }
 
@@ -62,45 +28,9 @@ impl World {
         }
         for (entry, held) in held {
             if let Some(names) = self.checks.sets.get(entry) {
-                whole::check(s, entry.as_str(), held, names.len())?;
+                whole::check(s, entry.as_str(), held, names.all().len())?;
             }
         }
         Ok(())
-    }
-}
-
-/// All that a command is about.
-pub(crate) fn names_of(command: &several::Command) -> &[Name] {
-    match command {
-        several::Command::Acquire { names, .. }
-        | several::Command::Raise { names, .. }
-        | several::Command::Extend { names, .. }
-        | several::Command::Repair { names, .. }
-        | several::Command::Release { names, .. } => names,
-    }
-}
-
-/// For the text of a trace.
-pub(crate) fn brief_several(command: &several::Command) -> String {
-    let names = show(names_of(command));
-    match command {
-        several::Command::Acquire {
-            entry, ttl, floor, ..
-        } => format!(
-            "ACQUIRE [{names}] {} {ttl:?} p={floor}",
-            short(entry.as_str())
-        ),
-        several::Command::Raise { entry, token, .. } => {
-            format!("RAISE [{names}] {} {token}", short(entry.as_str()))
-        }
-        several::Command::Extend { entry, ttl, .. } => {
-            format!("EXTEND [{names}] {} {ttl:?}", short(entry.as_str()))
-        }
-        several::Command::Repair {
-            entry, ttl, token, ..
-        } => format!("REPAIR [{names}] {} {ttl:?} {token}", short(entry.as_str())),
-        several::Command::Release { entry, .. } => {
-            format!("RELEASE [{names}] {}", short(entry.as_str()))
-        }
     }
 }

@@ -10,7 +10,7 @@ impl World {
         self.pushes(2, &place, handed(7));
         let _lease = answer.try_recv().unwrap().unwrap().unwrap();
         self.frees();
-        place.ticket
+        place.1.ticket
     }
 
     fn frees(&mut self) {
@@ -29,19 +29,17 @@ impl World {
     }
 
     /// The places that were asked for, and whether only as the last; after the RELEASEs that went before.
-    fn joins(&mut self) -> (Vec<usize>, Vec<(mutex::Place, bool)>) {
-        let (mut released, mut joins) = (Vec::new(), Vec::new());
+    fn joins(&mut self) -> (Vec<usize>, Vec<(Entry, Place)>) {
+        let (mut released, mut places) = (Vec::new(), Vec::new());
         for (node, command) in self.until_sent() {
-            match command {
-                Command::Mutex(mutex::Command::Release { .. }) => released.push(node),
-                Command::Mutex(mutex::Command::Join {
-                    place, only_last, ..
-                }) => joins.push((place, only_last)),
-                other => panic!("{other:?}"),
+            match joins(&command) {
+                Some(place) => places.push(place),
+                None if command.entry_that(Request::frees).is_some() => released.push(node),
+                None => panic!("{command:?}"),
             }
         }
         self.core.left();
-        (released, joins)
+        (released, places)
     }
 }
 
@@ -69,24 +67,24 @@ fn where_others_wait_one_joins_at_once_and_behind_all_where_that_came_before_som
     assert!(
         joins
             .iter()
-            .all(|(place, last)| *last && place.ticket > before)
+            .all(|(_, place)| place.only_last && place.ticket > before)
     );
-    let first = joins[0].0.clone();
-    let far = first.ticket + 1_000_000;
+    let (first, place) = joins[0].clone();
+    let far = place.ticket + 1_000_000;
     world.says(0, others_are_ahead(far));
     assert_eq!(world.sent(), []);
     world.says(1, others_are_ahead(5));
     // Only the node that has not answered may know that place.
     let (released, joins) = world.joins();
     assert_eq!((released, joins.len()), (vec![2], 3));
-    for (place, last) in &joins {
-        assert!(!last && place.ticket > far && place.entry != first.entry);
-        assert_eq!(place.entry, joins[0].0.entry);
+    for (entry, place) in &joins {
+        assert!(!place.only_last && place.ticket > far && *entry != first);
+        assert_eq!(*entry, joins[0].0);
     }
     world.says(2, in_line());
     world.says(2, Answer::Released(false));
     ALL.iter().for_each(|node| world.says(*node, in_line()));
-    let place = joins[0].0.clone();
+    let place = joins[0].clone();
     world.pushes(0, &place, handed(8));
     world.pushes(2, &place, handed(8));
     let lease = answer.try_recv().unwrap().unwrap().unwrap();

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::{
     base::{clock::Tick, owner::Entry},
     engine::{
-        claim::{self, Ask, Claim, Lock, Place as Registration},
         grant::Grant,
         net::Net,
         rollback::roll_back,
@@ -13,7 +12,10 @@ use crate::{
         wishes::{standing::Standing, waiter::Waiter},
     },
     lease::upkeep::Good,
-    node::session::{Purpose, RoundId, Session},
+    node::{
+        request::{self, Target, Verb, Waiting},
+        session::{Purpose, RoundId, Session},
+    },
     protocol::queue::place::Place,
 };
 
@@ -59,12 +61,12 @@ impl InLine {
         is_refused || self.aside_at().is_some_and(|at| at <= net.now)
     }
 
-    fn claim(&self) -> Claim {
-        Claim::Lock(Lock::Mutex(self.waiter.wish.name().clone()))
+    fn target(&self) -> Target {
+        Target::mutex(self.waiter.wish.name().clone())
     }
 
     /// As the nodes are told of us.
-    fn registration(&self, net: &Net, seq: u64, hears: bool) -> Registration {
+    fn registration(&self, net: &Net, seq: u64, hears: bool) -> Waiting {
         let terms = &self.place.terms;
         // Who cannot be called asks from time to time: it is kept for that long.
         let claim = match hears {
@@ -75,23 +77,21 @@ impl InLine {
             true => net.settings.channel.clone(),
             false => "".into(),
         };
-        Registration {
-            entry: self.entry.clone(),
+        Waiting::Queue(request::Place {
             seq,
             ticket: self.place.ticket,
+            only_last: self.place.only_last,
             term: terms.term(),
             lock_delay: self.waiter.wish.lock_delay,
             life: terms.life,
             claim,
             channel,
-        }
+        })
     }
 
     pub(super) fn ask(&mut self, net: &mut Net, nodes: &[usize], seq: u64) {
-        let ask = Ask {
-            ttl: self.waiter.wish.node_ttl(),
-            floor: net.floor(self.counter),
-        };
+        // One p for all nodes: tokens that are granted at once are equal then.
+        let (ttl, floor) = (self.waiter.wish.node_ttl(), net.floor(self.counter));
         let tag = Purpose::Join.of(self.round);
         for hears in [true, false] {
             let some = nodes.iter().copied();
@@ -101,13 +101,9 @@ impl InLine {
             if some.is_empty() {
                 continue;
             }
-            let registration = self.registration(net, seq, hears);
-            let operation = claim::join(
-                self.waiter.wish.name(),
-                registration,
-                self.place.only_last,
-                ask,
-            );
+            let wait = self.registration(net, seq, hears);
+            let join = Verb::Acquire { ttl, floor, wait };
+            let operation = self.target().ask(&self.entry, join);
             for node in &some {
                 self.place.hears(*node, hears);
             }
@@ -127,8 +123,9 @@ impl InLine {
         let floor = net.floor(self.counter);
         let tag = Purpose::GiveWay.of(self.round);
         for (node, seq) in given {
-            let registration = self.registration(net, *seq, self.hears(net, *node));
-            let operation = claim::give_way(self.waiter.wish.name(), registration, floor);
+            let wait = self.registration(net, *seq, self.hears(net, *node));
+            let give_way = Verb::Yield { floor, wait };
+            let operation = self.target().ask(&self.entry, give_way);
             for (node, _) in round::ask(net, tag, &operation, [*node]) {
                 self.place.unreached(node);
             }
@@ -138,8 +135,8 @@ impl InLine {
     pub(super) fn raise(&mut self, net: &mut Net, token: u64, behind: &[(usize, u64)]) {
         let tag = Purpose::Raise.of(self.round);
         for (node, seq) in behind {
-            let claim = self.claim();
-            let operation = claim.raise(&self.entry, *seq, token);
+            let raise = Verb::Raise { seq: *seq, token };
+            let operation = self.target().ask(&self.entry, raise);
             round::ask(net, tag, &operation, [*node]);
         }
     }
@@ -147,7 +144,7 @@ impl InLine {
     pub(super) fn grant(self, now: Tick, token: u64, good: Good) -> Grant {
         Grant {
             stands_for: self.waiter.wish.node_ttl().max(self.place.terms.life),
-            claim: self.claim(),
+            target: self.target(),
             wish: self.waiter.wish,
             round: self.round,
             token,
@@ -166,8 +163,8 @@ impl InLine {
         let asked: Vec<usize> = self.place.asked().collect();
         let granted = self.place.held().map(|(node, _)| node);
         let ttl = self.waiter.wish.node_ttl().max(self.place.terms.life);
-        let undo = net.undo(self.counter, None);
-        let release = self.claim().release(&self.entry, undo);
+        let release = net.release(self.counter, None);
+        let release = self.target().ask(&self.entry, release);
         roll_back(net, &release, ttl, asked.into_iter(), granted);
     }
 }

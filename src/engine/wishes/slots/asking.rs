@@ -11,7 +11,6 @@ use crate::{
         rules::Rule,
     },
     engine::{
-        claim::{self, Claim, Mode, Seated, Slot, too_many},
         event::Wait,
         grant::Grant,
         net::{Net, SHORTEST_PAUSE},
@@ -19,6 +18,7 @@ use crate::{
         rollback::roll_back,
         round,
         timers::Key,
+        wants::{Slot, too_many},
         wishes::{
             standing::Standing,
             waiter::{After, Waiter},
@@ -26,6 +26,8 @@ use crate::{
     },
     lease::upkeep::Good,
     node::{
+        Operation,
+        request::{self, Mode, Question, Target, Verb, Waiting},
         session::{Purpose, RoundId, Session, Tag},
         status::NodeState,
     },
@@ -204,15 +206,11 @@ impl Asking {
             true => floor,
             false => floor.map(|floor| floor.saturating_sub(1)),
         };
-        let asks = claim::Ask {
-            ttl: wish.node_ttl(),
-            floor: floor.unwrap_or_else(|| net.floor(self.counter)),
-        };
-        let wanted = claim::Wanted {
-            mode,
-            slot,
-            limit: self.seat.limit,
-        };
+        let (ttl, floor) = (
+            wish.node_ttl(),
+            floor.unwrap_or_else(|| net.floor(self.counter)),
+        );
+        let target = self.target(slot);
         for hears in [true, false] {
             let some = old.iter().copied();
             let some: Vec<usize> = some
@@ -221,8 +219,8 @@ impl Asking {
             if some.is_empty() {
                 continue;
             }
-            let place = self.place(net, hears);
-            let operation = claim::take(&self.slot.pool, place, wanted, asks);
+            let wait = self.waiting(net, mode, hears);
+            let operation = target.ask(&self.entry, Verb::Acquire { ttl, floor, wait });
             for node in &some {
                 self.seat.hears(*node, hears);
             }
@@ -243,8 +241,10 @@ impl Asking {
     pub(super) fn give_back(&mut self, net: &mut Net, nodes: &[usize]) {
         let tag = Purpose::GiveBack.of(self.round);
         for node in nodes {
-            let place = self.place(net, self.hears(net, *node));
-            let operation = claim::give_back(&self.slot.pool, place);
+            let wait = self.waiting(net, Mode::Move, self.hears(net, *node));
+            let operation = self
+                .target(None)
+                .ask(&self.entry, Verb::Yield { floor: 0, wait });
             for (node, silence) in round::ask(net, tag, &operation, [*node]) {
                 self.unasked(node, silence);
             }
@@ -253,8 +253,8 @@ impl Asking {
 
     pub(super) fn raise(&mut self, net: &mut Net, slot: u32, token: u64, nodes: &[usize]) {
         let tag = Purpose::Raise.of(self.round);
-        let claim = Claim::Slot(self.slot.pool.clone(), slot);
-        let operation = claim.raise(&self.entry, 0, token);
+        let raise = Verb::Raise { seq: 0, token };
+        let operation = self.target(Some(slot)).ask(&self.entry, raise);
         for (node, _) in round::ask(net, tag, &operation, nodes.iter().copied()) {
             self.seat.raised(net.now, node, None);
         }
@@ -262,7 +262,7 @@ impl Asking {
     }
 
     /// As the nodes are told of us.
-    fn place(&self, net: &Net, hears: bool) -> Seated {
+    fn waiting(&self, net: &Net, mode: Mode, hears: bool) -> Waiting {
         let life = match waits(&self.waiter) {
             true => self.seat.terms.life,
             false => Duration::ZERO,
@@ -271,13 +271,18 @@ impl Asking {
             true => net.settings.channel.clone(),
             false => "".into(),
         };
-        Seated {
-            entry: self.entry.clone(),
+        Waiting::Slot(request::Seat {
+            limit: self.seat.limit,
+            mode,
             ticket: self.seat.ticket,
             term: self.seat.terms.term(),
             life,
             channel,
-        }
+        })
+    }
+
+    fn target(&self, slot: Option<u32>) -> Target {
+        Target::Slot(self.slot.pool.clone(), slot)
     }
 
     fn hears(&self, net: &Net, node: usize) -> bool {
@@ -292,7 +297,8 @@ impl Asking {
     pub(super) fn grant(self, net: &mut Net, won: Won) -> Grant {
         let until = net.now.plus(self.stands_for());
         if !won.others.is_empty() {
-            let operation = claim::leave(&self.slot.pool, &self.entry, Some(won.slot));
+            let leave = Verb::leave_all_but(won.slot);
+            let operation = self.target(Some(won.slot)).ask(&self.entry, leave);
             round::release(net, None, &operation, won.others.iter().copied(), until);
         }
         if self.seat.limit.version == 0 && net.holds(Rule::SettleLimit) {
@@ -300,7 +306,7 @@ impl Asking {
                 version: 1,
                 slots: self.seat.limit.slots,
             };
-            let operation = claim::resize(&self.slot.pool, limit);
+            let operation = Operation::new(Question::Resize(self.slot.pool.clone(), limit));
             let tag = Purpose::Resize.of(net.new_round());
             round::ask(net, tag, &operation, 0..net.total());
             self.slot.agreed.changed(limit, net.now);
@@ -315,7 +321,7 @@ impl Asking {
         };
         Grant {
             stands_for: self.stands_for(),
-            claim: Claim::Slot(self.slot.pool.clone(), won.slot),
+            target: self.target(Some(won.slot)),
             round: self.round,
             token: won.token,
             since: won.since,
@@ -338,8 +344,8 @@ impl Asking {
     pub(super) fn take_back(&self, net: &mut Net) {
         let asked: Vec<usize> = self.seat.asked().collect();
         let held: Vec<usize> = self.seat.held().map(|(node, _)| node).collect();
-        let claim = Claim::Slot(self.slot.pool.clone(), 0);
-        let release = claim.release(&self.entry, net.undo(self.counter, None));
+        let release = net.release(self.counter, None);
+        let release = self.target(None).ask(&self.entry, release);
         let life = self.stands_for();
         roll_back(net, &release, life, asked.into_iter(), held.into_iter());
     }

@@ -1,10 +1,13 @@
-//! What an in-process node does with the commands about a lock: the executable meaning of the Lua in
-//! this folder.
+//! Mutexes of an in-process node: the executable meaning of the Lua in this folder.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    base::{name::Name, owner::Entry, rules::Rule},
+    base::{
+        name::{Name, Names},
+        owner::Entry,
+        rules::Rule,
+    },
     node::{
         answer::{Ahead, Answer, MutexInspection},
         fault::Fault,
@@ -12,11 +15,12 @@ use crate::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
             moment::Moment,
             mutex::{
-                Command, Place,
-                lines::{Lines, Waiter},
+                lines::{Lines, Queued, Waiter},
+                several,
             },
         },
         push::{Push, Says},
+        request::{Place, Request, Verb},
         wire::ms,
     },
 };
@@ -34,71 +38,57 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Obeys one command.
-    pub(crate) fn apply(
+    /// Does what is asked for the mutexes of these names.
+    pub(crate) fn obey(
         &mut self,
-        command: &Command,
+        names: &Names,
+        request: &Request,
         counters: &mut Counters,
         at: Moment,
     ) -> Result<Answer, Fault> {
-        match command {
-            Command::Acquire {
-                name,
-                entry,
-                ttl,
-                floor,
-            } => {
+        let entry = &request.entry;
+        let Some(name) = names.one() else {
+            return several::apply(names.all(), request, self, counters, at);
+        };
+        match &request.verb {
+            Verb::Acquire { ttl, floor, wait } => {
                 let mint = &mut Mint::new(*floor, counters, at);
-                self.acquire(name, entry, *ttl, mint, at)
+                match wait.place() {
+                    None => self.acquire(name, entry, *ttl, mint, at),
+                    Some(place) => {
+                        let join = Join {
+                            name,
+                            entry,
+                            place,
+                            ttl: *ttl,
+                        };
+                        self.join(join, mint, at)
+                    }
+                }
             }
-            Command::Raise {
-                name,
-                entry,
-                seq,
-                token,
-            } => {
+            Verb::Yield { floor, wait } => {
+                let mint = &mut Mint::new(*floor, counters, at);
+                match wait.place() {
+                    Some(place) => self.give_back(name, (entry, place), mint, at),
+                    None => self.release(name, entry, mint, at),
+                }
+            }
+            Verb::Raise { seq, token } => {
                 if !self.is_held_by(name, entry, *seq, at.time) {
                     return Ok(Answer::Lost);
                 }
                 let raised = counters.raise(&counted(name), *token, at)?;
                 Ok(Answer::Raised(raised))
             }
-            Command::Extend { name, entry, ttl } => self.extend(name, entry, *ttl, at),
-            Command::Repair {
-                name,
-                entry,
-                ttl,
-                token,
-            } => {
+            Verb::Extend { ttl, .. } => self.extend(name, entry, *ttl, at),
+            Verb::Repair { ttl, token } => {
                 let bring = || counters.bring_to(&counted(name), *token, at);
                 self.repair(name, entry, *ttl, bring, at)
             }
-            Command::Join {
-                name,
-                place,
-                only_last,
-                ttl,
-                floor,
-            } => {
-                let mint = &mut Mint::new(*floor, counters, at);
-                let join = Join {
-                    name,
-                    place,
-                    only_last: *only_last,
-                    ttl: *ttl,
-                };
-                self.join(join, mint, at)
-            }
-            Command::Yield { name, place, floor } => {
-                let mint = &mut Mint::new(*floor, counters, at);
-                self.give_back(name, place, mint, at)
-            }
-            Command::Release { name, entry, floor } => {
-                let mint = &mut Mint::new(*floor, counters, at);
+            Verb::Release(release) => {
+                let mint = &mut Mint::new(release.floor, counters, at);
                 self.release(name, entry, mint, at)
             }
-            Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
-            Command::Evict { name } => self.evict(name, at),
         }
     }
 
@@ -264,7 +254,7 @@ impl Memory {
         Ok(held)
     }
 
-    fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Answer {
+    pub(crate) fn inspect(&self, name: &Name, counters: &Counters, at: Moment) -> Answer {
         let holder = self.live(name, at.time);
         let line = self.lines.all(name, at.ms()).take(SHOWN);
         Answer::InspectedMutex(Box::new(MutexInspection {
@@ -280,7 +270,7 @@ impl Memory {
         }))
     }
 
-    fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
+    pub(crate) fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let holder = self.live(name, at.time).map(|lock| lock.entry.text());
         self.locks.remove(name);
@@ -422,8 +412,8 @@ enum Served {
 #[derive(Clone, Copy)]
 struct Join<'a> {
     name: &'a Name,
+    entry: &'a Entry,
     place: &'a Place,
-    only_last: bool,
     ttl: Duration,
 }
 
@@ -432,20 +422,20 @@ impl Memory {
     fn join(&mut self, join: Join<'_>, mint: &mut Mint<'_>, at: Moment) -> Result<Answer, Fault> {
         let Join {
             name,
+            entry,
             place,
-            only_last,
             ttl,
         } = join;
-        let entry = &place.entry;
+        let who = (entry, place);
         if self.is_held_by(name, entry, 0, at.time) {
             at.may_delete()?; // PEXPIRE too is allowed to a full server
             let seq = self.prolong(name, ttl, at.time);
             let counter = mint.counters.read(&counted(name), at);
             return Ok(Answer::Taken { counter, seq });
         }
-        if only_last
+        if place.only_last
             && at.rules.hold(Rule::OnlyLast)
-            && self.overtakes(name, place, at)
+            && self.overtakes(name, who, at)
             && let Some(held) = self.held_or_served(name, mint, at)
         {
             return Ok(held);
@@ -453,10 +443,10 @@ impl Memory {
         let ahead = match self.live(name, at.time) {
             Some(lock) => {
                 let ahead = lock.ahead(at.time);
-                self.register(name, place, place.seq, at)?;
+                self.register(name, who, place.seq, at)?;
                 ahead
             }
-            None => match self.join_free(name, place, mint, at)? {
+            None => match self.join_free(name, who, mint, at)? {
                 Served::Me(token) => {
                     let token = match token {
                         Some(token) => token,
@@ -483,50 +473,50 @@ impl Memory {
     }
 
     /// True if a waiter that must be last would stand before another one, or before the holder.
-    fn overtakes(&self, name: &Name, place: &Place, at: Moment) -> bool {
+    fn overtakes(&self, name: &Name, (entry, place): Queued<'_>, at: Moment) -> bool {
         let now = at.ms();
         let last = self.lines.all(name, now).next_back();
         let last = last.filter(|_| self.lines.stand(now));
         let held = self.live(name, at.time).map_or(0, |lock| lock.came.ticket);
         let after = last.map_or(0, |(ticket, _)| *ticket).max(held);
-        after >= place.ticket && self.lines.waiter(name, &place.entry, now).is_none()
+        after >= place.ticket && self.lines.waiter(name, entry, now).is_none()
     }
 
     /// JOIN where the lock is free: who is alive and comes first.
     fn join_free(
         &mut self,
         name: &Name,
-        place: &Place,
+        (entry, place): Queued<'_>,
         mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Served, Fault> {
         let head = self.lines.all(name, at.ms()).next();
-        if head.is_none_or(|(_, head)| *head == place.entry) {
+        if head.is_none_or(|(_, head)| head == entry) {
             return Ok(Served::Me(None));
         }
-        self.register(name, place, place.seq, at)?;
-        Ok(self.serve(name, mint, None, Some(&place.entry), at))
+        self.register(name, (entry, place), place.seq, at)?;
+        Ok(self.serve(name, mint, None, Some(entry), at))
     }
 
     /// YIELD.
     fn give_back(
         &mut self,
         name: &Name,
-        place: &Place,
+        (entry, place): Queued<'_>,
         mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Answer, Fault> {
-        if self.is_held_by(name, &place.entry, place.seq, at.time) {
+        if self.is_held_by(name, entry, place.seq, at.time) {
             at.may_delete()?;
             self.locks.remove(name);
-        } else if self.is_held_by(name, &place.entry, 0, at.time) {
+        } else if self.is_held_by(name, entry, 0, at.time) {
             // By a later request.
             return Ok(Answer::Yielded);
         }
         // A grant that was given back is not given again: its seq is used up.
-        self.register(name, place, 0, at)?;
+        self.register(name, (entry, place), 0, at)?;
         if self.live(name, at.time).is_none() {
-            self.serve(name, mint, Some(&place.entry), None, at);
+            self.serve(name, mint, Some(entry), None, at);
         }
         Ok(Answer::Yielded)
     }
@@ -594,9 +584,9 @@ impl Memory {
         at: Moment,
     ) -> Result<(), Fault> {
         let place = Place {
-            entry: entry.clone(),
             seq: 0,
             ticket: 0,
+            only_last: false,
             term: ttl,
             lock_delay: Duration::ZERO,
             life: ttl,
@@ -604,7 +594,7 @@ impl Memory {
             channel: "".into(),
         };
         at.may_write()?;
-        self.lines.register(name, &place, 0, at.ms());
+        self.lines.register(name, (entry, &place), 0, at.ms());
         Ok(())
     }
 
@@ -612,9 +602,15 @@ impl Memory {
         self.lines.stand(at.ms()) && self.lines.count(name, at.ms()) > 0
     }
 
-    fn register(&mut self, name: &Name, place: &Place, seq: u64, at: Moment) -> Result<(), Fault> {
+    fn register(
+        &mut self,
+        name: &Name,
+        who: Queued<'_>,
+        seq: u64,
+        at: Moment,
+    ) -> Result<(), Fault> {
         at.may_write()?;
-        self.lines.refresh(name, place, seq, at.ms());
+        self.lines.refresh(name, who, seq, at.ms());
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! Many operations about locks as one script call (protocol §3, "Batches").
 
-use super::{Command, Place};
 use crate::{
     base::{name::Name, owner::Entry},
     node::{
         answer::Answer,
+        request::{Place, Request, Target, Verb},
         wire::{
             Arg::{self, Bytes, Number, Text},
             Keys, Script, Writer, ms,
@@ -32,63 +32,55 @@ pub(crate) struct Rider<'c> {
     pub(crate) as_asked: Answer,
 }
 
-impl Command {
-    /// The same as one of a batch, which it is even if it travels alone. None: it has a script of its own.
-    pub(crate) fn rider(&self) -> Option<Rider<'_>> {
-        Some(match self {
-            Self::Acquire {
-                name,
-                entry,
-                ttl,
-                floor,
-            } => Rider {
-                numbers: [Some(ms(*ttl)), Some(*floor)],
-                ..Rider::new(b'A', name, entry, Answer::Granted(*floor))
-            },
-            Self::Raise {
-                name,
-                entry,
-                seq,
-                token,
-            } => Rider {
-                grant: (*seq != 0).then_some(*seq),
-                numbers: [Some(*token), None],
-                ..Rider::new(b'T', name, entry, Answer::Raised(*token))
-            },
-            Self::Extend { name, entry, ttl } => Rider {
-                numbers: [Some(ms(*ttl)), None],
-                ..Rider::new(b'E', name, entry, Answer::Extended)
-            },
-            Self::Release { name, entry, floor } => Rider {
-                numbers: [Some(*floor), None],
-                ..Rider::new(b'R', name, entry, Answer::Released(true))
-            },
-            Self::Join {
-                name,
-                place,
-                only_last,
-                ttl,
-                floor,
-            } => {
-                let (counter, seq) = (*floor, place.seq);
-                let letter = if *only_last { b'L' } else { b'J' };
-                Rider {
-                    numbers: [Some(ms(*ttl)), Some(*floor)],
-                    place: Some(place),
-                    ..Rider::new(letter, name, &place.entry, Answer::Taken { counter, seq })
+impl<'c> Rider<'c> {
+    /// The request as one of a batch, which it is even if it travels alone. None: it has a script of its own.
+    pub(crate) fn of(request: &'c Request) -> Option<Self> {
+        let Target::Mutex(names) = &request.target else {
+            return None;
+        };
+        let name = names.one()?;
+        let rider = |letter, as_asked| Rider::new(letter, name, &request.entry, as_asked);
+        Some(match &request.verb {
+            Verb::Acquire { ttl, floor, wait } => {
+                let numbers = [Some(ms(*ttl)), Some(*floor)];
+                match wait.place() {
+                    None => Rider {
+                        numbers,
+                        ..rider(b'A', Answer::Granted(*floor))
+                    },
+                    Some(place) => {
+                        let (counter, seq) = (*floor, place.seq);
+                        let letter = if place.only_last { b'L' } else { b'J' };
+                        Rider {
+                            numbers,
+                            place: Some(place),
+                            ..rider(letter, Answer::Taken { counter, seq })
+                        }
+                    }
                 }
             }
-            Self::Yield { name, place, floor } => Rider {
-                numbers: [Some(*floor), None],
-                place: Some(place),
-                ..Rider::new(b'Y', name, &place.entry, Answer::Yielded)
+            Verb::Yield { floor, wait } => match wait.place() {
+                Some(place) => Rider {
+                    place: Some(place),
+                    ..rider(b'Y', Answer::Yielded).with(*floor)
+                },
+                None => rider(b'R', Answer::Released(true)).with(*floor),
             },
-            Self::Repair { .. } | Self::Inspect { .. } | Self::Evict { .. } => return None,
+            Verb::Raise { seq, token } => Rider {
+                grant: (*seq != 0).then_some(*seq),
+                ..rider(b'T', Answer::Raised(*token)).with(*token)
+            },
+            Verb::Extend { ttl, .. } => rider(b'E', Answer::Extended).with(ms(*ttl)),
+            Verb::Release(release) => rider(b'R', Answer::Released(true)).with(release.floor),
+            Verb::Repair { .. } => return None,
         })
     }
-}
 
-impl<'c> Rider<'c> {
+    fn with(mut self, number: u64) -> Self {
+        self.numbers = [Some(number), None];
+        self
+    }
+
     fn new(letter: u8, name: &'c Name, entry: &'c Entry, as_asked: Answer) -> Self {
         Self {
             letter,

@@ -7,11 +7,13 @@ use std::{
     time::Duration,
 };
 
-use super::Place;
 use crate::{
     base::{name::Name, owner::Entry},
-    node::wire::ms,
+    node::{request::Place, wire::ms},
 };
+
+/// An entry, and the place in the queue that it asks for.
+pub(super) type Queued<'a> = (&'a Entry, &'a Place);
 
 /// All lines of a node. Times are in ms of its TIME.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +90,8 @@ impl Lines {
     }
 
     /// Puts a waiter in line, as one that was heard of now.
-    pub(super) fn register(&mut self, name: &Name, place: &Place, seq: u64, now: u64) {
+    pub(super) fn register(&mut self, name: &Name, who: Queued<'_>, seq: u64, now: u64) {
+        let (entry, place) = who;
         if self.line(name, now).is_none() {
             self.lines.remove(name);
         }
@@ -105,10 +108,10 @@ impl Lines {
         };
         let (least, longest) = (3 * waiter.life, 4 * waiter.life);
         let line = self.lines.entry(name.clone()).or_default();
-        if let Some(before) = line.waiters.insert(place.entry.clone(), waiter) {
-            line.order.remove(&(before.ticket, place.entry.clone()));
+        if let Some(before) = line.waiters.insert(entry.clone(), waiter) {
+            line.order.remove(&(before.ticket, entry.clone()));
         }
-        line.order.insert((place.ticket, place.entry.clone()));
+        line.order.insert((place.ticket, entry.clone()));
         if line.until.saturating_sub(now) < least {
             line.until = now + longest;
         }
@@ -120,9 +123,10 @@ impl Lines {
 
     /// The same, or refreshes it: then it keeps its ticket. The line lives for as long as anybody waits: who is new sees
     /// to that, and its head, and every fourth request.
-    pub(super) fn refresh(&mut self, name: &Name, place: &Place, seq: u64, now: u64) {
-        let Some(known) = self.waiter(name, &place.entry, now) else {
-            return self.register(name, place, seq, now);
+    pub(super) fn refresh(&mut self, name: &Name, who: Queued<'_>, seq: u64, now: u64) {
+        let (entry, place) = who;
+        let Some(known) = self.waiter(name, entry, now) else {
+            return self.register(name, who, seq, now);
         };
         let place = Place {
             ticket: known.ticket,
@@ -130,10 +134,10 @@ impl Lines {
         };
         let is_head = self
             .heads(name, now)
-            .is_some_and(|(head, _)| head == place.entry);
+            .is_some_and(|(head, _)| head == *entry);
         let until = self.lines.get(name).map(|line| line.until);
         let waiting = self.waiting;
-        self.register(name, &place, seq, now);
+        self.register(name, (entry, &place), seq, now);
         if !is_head && !seq.is_multiple_of(4) {
             self.waiting = waiting;
             if let (Some(line), Some(until)) = (self.lines.get_mut(name), until) {

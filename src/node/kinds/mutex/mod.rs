@@ -1,13 +1,15 @@
-//! A lock that one holds at a time, and its counter (protocol §3).
+//! A lock that one holds at a time, its counter and its queue (protocol §3 and §5); and several of them at once
+//! (`several/`, protocol §8).
 
 mod apply;
 pub(crate) mod batch;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
-mod command;
 mod lines;
+pub(crate) mod several;
 mod wire;
 
-pub use self::command::{Command, Place};
-pub(super) use self::wire::our_holder;
+pub(super) use self::wire::{
+    acquired, encode, encode_evict, encode_inspect, evicted, inspected, our_holder,
+};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -5,13 +5,18 @@ use std::{iter, sync::Arc, time::Duration};
 use redis_protocol::resp3::types::OwnedFrame;
 
 use super::{
-    Command,
-    batch::{self, BATCH},
+    batch::{self, BATCH, Rider},
+    several,
 };
 use crate::{
-    base::{owner::is_entry, printable::printable},
+    base::{
+        name::{Name, Names},
+        owner::is_entry,
+        printable::printable,
+    },
     node::{
         answer::{Ahead, Answer, MutexInspection},
+        request::{Place, Request, Verb},
         wire::{
             Arg::{Number, Text},
             Keys, Script, Writer,
@@ -29,117 +34,92 @@ static EVICT: Script = Script::new(include_str!("evict.lua"));
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&BATCH, &REPAIR, &INSPECT, &EVICT];
 
-impl Command {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Acquire { .. } => "ACQUIRE",
-            Self::Raise { .. } => "RAISE",
-            Self::Extend { .. } => "EXTEND",
-            Self::Repair { .. } => "REPAIR",
-            Self::Release { .. } => "RELEASE",
-            Self::Join { .. } => "JOIN",
-            Self::Yield { .. } => "YIELD",
-            Self::Inspect { .. } => "INSPECT",
-            Self::Evict { .. } => "EVICT",
-        }
+/// Writes a request for the mutexes of these names.
+pub(crate) fn encode(names: &Names, request: &Request, writer: &mut Writer, keys: &Keys) {
+    match (names.one(), &request.verb) {
+        (None, _) => several::encode(names.all(), request, writer, keys),
+        (Some(name), Verb::Repair { ttl, token }) => writer.call_guarded(
+            &REPAIR,
+            &[
+                keys.lock(name),
+                keys.open(),
+                keys.evicted(name),
+                keys.current(),
+                keys.previous(),
+                keys.line(name),
+                keys.waiters(name),
+                keys.waiting(),
+            ],
+            &[
+                counter(name),
+                Text(request.entry.as_str()),
+                Number(ms(*ttl)),
+                Number(*token),
+            ],
+        ),
+        (Some(_), _) => batch::encode(iter::once(request).filter_map(Rider::of), writer, keys),
     }
+}
 
-    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        let (open, current, previous) = (keys.open(), keys.current(), keys.previous());
-        match self {
-            Self::Acquire { .. }
-            | Self::Raise { .. }
-            | Self::Extend { .. }
-            | Self::Release { .. }
-            | Self::Join { .. }
-            | Self::Yield { .. } => {
-                batch::encode(iter::once(self).filter_map(Self::rider), writer, keys);
-            }
-            Self::Repair {
-                name,
-                entry,
-                ttl,
-                token,
-            } => writer.call_guarded(
-                &REPAIR,
-                &[
-                    keys.lock(name),
-                    open,
-                    keys.evicted(name),
-                    current,
-                    previous,
-                    keys.line(name),
-                    keys.waiters(name),
-                    keys.waiting(),
-                ],
-                &[
-                    counter(name),
-                    Text(entry.as_str()),
-                    Number(ms(*ttl)),
-                    Number(*token),
-                ],
-            ),
-            Self::Inspect { name } => writer.call_guarded(
-                &INSPECT,
-                &[keys.lock(name), open, keys.line(name), current, previous],
-                &[counter(name)],
-            ),
-            Self::Evict { name } => {
-                writer.call_guarded(&EVICT, &[keys.lock(name), open, keys.evicted(name)], &[])
+pub(crate) fn encode_inspect(name: &Name, writer: &mut Writer, keys: &Keys) {
+    let (current, previous) = (keys.current(), keys.previous());
+    writer.call_guarded(
+        &INSPECT,
+        &[
+            keys.lock(name),
+            keys.open(),
+            keys.line(name),
+            current,
+            previous,
+        ],
+        &[counter(name)],
+    );
+}
+
+pub(crate) fn encode_evict(name: &Name, writer: &mut Writer, keys: &Keys) {
+    let keys = [keys.lock(name), keys.open(), keys.evicted(name)];
+    writer.call_guarded(&EVICT, &keys, &[]);
+}
+
+/// The answer to an ACQUIRE of these names, or to a JOIN.
+pub(crate) fn acquired(names: &Names, place: Option<&Place>, frame: &OwnedFrame) -> Option<Answer> {
+    match (names.one(), place) {
+        (Some(_), Some(_)) => joined(frame),
+        (Some(_), None) => granted(frame),
+        (None, _) => several::acquired(names.all(), frame),
+    }
+}
+
+fn granted(frame: &OwnedFrame) -> Option<Answer> {
+    Some(match items(frame) {
+        None => Answer::Granted(count(frame)?),
+        Some([left, counter, holder, last @ ..]) => {
+            let (holder, ticket) = our_holder(holder);
+            let last = match last {
+                [] => 0,
+                [last] => count(last)?,
+                _ => return None,
+            };
+            Answer::Held {
+                which: None,
+                remaining: ttl(left)?,
+                counter: count(counter)?,
+                holder,
+                ticket: ticket.max(last),
             }
         }
-    }
+        Some(_) => return None,
+    })
+}
 
-    /// The answer in the reply of its script, or in its place of a batch's.
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
-        let [frame] = replies else { return None };
-        Some(match self {
-            Self::Acquire { .. } => match items(frame) {
-                None => Answer::Granted(count(frame)?),
-                Some([left, counter, holder, last @ ..]) => {
-                    let (holder, ticket) = our_holder(holder);
-                    let last = match last {
-                        [] => 0,
-                        [last] => count(last)?,
-                        _ => return None,
-                    };
-                    Answer::Held {
-                        which: None,
-                        remaining: ttl(left)?,
-                        counter: count(counter)?,
-                        holder,
-                        ticket: ticket.max(last),
-                    }
-                }
-                Some(_) => return None,
-            },
-            Self::Raise { .. } => match integer(frame)? {
-                -1 => Answer::Lost,
-                _ => Answer::Raised(count(frame)?),
-            },
-            Self::Extend { .. } => match yes(frame)? {
-                true => Answer::Extended,
-                false => Answer::Lost,
-            },
-            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
-            Self::Join { .. } => joined(frame)?,
-            Self::Yield { .. } => yes(frame)?.then_some(Answer::Yielded)?,
-            Self::Release { .. } => match integer(frame)? {
-                -1 => Answer::ReleasedUnadmitted,
-                _ => Answer::Released(yes(frame)?),
-            },
-            Self::Inspect { .. } => inspected(frame, hide)?,
-            Self::Evict { .. } => {
-                let held = bytes(frame).is_some();
-                if !held && integer(frame)? != 0 {
-                    return None;
-                }
-                let (holder, _) = our_holder(frame);
-                let holders = holder.into_iter().collect();
-                Answer::Evicted { held, holders }
-            }
-        })
+pub(crate) fn evicted(frame: &OwnedFrame) -> Option<Answer> {
+    let held = bytes(frame).is_some();
+    if !held && integer(frame)? != 0 {
+        return None;
     }
+    let (holder, _) = our_holder(frame);
+    let holders = holder.into_iter().collect();
+    Some(Answer::Evicted { held, holders })
 }
 
 fn joined(frame: &OwnedFrame) -> Option<Answer> {
@@ -174,7 +154,7 @@ fn joined(frame: &OwnedFrame) -> Option<Answer> {
     })
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
+pub(crate) fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     let [holder, left, counter, time, waiting, line @ ..] = items(frame)? else {
         return None;
     };
@@ -208,7 +188,7 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
 }
 
 /// Entry and ticket of what stands in a lock. Anything but what clients and the line write there names nobody.
-pub(in crate::node::kinds) fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
+pub(crate) fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
     let text = bytes(frame).and_then(|bytes| str::from_utf8(bytes).ok());
     match text.and_then(holder) {
         Some((entry, ticket)) => (Some(entry.into()), ticket),

@@ -5,12 +5,17 @@ use std::collections::BTreeMap;
 
 use super::{
     Stamp,
-    command::{Command, Meter},
     ledger::{Ledger, Scale},
 };
 use crate::{
     base::{name::Name, quota::Window, rules::Rule},
-    node::{answer::Answer, fault::Fault, kinds::moment::Moment, wire::ms},
+    node::{
+        answer::Answer,
+        fault::Fault,
+        kinds::moment::Moment,
+        request::{Meter, Units},
+        wire::ms,
+    },
 };
 
 /// All limits of a node.
@@ -22,16 +27,16 @@ type Key = (Name, u32, Window);
 
 impl Memory {
     /// Obeys one command.
-    pub(crate) fn apply(&mut self, command: &Command, at: Moment) -> Result<Answer, Fault> {
+    pub(crate) fn apply(&mut self, command: &Units, at: Moment) -> Result<Answer, Fault> {
         self.0.retain(|_, ledger| at.ms() <= ledger.until);
         match command {
-            Command::Spend { meter, units, age } => self.spend(meter, *units, ms(*age), at),
-            Command::Refund {
+            Units::Spend { meter, units, age } => self.spend(meter, *units, ms(*age), at),
+            Units::Refund {
                 meter,
                 units,
                 stamps,
             } => self.refund(meter, *units, stamps, at),
-            Command::Look { meter } => {
+            Units::Look { meter } => {
                 let taken = meter.windows.iter().map(|(window, _)| {
                     let scale = Scale::new(*window, at.ms(), at.rules);
                     Ledger::at(self.0.get(&key(meter, *window)), scale)

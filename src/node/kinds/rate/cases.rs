@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Command, Meter, Stamp};
+use super::Stamp;
 use crate::{
     base::quota::Window,
     node::{
         Fault,
         answer::{Answer, TakenUnits},
         mutex::cases::{DAY, name, secs},
+        request::{Meter, Units},
     },
     testing::conformance::{
         Change,
@@ -82,15 +83,15 @@ fn meter(n: &str, shares: &[(u32, Duration)]) -> Meter {
     }
 }
 
-fn spend(meter: &Meter, units: u32) -> Command {
-    Command::Spend {
+fn spend(meter: &Meter, units: u32) -> Units {
+    Units::Spend {
         meter: meter.clone(),
         units,
         age: Duration::from_millis(20),
     }
 }
 
-async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+async fn say(trial: &mut Trial<'_>, command: Units) -> Answer {
     trial.say(command).await
 }
 
@@ -111,14 +112,14 @@ async fn full(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Option<
 
 async fn look(trial: &mut Trial<'_>, meter: &Meter) -> Box<[Box<[TakenUnits]>]> {
     let meter = meter.clone();
-    match say(trial, Command::Look { meter }).await {
+    match say(trial, Units::Look { meter }).await {
         Answer::Metered(taken) => taken,
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
 
 async fn refund(trial: &mut Trial<'_>, meter: &Meter, units: u32, stamps: &[Stamp]) -> u32 {
-    let refund = Command::Refund {
+    let refund = Units::Refund {
         meter: meter.clone(),
         units,
         stamps: stamps.into(),
@@ -259,12 +260,12 @@ async fn nothing_without_the_guard(trial: &mut Trial<'_>) {
     let (_, stamps) = spent(trial, &meter, 1).await;
     let commands = [
         spend(&meter, 1),
-        Command::Refund {
+        Units::Refund {
             meter: meter.clone(),
             units: 1,
             stamps,
         },
-        Command::Look {
+        Units::Look {
             meter: meter.clone(),
         },
     ];
@@ -286,7 +287,7 @@ async fn a_full_server_gives_nothing_out(trial: &mut Trial<'_>) {
 }
 
 /// Any command, of few limits.
-pub(crate) fn random(chance: &mut Chance) -> Command {
+pub(crate) fn random(chance: &mut Chance) -> Units {
     // So long that no bucket ends meanwhile, mostly.
     let hour = Duration::from_secs(3600);
     let shares: &[(u32, Duration)] = match chance.up_to(3) {
@@ -296,8 +297,8 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     };
     let meter = meter(chance.one(&["a", "7:b"]), shares);
     match chance.up_to(10) {
-        0 => Command::Look { meter },
-        1 => Command::Refund {
+        0 => Units::Look { meter },
+        1 => Units::Refund {
             units: 1,
             // Of no era that there is.
             stamps: meter
@@ -307,7 +308,7 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
                 .collect(),
             meter,
         },
-        _ => Command::Spend {
+        _ => Units::Spend {
             meter,
             units: chance.one(&[0, 1, 1, 1, 2, 3, 10, 41]),
             age: Duration::from_millis(chance.up_to(600_000)),

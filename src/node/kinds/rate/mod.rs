@@ -3,12 +3,9 @@
 mod apply;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
-mod command;
 mod ledger;
 mod wire;
 
-#[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
-pub use self::command::{Command, Meter};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};
 #[cfg_attr(not(feature = "unstable-node"), allow(unused_imports))]
 pub use crate::base::quota::Stamp;

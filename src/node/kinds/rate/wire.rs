@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{
-    Stamp,
-    command::{Command, Meter},
-};
+use super::Stamp;
 use crate::node::{
     answer::{Answer, TakenUnits},
+    request::{Meter, Units},
     wire::{
         Arg::{Bytes, Number},
         Keys, Script, Writer, ms,
@@ -24,7 +22,7 @@ static LOOK: Script = Script::new(include_str!("look.lua"));
 /// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&SPEND, &REFUND, &LOOK];
 
-impl Command {
+impl Units {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Spend { .. } => "SPEND",
@@ -64,8 +62,7 @@ impl Command {
         }
     }
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame]) -> Option<Answer> {
-        let [frame] = replies else { return None };
+    pub(crate) fn decode(&self, frame: &OwnedFrame) -> Option<Answer> {
         Some(match self {
             Self::Spend { meter, .. } => spent(meter, items(frame)?)?,
             Self::Refund { .. } => Answer::Refunded(number(frame)?),

@@ -1,11 +1,10 @@
-//! What an in-process node does with the commands about a read-write lock: the executable meaning of the Lua in this folder.
+//! Read-write locks of an in-process node: the executable meaning of the Lua in this folder.
 
 mod lock;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use self::lock::Lock;
-use super::{Command, Side, Wait};
 use crate::{
     base::{name::Name, owner::Entry, rules::Rule},
     node::{
@@ -15,6 +14,7 @@ use crate::{
             counters::{Counted, Counters, Mint},
             moment::Moment,
         },
+        request::{Release, Request, Side, Verb, Waiter},
         wire::ms,
     },
 };
@@ -41,118 +41,42 @@ struct Hold<'a> {
 }
 
 impl Memory {
-    /// Obeys one command.
-    pub(crate) fn apply(
+    /// Does what is asked for one side of a read-write lock.
+    pub(crate) fn obey(
         &mut self,
-        command: &Command,
+        name: &Name,
+        side: Side,
+        request: &Request,
         counters: &mut Counters,
         at: Moment,
     ) -> Result<Answer, Fault> {
-        let answer = self.obey(command, counters, at);
-        if self.lock(command.of()).is_over(at.ms()) {
-            self.locks.remove(command.of());
-        }
+        let entry = &request.entry;
+        let hold = Hold { name, entry, side };
+        let answer = match &request.verb {
+            Verb::Acquire { ttl, floor, wait } => {
+                let mint = &mut Mint::new(*floor, counters, at);
+                match side {
+                    Side::Reader => self.read(hold, *ttl, mint, wait.waiter(), at),
+                    Side::Writer => self.write(hold, *ttl, mint, wait.waiter(), at),
+                }
+            }
+            Verb::Yield { .. } => self.release(name, entry, &Release::default(), at),
+            Verb::Raise { token, .. } => self.raise(hold, *token, counters, at),
+            Verb::Extend { ttl, window } => self.extend(hold, *ttl, *window, at),
+            Verb::Repair { ttl, token } => {
+                let bring = || counters.bring_to(&counted(name), *token, at);
+                self.repair(hold, *ttl, bring, at)
+            }
+            Verb::Release(release) => self.release(name, entry, release, at),
+        };
+        self.forget(name, at);
         answer
     }
 
-    fn obey(
-        &mut self,
-        command: &Command,
-        counters: &mut Counters,
-        at: Moment,
-    ) -> Result<Answer, Fault> {
-        match command {
-            Command::Read {
-                name,
-                entry,
-                ttl,
-                floor,
-                wait,
-            } => {
-                let mint = &mut Mint::new(*floor, counters, at);
-                self.read(
-                    Hold {
-                        name,
-                        entry,
-                        side: Side::Reader,
-                    },
-                    *ttl,
-                    mint,
-                    wait.as_ref(),
-                    at,
-                )
-            }
-            Command::Write {
-                name,
-                entry,
-                ttl,
-                floor,
-                wait,
-            } => {
-                let mint = &mut Mint::new(*floor, counters, at);
-                self.write(
-                    Hold {
-                        name,
-                        entry,
-                        side: Side::Writer,
-                    },
-                    *ttl,
-                    mint,
-                    wait.as_ref(),
-                    at,
-                )
-            }
-            Command::Raise { name, entry, token } => {
-                let lock = self.lock(name);
-                if !lock.is_written_by(entry, at.ms()) && !lock.is_read_by(entry, at.ms()) {
-                    return Ok(Answer::Lost);
-                }
-                let raised = counters.raise(&counted(name), *token, at)?;
-                Ok(Answer::Raised(raised))
-            }
-            Command::Extend {
-                name,
-                entry,
-                side,
-                ttl,
-                window,
-            } => self.extend(
-                Hold {
-                    name,
-                    entry,
-                    side: *side,
-                },
-                *ttl,
-                *window,
-                at,
-            ),
-            Command::Repair {
-                name,
-                entry,
-                side,
-                ttl,
-                token,
-            } => {
-                let bring = || counters.bring_to(&counted(name), *token, at);
-                self.repair(
-                    Hold {
-                        name,
-                        entry,
-                        side: *side,
-                    },
-                    *ttl,
-                    bring,
-                    at,
-                )
-            }
-            Command::Release {
-                name,
-                entry,
-                wait,
-                window,
-            } => self.release(name, entry, wait.as_ref(), *window, at),
-            Command::Inspect { name } => Ok(self.inspect(name, counters, at)),
-            Command::Evict { name } => self.evict(name, at),
+    /// Nothing is kept of a lock that is over.
+    fn forget(&mut self, name: &Name, at: Moment) {
+        if self.lock(name).is_over(at.ms()) {
+            self.locks.remove(name);
         }
     }
 
@@ -184,7 +108,7 @@ impl Memory {
         hold: Hold<'_>,
         ttl: Duration,
         mint: &mut Mint<'_>,
-        wait: Option<&Wait>,
+        waiter: Option<&Waiter>,
         at: Moment,
     ) -> Result<Answer, Fault> {
         let Hold { name, entry, .. } = hold;
@@ -194,11 +118,11 @@ impl Memory {
         if !lock.is_read_by(entry, now)
             && let Some((left, against)) = lock.against_a_reader(now)
         {
-            if let Some(wait) = wait
+            if let Some(waiter) = waiter
                 && at.may_write().is_ok()
             {
-                lock.refuse(now, ms(wait.life));
-                lock.will_tell(now, wait);
+                lock.refuse(now, ms(waiter.life));
+                lock.will_tell(now, waiter);
             }
             return Ok(held(left, counter, against));
         }
@@ -217,7 +141,7 @@ impl Memory {
         hold: Hold<'_>,
         ttl: Duration,
         mint: &mut Mint<'_>,
-        wait: Option<&Wait>,
+        waiter: Option<&Waiter>,
         at: Moment,
     ) -> Result<Answer, Fault> {
         let Hold { name, entry, .. } = hold;
@@ -228,12 +152,12 @@ impl Memory {
             return Ok(Answer::Granted(counter));
         }
         if let Some((left, against)) = lock.against_a_writer(now) {
-            if let Some(wait) = wait {
+            if let Some(waiter) = waiter {
                 at.may_write()?;
                 if at.rules.hold(Rule::WriterIntent) {
-                    lock.intends(wait, now);
+                    lock.intends(waiter, now);
                 }
-                lock.will_tell(now, wait);
+                lock.will_tell(now, waiter);
             }
             return Ok(held(left, counter, against));
         }
@@ -241,6 +165,22 @@ impl Memory {
         self.lock(name)
             .let_write(entry, now.saturating_add(ms(ttl)));
         Ok(Answer::Granted(token))
+    }
+
+    fn raise(
+        &mut self,
+        hold: Hold<'_>,
+        token: u64,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Answer, Fault> {
+        let Hold { name, entry, .. } = hold;
+        let lock = self.lock(name);
+        if !lock.is_written_by(entry, at.ms()) && !lock.is_read_by(entry, at.ms()) {
+            return Ok(Answer::Lost);
+        }
+        let raised = counters.raise(&counted(name), token, at)?;
+        Ok(Answer::Raised(raised))
     }
 
     fn extend(
@@ -317,10 +257,10 @@ impl Memory {
         &mut self,
         name: &Name,
         entry: &Entry,
-        wait: Option<&Entry>,
-        window: Duration,
+        release: &Release,
         at: Moment,
     ) -> Result<Answer, Fault> {
+        let Release { window, waited, .. } = release;
         let (now, lock) = (at.ms(), self.lock(name));
         // Of an attempt in vain nobody is told: who is told asks at once, and would tell others by its own attempt in vain.
         let held = !window.is_zero();
@@ -330,16 +270,17 @@ impl Memory {
             (freed, tells) = (true, held);
             lock.leave(entry);
             if at.admitted {
-                lock.let_in(ms(window), at);
+                lock.let_in(ms(*window), at);
             }
         } else if lock.is_read_by(entry, now) {
             at.may_delete()?;
             lock.leave(entry);
             (freed, tells) = (true, held && lock.readers(now).next().is_none());
         }
-        if let Some(wait) = wait.filter(|wait| lock.waiters(now).any(|other| other == *wait)) {
+        let known = |waited: &&Entry| lock.waiters(now).any(|other| other == *waited);
+        if let Some(waited) = waited.as_ref().filter(known) {
             at.may_delete()?;
-            lock.intends_no_more(wait);
+            lock.intends_no_more(waited);
             tells |= lock.waiters(now).next().is_none() && lock.writer(now).is_none();
         }
         if tells && at.admitted {
@@ -351,7 +292,13 @@ impl Memory {
         })
     }
 
-    fn inspect(&mut self, name: &Name, counters: &Counters, at: Moment) -> Answer {
+    pub(crate) fn inspect(&mut self, name: &Name, counters: &Counters, at: Moment) -> Answer {
+        let answer = self.inspection(name, counters, at);
+        self.forget(name, at);
+        answer
+    }
+
+    fn inspection(&mut self, name: &Name, counters: &Counters, at: Moment) -> Answer {
         let (now, lock) = (at.ms(), self.lock(name));
         let left = |until: u64| Duration::from_millis(until.saturating_sub(now));
         let told = |(until, entry): (u64, &Entry)| (entry.as_str().to_owned(), left(until));
@@ -368,7 +315,7 @@ impl Memory {
         }))
     }
 
-    fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
+    pub(crate) fn evict(&mut self, name: &Name, at: Moment) -> Result<Answer, Fault> {
         at.may_delete()?;
         let now = at.ms();
         let lock = self.lock(name);

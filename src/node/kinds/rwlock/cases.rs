@@ -10,12 +10,13 @@ mod told;
 
 use std::time::Duration;
 
-use super::{Command, Side, Wait};
 use crate::{
+    base::owner::Entry,
     node::{
-        self, Push, Says,
+        self, Command, Push, Says,
         answer::{Answer, RwlockInspection},
-        mutex::cases::{DAY, about, entry, name, secs},
+        mutex::cases::{DAY, about, entry, name, raises, secs},
+        request::{Question, Release, Request, Side, Target, Verb, Waiter, Waiting},
     },
     testing::conformance::{
         Change,
@@ -107,14 +108,6 @@ pub(crate) const CASES: &[Case] = &[
         tokens_and_epochs
     ),
     case!(
-        "§4 RAISE: by who has it, upward, and not far ahead.",
-        a_raise_needs_a_holder
-    ),
-    case!(
-        "§3, §4: a counter that may not reach the token leaves nothing behind.",
-        nothing_is_repaired_far_ahead
-    ),
-    case!(
         "§3, §4: an exhausted counter gives no token, and readers go on.",
         an_exhausted_counter_gives_no_token,
         Counters
@@ -135,108 +128,97 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
+/// Asked for a side of the lock of this name.
+fn request(n: &str, side: Side, owner: u128, verb: Verb) -> Request {
+    Request {
+        target: Target::Rwlock(name(n), side),
+        entry: entry(owner),
+        verb,
+    }
+}
+
 /// Heard, and alive for long.
-fn wait(owner: u128) -> Wait {
-    Wait {
+fn wait(owner: u128) -> Waiter {
+    Waiter {
         entry: entry(owner),
         life: secs(18),
         channel: CHANNEL.into(),
     }
 }
 
-fn read(n: &str, owner: u128, ttl: Duration, floor: u64, wait: Option<Wait>) -> Command {
-    Command::Read {
-        name: name(n),
-        entry: entry(owner),
-        ttl,
-        floor,
-        wait,
-    }
+fn acquires(ttl: Duration, floor: u64, waiter: Option<Waiter>) -> Verb {
+    let wait = waiter.map_or(Waiting::No, Waiting::Told);
+    Verb::Acquire { ttl, floor, wait }
 }
 
-fn write(n: &str, owner: u128, ttl: Duration, floor: u64, wait: Option<Wait>) -> Command {
-    Command::Write {
-        name: name(n),
-        entry: entry(owner),
-        ttl,
-        floor,
-        wait,
-    }
+fn read(n: &str, owner: u128, ttl: Duration, floor: u64, waiter: Option<Waiter>) -> Request {
+    request(n, Side::Reader, owner, acquires(ttl, floor, waiter))
+}
+
+fn write(n: &str, owner: u128, ttl: Duration, floor: u64, waiter: Option<Waiter>) -> Request {
+    request(n, Side::Writer, owner, acquires(ttl, floor, waiter))
 }
 
 /// Of the lock "a", for 15 s.
-fn reads(owner: u128) -> Command {
+fn reads(owner: u128) -> Request {
     read("a", owner, secs(15), P, None)
 }
 
 /// The same.
-fn writes(owner: u128) -> Command {
+fn writes(owner: u128) -> Request {
     write("a", owner, secs(15), P, None)
 }
 
-fn extend(n: &str, owner: u128, side: Side, ttl: Duration, window: Duration) -> Command {
-    Command::Extend {
-        name: name(n),
-        entry: entry(owner),
-        side,
-        ttl,
-        window,
-    }
+fn extend(n: &str, owner: u128, side: Side, ttl: Duration, window: Duration) -> Request {
+    request(n, side, owner, Verb::Extend { ttl, window })
 }
 
-fn repair(n: &str, owner: u128, side: Side, ttl: Duration, token: u64) -> Command {
-    Command::Repair {
-        name: name(n),
-        entry: entry(owner),
-        side,
-        ttl,
-        token,
-    }
+fn repair(n: &str, owner: u128, side: Side, ttl: Duration, token: u64) -> Request {
+    request(n, side, owner, Verb::Repair { ttl, token })
 }
 
-fn raise(owner: u128, token: u64) -> Command {
-    Command::Raise {
-        name: name("a"),
-        entry: entry(owner),
-        token,
-    }
+fn raise(owner: u128, token: u64) -> Request {
+    request("a", Side::Writer, owner, raises(token))
 }
 
 /// Of "a"; a writer opens a window of 5 s.
-fn release(owner: u128) -> Command {
+fn release(owner: u128) -> Request {
     release_of(owner, None)
 }
 
-fn release_of(owner: u128, wait: Option<u128>) -> Command {
-    Command::Release {
-        name: name("a"),
-        entry: entry(owner),
-        wait: wait.map(entry),
-        window: secs(5),
-    }
+fn release_of(owner: u128, waited: Option<u128>) -> Request {
+    release_with("a", owner, waited.map(entry), secs(5))
+}
+
+fn release_with(n: &str, owner: u128, waited: Option<Entry>, window: Duration) -> Request {
+    let release = Release {
+        window,
+        waited,
+        ..Release::default()
+    };
+    request(n, Side::Writer, owner, Verb::Release(release))
 }
 
 /// What an attempt got and did not win with.
-fn taken_back(owner: u128) -> Command {
-    Command::Release {
-        name: name("a"),
-        entry: entry(owner),
-        wait: None,
-        window: Duration::ZERO,
-    }
+fn taken_back(owner: u128) -> Request {
+    release_with("a", owner, None, Duration::ZERO)
 }
 
-fn evict(n: &str) -> Command {
-    Command::Evict { name: name(n) }
+fn inspect(n: &str) -> Question {
+    Question::InspectRwlock(name(n))
+}
+
+fn evict(n: &str) -> Question {
+    Question::EvictRwlock(name(n))
 }
 
 /// It must answer.
-async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+async fn say(trial: &mut Trial<'_>, command: impl Into<Command>) -> Answer {
     trial.say(command).await
 }
 
 /// The token, where it is granted.
-async fn granted(trial: &mut Trial<'_>, command: Command) -> u64 {
+async fn granted(trial: &mut Trial<'_>, command: Request) -> u64 {
     match say(trial, command.clone()).await {
         Answer::Granted(token) => token,
         other => panic!("{}: {command:?}: {other:?}", trial.name()),
@@ -244,7 +226,7 @@ async fn granted(trial: &mut Trial<'_>, command: Command) -> u64 {
 }
 
 /// For how long it is refused, the counter, and by whom.
-async fn refused(trial: &mut Trial<'_>, command: Command) -> (Duration, u64, Option<String>) {
+async fn refused(trial: &mut Trial<'_>, command: Request) -> (Duration, u64, Option<String>) {
     match say(trial, command.clone()).await {
         Answer::Held {
             remaining: Some(left),
@@ -257,7 +239,7 @@ async fn refused(trial: &mut Trial<'_>, command: Command) -> (Duration, u64, Opt
 }
 
 async fn inspected(trial: &mut Trial<'_>) -> RwlockInspection {
-    match say(trial, Command::Inspect { name: name("a") }).await {
+    match say(trial, inspect("a")).await {
         Answer::InspectedRwlock(inspected) => *inspected,
         other => panic!("{}: {other:?}", trial.name()),
     }

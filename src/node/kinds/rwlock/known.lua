@@ -76,16 +76,8 @@ function mint(c0, c1, field, p, c, begun)
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
   end
   local text = token == floor and p or string.format('%.0f', token)
-  if begun and now - begun <= 172800000000 then
-    redis.call('HSET', c0, field, text)
-  else
-    -- Counters older than 2 days become the previous ones.
-    if begun then
-      redis.call('UNLINK', c1)
-      redis.call('RENAME', c0, c1)
-    end
-    redis.call('HSET', c0, '_', string.format('%-65.0f', now), field, text)
-  end
+  -- insert shared/rotate.lua
+  redis.call('HSET', c0, field, text)
   return token
 end
 

@@ -3,8 +3,7 @@
 mod apply;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
-mod command;
 mod wire;
 
-pub use self::command::{Command, Side, Wait};
+pub(super) use self::wire::{acquired, encode, encode_evict, encode_inspect, evicted, inspected};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -1,20 +1,24 @@
-//! The commands about a read-write lock as a server reads them, and its replies. Each is a script.
+//! Requests for a read-write lock as a server reads them, and its answers. Each verb is a script.
 
 use std::{sync::Arc, time::Duration};
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Side, Wait};
 use crate::{
-    base::{owner::is_entry, printable::printable},
+    base::{
+        name::Name,
+        owner::{Entry, is_entry},
+        printable::printable,
+    },
     node::{
         answer::{Answer, RwlockInspection},
+        request::{Request, Side, Verb, Waiter},
         wire::{
             Arg::{self, Number, Text},
             Keys, Script, Writer,
             keys::rwlock_counter,
             ms,
-            read::{Hide, bytes, count, integer, items, text, ttl, yes},
+            read::{Hide, bytes, count, items, text, ttl},
         },
     },
 };
@@ -33,212 +37,139 @@ pub(crate) static SCRIPTS: &[&Script] = &[
     &READ, &WRITE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &INSPECT, &EVICT,
 ];
 
-impl Command {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Read { .. } => "READ",
-            Self::Write { .. } => "WRITE",
-            Self::Raise { .. } => "RAISE",
-            Self::Extend { .. } => "EXTEND",
-            Self::Repair { .. } => "REPAIR",
-            Self::Release { .. } => "RELEASE",
-            Self::Inspect { .. } => "INSPECT",
-            Self::Evict { .. } => "EVICT",
-        }
-    }
-
-    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        let open = keys.open();
-        let (current, previous) = (keys.current(), keys.previous());
-        match self {
-            Self::Read {
-                name,
+/// Writes a request for one side of a read-write lock.
+pub(crate) fn encode(name: &Name, side: Side, request: &Request, writer: &mut Writer, keys: &Keys) {
+    let (of, open) = (keys.rwlock(name), keys.open());
+    let (current, previous) = (keys.current(), keys.previous());
+    let (counter, entry) = (rwlock_counter(name), Text(request.entry.as_str()));
+    let release = |writer: &mut Writer, waited: Option<&Entry>, window| {
+        writer.call_guarded(
+            &RELEASE,
+            &[
+                of.lock, open, of.readers, of.writers, of.refused, of.window, of.wakes,
+            ],
+            &[
                 entry,
-                ttl,
-                floor,
-                wait,
-            } => {
-                let of = keys.rwlock(name);
-                let [who, life, channel] = words(wait.as_ref());
-                writer.call_guarded(
+                Text(waited.map_or("", |waited| waited.as_str())),
+                Number(ms(window)),
+            ],
+        );
+    };
+    match &request.verb {
+        Verb::Acquire { ttl, floor, wait } => {
+            let [who, life, channel] = words(wait.waiter());
+            let (ttl, floor) = (Number(ms(*ttl)), Number(*floor));
+            let args = [counter, entry, ttl, floor, who, life, channel];
+            match side {
+                Side::Reader => writer.call_guarded(
                     &READ,
                     &[
                         of.lock, open, of.window, of.readers, of.writers, of.refused, of.wakes,
                         current, previous,
                     ],
-                    &[
-                        rwlock_counter(name),
-                        Text(entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(*floor),
-                        who,
-                        life,
-                        channel,
-                    ],
-                );
-            }
-            Self::Write {
-                name,
-                entry,
-                ttl,
-                floor,
-                wait,
-            } => {
-                let of = keys.rwlock(name);
-                let [who, life, channel] = words(wait.as_ref());
-                writer.call_guarded(
+                    &args,
+                ),
+                Side::Writer => writer.call_guarded(
                     &WRITE,
                     &[
                         of.lock, open, of.window, of.readers, of.writers, of.wakes, current,
                         previous,
                     ],
-                    &[
-                        rwlock_counter(name),
-                        Text(entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(*floor),
-                        who,
-                        life,
-                        channel,
-                    ],
-                );
-            }
-            Self::Raise { name, entry, token } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &RAISE,
-                    &[of.lock, open, of.readers, current, previous],
-                    &[rwlock_counter(name), Text(entry.as_str()), Number(*token)],
-                );
-            }
-            Self::Extend {
-                name,
-                entry,
-                side,
-                ttl,
-                window,
-            } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &EXTEND,
-                    &[of.lock, open, of.readers, of.refused, of.window, of.wakes],
-                    &[
-                        Text(entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(ms(*window)),
-                        side.word(),
-                    ],
-                );
-            }
-            Self::Repair {
-                name,
-                entry,
-                side,
-                ttl,
-                token,
-            } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &REPAIR,
-                    &[
-                        of.lock, open, of.evicted, of.readers, of.wakes, current, previous,
-                    ],
-                    &[
-                        rwlock_counter(name),
-                        Text(entry.as_str()),
-                        Number(ms(*ttl)),
-                        Number(*token),
-                        side.word(),
-                    ],
-                );
-            }
-            Self::Release {
-                name,
-                entry,
-                wait,
-                window,
-            } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &RELEASE,
-                    &[
-                        of.lock, open, of.readers, of.writers, of.refused, of.window, of.wakes,
-                    ],
-                    &[
-                        Text(entry.as_str()),
-                        Text(wait.as_ref().map_or("", |wait| wait.as_str())),
-                        Number(ms(*window)),
-                    ],
-                );
-            }
-            Self::Inspect { name } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &INSPECT,
-                    &[of.lock, open, of.readers, of.writers, current, previous],
-                    &[rwlock_counter(name)],
-                );
-            }
-            Self::Evict { name } => {
-                let of = keys.rwlock(name);
-                writer.call_guarded(
-                    &EVICT,
-                    &[
-                        of.lock, open, of.evicted, of.readers, of.writers, of.refused, of.window,
-                        of.wakes,
-                    ],
-                    &[],
-                );
+                    &args,
+                ),
             }
         }
+        Verb::Raise { token, .. } => writer.call_guarded(
+            &RAISE,
+            &[of.lock, open, of.readers, current, previous],
+            &[counter, entry, Number(*token)],
+        ),
+        Verb::Extend { ttl, window } => writer.call_guarded(
+            &EXTEND,
+            &[of.lock, open, of.readers, of.refused, of.window, of.wakes],
+            &[entry, Number(ms(*ttl)), Number(ms(*window)), side.word()],
+        ),
+        Verb::Repair { ttl, token } => writer.call_guarded(
+            &REPAIR,
+            &[
+                of.lock, open, of.evicted, of.readers, of.wakes, current, previous,
+            ],
+            &[
+                counter,
+                entry,
+                Number(ms(*ttl)),
+                Number(*token),
+                side.word(),
+            ],
+        ),
+        Verb::Yield { .. } => release(writer, None, Duration::ZERO),
+        Verb::Release(its) => release(writer, its.waited.as_ref(), its.window),
     }
+}
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
-        let [frame] = replies else { return None };
-        Some(match self {
-            Self::Read { .. } | Self::Write { .. } => match items(frame) {
-                None => Answer::Granted(count(frame)?),
-                Some(words) => {
-                    // A nil at the end of a table is not sent.
-                    let (left, counter, holder) = match words {
-                        [left, counter] => (left, counter, None),
-                        [left, counter, holder] => (left, counter, entry(holder)),
-                        _ => return None,
-                    };
-                    Answer::Held {
-                        which: None,
-                        ticket: 0,
-                        remaining: ttl(left)?,
-                        counter: count(counter)?,
-                        holder,
-                    }
-                }
-            },
-            Self::Raise { .. } => match integer(frame)? {
-                -1 => Answer::Lost,
-                _ => Answer::Raised(count(frame)?),
-            },
-            Self::Extend { .. } => match yes(frame)? {
-                true => Answer::Extended,
-                false => Answer::Lost,
-            },
-            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
-            Self::Release { .. } => match integer(frame)? {
-                -1 => Answer::ReleasedUnadmitted,
-                _ => Answer::Released(yes(frame)?),
-            },
-            Self::Inspect { .. } => Answer::InspectedRwlock(Box::new(inspected(frame, hide)?)),
-            Self::Evict { .. } => {
-                let [held, holders @ ..] = items(frame)? else {
-                    return None;
-                };
-                Answer::Evicted {
-                    held: count(held)? > 0,
-                    holders: holders.iter().filter_map(entry).collect(),
-                }
-            }
-        })
-    }
+pub(crate) fn encode_inspect(name: &Name, writer: &mut Writer, keys: &Keys) {
+    let of = keys.rwlock(name);
+    let (current, previous) = (keys.current(), keys.previous());
+    writer.call_guarded(
+        &INSPECT,
+        &[
+            of.lock,
+            keys.open(),
+            of.readers,
+            of.writers,
+            current,
+            previous,
+        ],
+        &[rwlock_counter(name)],
+    );
+}
+
+pub(crate) fn encode_evict(name: &Name, writer: &mut Writer, keys: &Keys) {
+    let of = keys.rwlock(name);
+    writer.call_guarded(
+        &EVICT,
+        &[
+            of.lock,
+            keys.open(),
+            of.evicted,
+            of.readers,
+            of.writers,
+            of.refused,
+            of.window,
+            of.wakes,
+        ],
+        &[],
+    );
+}
+
+/// The answer to a READ or a WRITE.
+pub(crate) fn acquired(frame: &OwnedFrame) -> Option<Answer> {
+    let Some(words) = items(frame) else {
+        return Some(Answer::Granted(count(frame)?));
+    };
+    // A nil at the end of a table is not sent.
+    let (left, counter, holder) = match words {
+        [left, counter] => (left, counter, None),
+        [left, counter, holder] => (left, counter, entry(holder)),
+        _ => return None,
+    };
+    Some(Answer::Held {
+        which: None,
+        ticket: 0,
+        remaining: ttl(left)?,
+        counter: count(counter)?,
+        holder,
+    })
+}
+
+pub(crate) fn evicted(frame: &OwnedFrame) -> Option<Answer> {
+    let [held, holders @ ..] = items(frame)? else {
+        return None;
+    };
+    Some(Answer::Evicted {
+        held: count(held)? > 0,
+        holders: holders.iter().filter_map(entry).collect(),
+    })
 }
 
 impl Side {
@@ -251,18 +182,18 @@ impl Side {
 }
 
 /// Who waits, for how long, and where it hears.
-fn words(wait: Option<&Wait>) -> [Arg<'_>; 3] {
-    match wait {
+fn words(waiter: Option<&Waiter>) -> [Arg<'_>; 3] {
+    match waiter {
         None => [Text(""), Number(0), Text("")],
-        Some(wait) => [
-            Text(wait.entry.as_str()),
-            Number(ms(wait.life)),
-            Text(&wait.channel),
+        Some(waiter) => [
+            Text(waiter.entry.as_str()),
+            Number(ms(waiter.life)),
+            Text(&waiter.channel),
         ],
     }
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<RwlockInspection> {
+pub(crate) fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     let [writer, left, counter, readers, waiters] = items(frame)? else {
         return None;
     };
@@ -272,14 +203,14 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<RwlockInspection> {
     };
     let (reading, readers) = some(readers, hide)?;
     let (waiting, waiters) = some(waiters, hide)?;
-    Some(RwlockInspection {
+    Some(Answer::InspectedRwlock(Box::new(RwlockInspection {
         writer,
         readers,
         reading,
         waiters,
         waiting,
         counter: count(counter)?,
-    })
+    })))
 }
 
 /// How many there are, and those that are told of, each with its time.

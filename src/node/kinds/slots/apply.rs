@@ -1,4 +1,4 @@
-//! What an in-process node does with the commands about slots: the executable meaning of the Lua in this folder.
+//! Slots of an in-process node: the executable meaning of the Lua in this folder.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
             counters::{Counted, Counters, MAX_TOKEN, Mint},
             moment::Moment,
             slots::{
-                Command, Family, Mode, Place, Pool,
                 kept::{Kept, Slot},
                 line::Waiter,
             },
         },
         push::{Push, Says},
+        request::{Family, Mode, Pool, Request, Seat, Verb},
         wire::ms,
     },
 };
@@ -42,14 +42,46 @@ struct Room<'c> {
 }
 
 impl Memory {
-    /// Obeys one command.
-    pub(crate) fn apply(
+    /// Does what is asked for a slot.
+    pub(crate) fn obey(
         &mut self,
-        command: &Command,
+        pool: &Pool,
+        slot: Option<u32>,
+        request: &Request,
         counters: &mut Counters,
         at: Moment,
     ) -> Result<Answer, Fault> {
-        let pool = command.pool();
+        self.with(pool, counters, at, |room, counters| {
+            room.obey(slot, request, counters)
+        })
+    }
+
+    pub(crate) fn inspect(
+        &mut self,
+        pool: &Pool,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Answer, Fault> {
+        self.with(pool, counters, at, |room, counters| room.inspect(counters))
+    }
+
+    pub(crate) fn resize(
+        &mut self,
+        pool: &Pool,
+        limit: Limit,
+        counters: &mut Counters,
+        at: Moment,
+    ) -> Result<Answer, Fault> {
+        self.with(pool, counters, at, |room, _| room.resize(limit))
+    }
+
+    fn with<'c>(
+        &mut self,
+        pool: &'c Pool,
+        counters: &mut Counters,
+        at: Moment<'c>,
+        obey: impl FnOnce(&mut Room<'c>, &mut Counters) -> Result<Answer, Fault>,
+    ) -> Result<Answer, Fault> {
         let known = self.0.remove(pool).filter(|kept| at.ms() <= kept.until);
         let mut room = Room {
             pool,
@@ -60,11 +92,11 @@ impl Memory {
             has_swept: false,
         };
         let answer = match pool.family {
-            Family::Permits => room.obey(command, counters),
+            Family::Permits => obey(&mut room, counters),
             Family::Gatherers | Family::Units { .. } => {
                 let own = room.kept.counters.take();
                 let mut own = own.unwrap_or_else(Counters::beside_slots);
-                let answer = room.obey(command, &mut own);
+                let answer = obey(&mut room, &mut own);
                 room.kept.counters = Some(own);
                 answer
             }
@@ -77,57 +109,43 @@ impl Memory {
 }
 
 impl<'c> Room<'c> {
-    fn obey(&mut self, command: &'c Command, counters: &mut Counters) -> Result<Answer, Fault> {
-        let at = self.at;
-        match command {
-            Command::Take {
-                place,
-                limit,
-                mode,
-                want,
-                ttl,
-                floor,
-                ..
-            } => {
-                let mint = &mut Mint::new(*floor, counters, at);
-                self.take(
-                    place,
-                    *limit,
-                    Wish {
-                        mode: *mode,
-                        want: *want,
-                    },
-                    *ttl,
-                    mint,
-                )
-            }
-            Command::Raise {
-                entry, slot, token, ..
-            } => {
-                if !self.is_held_by(entry, *slot) {
-                    return Ok(Answer::Lost);
+    fn obey(
+        &mut self,
+        slot: Option<u32>,
+        request: &'c Request,
+        counters: &mut Counters,
+    ) -> Result<Answer, Fault> {
+        let (at, entry) = (self.at, &request.entry);
+        match (&request.verb, slot) {
+            (Verb::Acquire { ttl, floor, wait }, want) => match wait.seat() {
+                Some(seat) => {
+                    let wish = Wish {
+                        entry,
+                        seat,
+                        want,
+                        ttl: *ttl,
+                    };
+                    self.take(wish, &mut Mint::new(*floor, counters, at))
                 }
-                let raised = counters.raise(&self.counted(*slot), *token, at)?;
+                None => self.release(entry, None),
+            },
+            (Verb::Yield { wait, .. }, _) => match wait.seat() {
+                Some(seat) => self.give_back(entry, seat),
+                None => self.release(entry, None),
+            },
+            (Verb::Raise { token, .. }, Some(slot)) if self.is_held_by(entry, slot) => {
+                let raised = counters.raise(&self.counted(slot), *token, at)?;
                 Ok(Answer::Raised(raised))
             }
-            Command::Extend {
-                entry, slot, ttl, ..
-            } => self.extend(entry, *slot, *ttl),
-            Command::Repair {
-                entry,
-                slot,
-                ttl,
-                token,
-                ..
-            } => {
-                let counted = self.counted(*slot);
+            (Verb::Extend { ttl, .. }, Some(slot)) => self.extend(entry, slot, *ttl),
+            (Verb::Raise { .. } | Verb::Extend { .. }, _) => Ok(Answer::Lost),
+            (Verb::Repair { ttl, token }, Some(slot)) => {
+                let counted = self.counted(slot);
                 let bring = || counters.bring_to(&counted, *token, at);
-                self.repair(entry, *slot, *ttl, bring)
+                self.repair(entry, slot, *ttl, bring)
             }
-            Command::Release { entry, keep, .. } => self.release(entry, *keep),
-            Command::Yield { place, .. } => self.give_back(place),
-            Command::Resize { limit, .. } => self.resize(*limit),
-            Command::Inspect { .. } => self.inspect(counters),
+            (Verb::Repair { .. }, None) => Ok(Answer::Repaired(false)),
+            (Verb::Release(release), _) => self.release(entry, release.keep),
         }
     }
 
@@ -205,21 +223,21 @@ impl<'c> Room<'c> {
     }
 
     /// YIELD.
-    fn give_back(&mut self, place: &Place) -> Result<Answer, Fault> {
-        let ours = self.kept.left_by(&place.entry);
+    fn give_back(&mut self, entry: &Entry, seat: &Seat) -> Result<Answer, Fault> {
+        let ours = self.kept.left_by(entry);
         let ours = ours.map(|(number, slot)| (number, slot.ticket));
         let ticket = ours.map_or(0, |(_, ticket)| ticket);
         if let Some((number, _)) = ours {
             self.at.may_delete()?;
             self.kept.drop_slot(number);
         }
-        if !place.life.is_zero() {
-            let ticket = match self.kept.line.waiter(&place.entry) {
+        if !seat.life.is_zero() {
+            let ticket = match self.kept.line.waiter(entry) {
                 Some(waiter) => waiter.ticket,
                 None if ticket > 0 && !self.at.rules.hold(Rule::SameTicket) => ticket,
-                None => ticket.max(place.ticket),
+                None => ticket.max(seat.ticket),
             };
-            self.register(place, ticket)?;
+            self.register(entry, seat, ticket)?;
         }
         Ok(Answer::Yielded)
     }
@@ -267,10 +285,11 @@ impl<'c> Room<'c> {
     }
 
     /// Puts it in line, as one that was heard of now.
-    fn register(&mut self, place: &Place, ticket: u64) -> Result<(), Fault> {
+    fn register(&mut self, entry: &Entry, seat: &Seat, ticket: u64) -> Result<(), Fault> {
         self.at.may_write()?;
         let is_first = self.kept.line.count() == 0;
-        self.kept.line.register(place, ticket, self.at.ms());
+        let now = self.at.ms();
+        self.kept.line.register(entry, seat, ticket, now);
         self.used(is_first);
         Ok(())
     }
@@ -359,11 +378,13 @@ struct Ours {
     ticket: u64,
 }
 
-/// To take a slot for the first time or to move, and the wanted slot.
+/// The arguments of TAKE.
 #[derive(Clone, Copy)]
-struct Wish {
-    mode: Mode,
+struct Wish<'a> {
+    entry: &'a Entry,
+    seat: &'a Seat,
     want: Option<u32>,
+    ttl: Duration,
 }
 
 /// The outcome for the asking waiter.
@@ -378,15 +399,8 @@ struct Came {
 }
 
 impl<'c> Room<'c> {
-    fn take(
-        &mut self,
-        place: &'c Place,
-        limit: Limit,
-        wish: Wish,
-        ttl: Duration,
-        mint: &mut Mint<'_>,
-    ) -> Result<Answer, Fault> {
-        let entry = &place.entry;
+    fn take(&mut self, wish: Wish<'c>, mint: &mut Mint<'_>) -> Result<Answer, Fault> {
+        let (entry, limit) = (wish.entry, wish.seat.limit);
         self.asks = Some(entry);
         self.kept.purge(Some(entry), self.at)?;
         let grown = self.settle(limit)?;
@@ -400,8 +414,8 @@ impl<'c> Room<'c> {
             ticket: slot.ticket,
         });
         let came = match ours {
-            Some(ours) => self.moved(entry, ours, wish, ttl, mint)?,
-            None => self.come(place, wish, ttl, mint)?,
+            Some(ours) => self.moved(ours, wish, mint)?,
+            None => self.come(wish, mint)?,
         };
         // Each slot that is free for them now, once.
         if let Some(left) = came.left {
@@ -426,20 +440,19 @@ impl<'c> Room<'c> {
     }
 
     /// A holder moves to the slot that it wants, or keeps its own for longer.
-    fn moved(
-        &mut self,
-        entry: &Entry,
-        ours: Ours,
-        wish: Wish,
-        ttl: Duration,
-        mint: &mut Mint<'_>,
-    ) -> Result<Came, Fault> {
+    fn moved(&mut self, ours: Ours, wish: Wish<'_>, mint: &mut Mint<'_>) -> Result<Came, Fault> {
         let Ours {
             number: old,
             ticket,
         } = ours;
-        let (rules, Wish { mode, want }) = (self.at.rules, wish);
-        let moves = mode == Mode::Move && rules.hold(Rule::NumberedSlots);
+        let Wish {
+            entry,
+            seat,
+            want,
+            ttl,
+        } = wish;
+        let rules = self.at.rules;
+        let moves = seat.mode == Mode::Move && rules.hold(Rule::NumberedSlots);
         let to = want.filter(|want| moves && self.is_free(*want));
         let came = |mine, left| Came {
             mine: Some(mine),
@@ -472,22 +485,21 @@ impl<'c> Room<'c> {
     }
 
     /// A waiter without a slot takes one, if it may and one is free. Otherwise it joins the queue.
-    fn come(
-        &mut self,
-        place: &Place,
-        wish: Wish,
-        ttl: Duration,
-        mint: &mut Mint<'_>,
-    ) -> Result<Came, Fault> {
-        let entry = &place.entry;
-        let Wish { mode, want } = wish;
-        self.fall_back(place, mode)?;
+    fn come(&mut self, wish: Wish<'_>, mint: &mut Mint<'_>) -> Result<Came, Fault> {
+        let Wish {
+            entry,
+            seat,
+            want,
+            ttl,
+        } = wish;
+        let mode = seat.mode;
+        self.fall_back(entry, seat)?;
         // Free slots belong to the waiters in front, if they live. Nobody is called: a called waiter has given it back.
-        if !place.life.is_zero() && self.kept.next_free(0).is_some() {
+        if !seat.life.is_zero() && self.kept.next_free(0).is_some() {
             self.sweep(entry);
         }
         let stands = self.kept.line.rank(entry);
-        let tries = stands.is_none() && place.life.is_zero();
+        let tries = stands.is_none() && seat.life.is_zero();
         // The dead do not hinder a caller that only tries: a waiter that is called and not heard of leaves the queue.
         if tries
             && self.kept.line.count() > 0
@@ -497,11 +509,11 @@ impl<'c> Room<'c> {
         }
         let ticket = match self.kept.line.waiter(entry) {
             Some(waiter) => waiter.ticket,
-            None if mode == Mode::Move => place.ticket,
+            None if mode == Mode::Move => seat.ticket,
             // A later waiter stands behind, regardless of clocks.
             None => {
                 let behind = |last: u64| last.saturating_add(1).min(MAX_TOKEN);
-                place.ticket.max(self.kept.line.last().map_or(0, behind))
+                seat.ticket.max(self.kept.line.last().map_or(0, behind))
             }
         };
         let rank = match stands {
@@ -529,11 +541,11 @@ impl<'c> Room<'c> {
                 left: None,
             });
         }
-        let ticket = match place.life.is_zero() {
+        let ticket = match seat.life.is_zero() {
             true if stands.is_none() => 0,
             true => ticket,
             false => {
-                self.register(place, ticket)?;
+                self.register(entry, seat, ticket)?;
                 ticket
             }
         };
@@ -546,18 +558,17 @@ impl<'c> Room<'c> {
 
     /// A waiter with a greater ticket elsewhere gets it here, so that the order is the same on all nodes. Otherwise everybody
     /// might stand in front on a few nodes, and nobody on a majority.
-    fn fall_back(&mut self, place: &Place, mode: Mode) -> Result<(), Fault> {
-        let entry = &place.entry;
+    fn fall_back(&mut self, entry: &Entry, seat: &Seat) -> Result<(), Fault> {
         let waiter = self.kept.line.waiter(entry);
-        if mode == Mode::Pick
-            || place.life.is_zero()
+        if seat.mode == Mode::Pick
+            || seat.life.is_zero()
             || !self.at.rules.hold(Rule::SameTicket)
-            || waiter.is_none_or(|waiter| waiter.ticket >= place.ticket)
+            || waiter.is_none_or(|waiter| waiter.ticket >= seat.ticket)
         {
             return Ok(());
         }
         let rank = self.kept.line.rank(entry);
-        self.register(place, place.ticket)?;
+        self.register(entry, seat, seat.ticket)?;
         let gate = self.kept.gate();
         let is_in_it = |rank: Option<usize>| rank.is_some_and(|rank| rank < gate);
         if is_in_it(rank) && !is_in_it(self.kept.line.rank(entry)) {

@@ -14,13 +14,13 @@ mod told;
 
 use std::time::Duration;
 
-use super::{Command, Family, Mode, Place, Pool};
 use crate::{
     base::{limit::Limit, taken::Taken},
     node::{
-        self, Push, Says,
+        self, Command, Push, Says,
         answer::{Answer, PoolInspection},
-        mutex::cases::{DAY, MAX_TTL, about, entry, name, secs},
+        mutex::cases::{DAY, about, entry, extends, name, raises, secs},
+        request::{Family, Mode, Pool, Question, Release, Request, Seat, Target, Verb, Waiting},
     },
     testing::conformance::{
         Change,
@@ -98,10 +98,6 @@ pub(crate) const CASES: &[Case] = &[
     case!(
         "§6 REPAIR: nothing at or above the limit; where none stands, none is made.",
         a_repair_keeps_the_limit
-    ),
-    case!(
-        "§3 REPAIR: a counter that may not reach the token leaves no slot behind.",
-        a_slot_is_not_repaired_far_ahead
     ),
     case!(
         "§6 RELEASE: what is ours and is not kept; who waits leaves the line.",
@@ -220,10 +216,23 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Alive, and heard.
-fn place(owner: u128, ticket: u64) -> Place {
-    Place {
+/// An owner, and how it asks.
+type Seated = (u128, Seat);
+
+/// Asked for a slot of the semaphore "a".
+fn request(owner: u128, slot: Option<u32>, verb: Verb) -> Request {
+    Request {
+        target: Target::Slot(pool("a"), slot),
         entry: entry(owner),
+        verb,
+    }
+}
+
+/// Alive, and heard.
+fn seat(ticket: u64) -> Seat {
+    Seat {
+        limit: slots(1),
+        mode: Mode::Pick,
         ticket,
         term: secs(10),
         life: secs(18),
@@ -232,94 +241,77 @@ fn place(owner: u128, ticket: u64) -> Place {
 }
 
 /// Takes no place in line.
-fn once(owner: u128) -> Place {
-    Place {
+fn once(owner: u128) -> Seated {
+    let seat = Seat {
         life: Duration::ZERO,
-        ..place(owner, 0)
-    }
+        ..seat(0)
+    };
+    (owner, seat)
 }
 
-/// Of the semaphore "a", for 15 s.
-fn take(place: &Place, limit: u32, mode: Mode, want: Option<u32>) -> Command {
-    Command::Take {
-        pool: pool("a"),
-        place: place.clone(),
+/// For 15 s.
+fn take((owner, seat): &Seated, limit: u32, mode: Mode, want: Option<u32>) -> Request {
+    let seat = Seat {
         limit: slots(limit),
         mode,
-        want,
+        ..seat.clone()
+    };
+    let take = Verb::Acquire {
         ttl: secs(15),
         floor: P,
-    }
+        wait: Waiting::Slot(seat),
+    };
+    request(*owner, want, take)
 }
 
-fn pick(place: &Place, limit: u32, want: u32) -> Command {
-    take(place, limit, Mode::Pick, Some(want))
+fn pick(seated: &Seated, limit: u32, want: u32) -> Request {
+    take(seated, limit, Mode::Pick, Some(want))
 }
 
 /// To a slot, or where that is not free: what it has, or its place.
-fn to(place: &Place, limit: u32, want: u32) -> Command {
-    take(place, limit, Mode::Move, Some(want))
+fn to(seated: &Seated, limit: u32, want: u32) -> Request {
+    take(seated, limit, Mode::Move, Some(want))
 }
 
 /// Asks for nothing but its place.
-fn wait(place: &Place, limit: u32) -> Command {
-    take(place, limit, Mode::Move, None)
+fn wait(seated: &Seated, limit: u32) -> Request {
+    take(seated, limit, Mode::Move, None)
 }
 
-fn raise(owner: u128, slot: u32, token: u64) -> Command {
-    Command::Raise {
-        pool: pool("a"),
-        entry: entry(owner),
-        slot,
-        token,
-    }
+fn raise(owner: u128, slot: u32, token: u64) -> Request {
+    request(owner, Some(slot), raises(token))
 }
 
-fn extend(owner: u128, slot: u32, ttl: Duration) -> Command {
-    Command::Extend {
-        pool: pool("a"),
-        entry: entry(owner),
-        slot,
-        ttl,
-    }
+fn extend(owner: u128, slot: u32, ttl: Duration) -> Request {
+    request(owner, Some(slot), extends(ttl))
 }
 
-fn repair(owner: u128, slot: u32, token: u64) -> Command {
-    Command::Repair {
-        pool: pool("a"),
-        entry: entry(owner),
-        slot,
-        ttl: secs(15),
-        token,
-    }
+fn repair(owner: u128, slot: u32, token: u64) -> Request {
+    let ttl = secs(15);
+    request(owner, Some(slot), Verb::Repair { ttl, token })
 }
 
-fn release(owner: u128) -> Command {
+fn release(owner: u128) -> Request {
     release_but(owner, None)
 }
 
-fn release_but(owner: u128, keep: Option<u32>) -> Command {
-    Command::Release {
-        pool: pool("a"),
-        entry: entry(owner),
+fn release_but(owner: u128, keep: Option<u32>) -> Request {
+    let release = Release {
         keep,
-    }
+        ..Release::default()
+    };
+    request(owner, None, Verb::Release(release))
 }
 
-fn give_back(place: &Place) -> Command {
-    Command::Yield {
-        pool: pool("a"),
-        place: place.clone(),
-    }
+fn give_back((owner, seat): &Seated) -> Request {
+    let (floor, wait) = (0, Waiting::Slot(seat.clone()));
+    request(*owner, None, Verb::Yield { floor, wait })
 }
 
-fn resize(version: u64, slots: u32) -> Command {
-    Command::Resize {
-        pool: pool("a"),
-        limit: Limit { version, slots },
-    }
+fn resize(version: u64, slots: u32) -> Question {
+    Question::Resize(pool("a"), Limit { version, slots })
 }
 
-fn inspect() -> Command {
-    Command::Inspect { pool: pool("a") }
+fn inspect() -> Question {
+    Question::InspectPool(pool("a"))
 }

@@ -187,15 +187,10 @@ function mint(one, p)
     return nil, redis.error_reply('EXHAUSTED the counter is at 2^53 - 1')
   end
   local text = token == floor and p or string.format('%.0f', token)
-  if KEYS[5] == KEYS[1] or begun and now - begun <= 172800000000 then
-    redis.call('HSET', KEYS[5], field, text)
-  else
-    -- Counters older than 2 days become the previous ones.
-    if begun then
-      redis.call('UNLINK', KEYS[6])
-      redis.call('RENAME', KEYS[5], KEYS[6])
-    end
-    redis.call('HSET', KEYS[5], '_', string.format('%-65.0f', now), field, text)
+  local c0, c1 = KEYS[5], KEYS[6]
+  if c0 ~= KEYS[1] then
+    -- insert shared/rotate.lua
   end
+  redis.call('HSET', c0, field, text)
   return token
 end

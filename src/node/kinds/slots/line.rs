@@ -5,8 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::Place;
-use crate::{base::owner::Entry, node::wire::ms};
+use crate::{
+    base::owner::Entry,
+    node::{request::Seat, wire::ms},
+};
 
 /// The line of one semaphore. Times are in ms of TIME.
 #[derive(Clone, Debug, Default)]
@@ -62,18 +64,18 @@ impl Line {
     }
 
     /// Puts it in line, or hears of it again.
-    pub(super) fn register(&mut self, place: &Place, ticket: u64, now: u64) {
-        self.remove(&place.entry);
+    pub(super) fn register(&mut self, entry: &Entry, seat: &Seat, ticket: u64, now: u64) {
+        self.remove(entry);
         let waiter = Waiter {
             ticket,
             heard: now,
             called: None,
-            term: ms(place.term),
-            life: ms(place.life),
-            channel: Arc::clone(&place.channel),
+            term: ms(seat.term),
+            life: ms(seat.life),
+            channel: Arc::clone(&seat.channel),
         };
-        self.order.insert((ticket, place.entry.clone()));
-        self.waiters.insert(place.entry.clone(), waiter);
+        self.order.insert((ticket, entry.clone()));
+        self.waiters.insert(entry.clone(), waiter);
     }
 
     /// It waits no more. Whether it did.

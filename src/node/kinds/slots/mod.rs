@@ -3,10 +3,9 @@
 mod apply;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod cases;
-mod command;
 mod kept;
 mod line;
 mod wire;
 
-pub use self::command::{Command, Family, Mode, Place, Pool};
+pub(super) use self::wire::{encode, encode_inspect, encode_resize, inspected, resized, taken};
 pub(crate) use self::{apply::Memory, wire::SCRIPTS};

@@ -1,14 +1,14 @@
-//! The commands about slots as a server reads them, and its replies. Each is a script.
+//! Requests for a slot as a server reads them, and its answers. Each verb is a script.
 
 use std::time::Duration;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-use super::{Command, Mode};
 use crate::{
     base::{limit::Limit, owner::is_entry, printable::printable, taken::Taken},
     node::{
         answer::{Answer, PoolInspection, TakenSlot},
+        request::{Mode, Pool, Request, Verb},
         wire::{
             Arg::{self, Bytes, Number, Text},
             Keys, Script, Writer,
@@ -33,158 +33,129 @@ pub(crate) static SCRIPTS: &[&Script] = &[
     &TAKE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &YIELD, &RESIZE, &INSPECT,
 ];
 
-impl Command {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Take { .. } => "TAKE",
-            Self::Raise { .. } => "RAISE",
-            Self::Extend { .. } => "EXTEND",
-            Self::Repair { .. } => "REPAIR",
-            Self::Release { .. } => "RELEASE",
-            Self::Yield { .. } => "YIELD",
-            Self::Resize { .. } => "RESIZE",
-            Self::Inspect { .. } => "INSPECT",
-        }
-    }
-
-    pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
-        // The units of a rate limit may be taken for longer than the fleet's longest ttl.
-        let (open, kept) = (keys.open(), Number(ms(self.pool().family.kept())));
-        let [current, previous] = keys.slot_counters(self.pool());
-        let [slots, ends, line] = keys.semaphore(self.pool());
-        let (four, six) = (
-            [slots, open, ends, line],
-            [slots, open, ends, line, current, previous],
-        );
-        match self {
-            Self::Take {
-                place,
-                limit,
-                mode,
-                want,
-                ttl,
-                floor,
-                ..
-            } => {
-                let mode = match mode {
-                    Mode::Pick => "P",
-                    Mode::Move => "M",
-                };
-                writer.call_guarded(
-                    &TAKE,
-                    &six,
-                    &[
-                        kept,
-                        Text(place.entry.as_str()),
-                        Number(limit.version),
-                        Number(limit.slots.into()),
-                        Text(mode),
-                        slot_or_none(*want),
-                        Number(ms(*ttl)),
-                        Number(*floor),
-                        Number(place.ticket),
-                        Number(ms(place.term)),
-                        Number(ms(place.life)),
-                        Text(&place.channel),
-                    ],
-                );
-            }
-            Self::Raise {
-                pool,
-                entry,
-                slot,
-                token,
-                ..
-            } => writer.call_guarded(
-                &RAISE,
-                &[slots, open, current, previous],
-                &[
-                    kept,
-                    Text(entry.as_str()),
-                    Number((*slot).into()),
-                    Bytes(&slot_counter(pool, *slot)),
-                    Number(*token),
-                ],
-            ),
-            Self::Extend {
-                entry, slot, ttl, ..
-            } => writer.call_guarded(
-                &EXTEND,
-                &four,
-                &[
-                    kept,
-                    Text(entry.as_str()),
-                    Number((*slot).into()),
-                    Number(ms(*ttl)),
-                ],
-            ),
-            Self::Repair {
-                entry,
-                slot,
-                ttl,
-                token,
-                ..
-            } => writer.call_guarded(
-                &REPAIR,
+/// Writes a request for a slot.
+pub(crate) fn encode(
+    pool: &Pool,
+    slot: Option<u32>,
+    request: &Request,
+    writer: &mut Writer,
+    keys: &Keys,
+) {
+    let (kept, entry) = (kept(pool), Text(request.entry.as_str()));
+    let [current, previous] = keys.slot_counters(pool);
+    let [slots, ends, line] = keys.semaphore(pool);
+    let four = [slots, keys.open(), ends, line];
+    let six = [slots, keys.open(), ends, line, current, previous];
+    let release = |writer: &mut Writer, keep| {
+        writer.call_guarded(&RELEASE, &four, &[kept, entry, slot_or_none(keep)]);
+    };
+    match (&request.verb, slot) {
+        (Verb::Acquire { ttl, floor, wait }, _) => match wait.seat() {
+            Some(seat) => writer.call_guarded(
+                &TAKE,
                 &six,
                 &[
                     kept,
-                    Text(entry.as_str()),
-                    Number((*slot).into()),
+                    entry,
+                    Number(seat.limit.version),
+                    Number(seat.limit.slots.into()),
+                    Text(match seat.mode {
+                        Mode::Pick => "P",
+                        Mode::Move => "M",
+                    }),
+                    slot_or_none(slot),
                     Number(ms(*ttl)),
-                    Number(*token),
+                    Number(*floor),
+                    Number(seat.ticket),
+                    Number(ms(seat.term)),
+                    Number(ms(seat.life)),
+                    Text(&seat.channel),
                 ],
             ),
-            Self::Release { entry, keep, .. } => writer.call_guarded(
-                &RELEASE,
-                &four,
-                &[kept, Text(entry.as_str()), slot_or_none(*keep)],
-            ),
-            Self::Yield { place, .. } => writer.call_guarded(
+            None => release(writer, None),
+        },
+        (Verb::Yield { wait, .. }, _) => match wait.seat() {
+            Some(seat) => writer.call_guarded(
                 &YIELD,
                 &four,
                 &[
                     kept,
-                    Text(place.entry.as_str()),
-                    Number(place.ticket),
-                    Number(ms(place.term)),
-                    Number(ms(place.life)),
-                    Text(&place.channel),
+                    entry,
+                    Number(seat.ticket),
+                    Number(ms(seat.term)),
+                    Number(ms(seat.life)),
+                    Text(&seat.channel),
                 ],
             ),
-            Self::Resize { limit, .. } => writer.call_guarded(
-                &RESIZE,
-                &four,
-                &[kept, Number(limit.version), Number(limit.slots.into())],
-            ),
-            Self::Inspect { .. } => writer.call_guarded(&INSPECT, &six, &[]),
+            None => release(writer, None),
+        },
+        (Verb::Raise { token, .. }, _) => {
+            let counter = slot.map(|slot| slot_counter(pool, slot));
+            writer.call_guarded(
+                &RAISE,
+                &[slots, keys.open(), current, previous],
+                &[
+                    kept,
+                    entry,
+                    slot_or_none(slot),
+                    Bytes(counter.as_deref().unwrap_or_default()),
+                    Number(*token),
+                ],
+            );
         }
+        // A slot without a number: EXTEND answers that it is lost, and writes nothing.
+        (Verb::Extend { ttl, .. }, _) | (Verb::Repair { ttl, .. }, None) => writer.call_guarded(
+            &EXTEND,
+            &four,
+            &[kept, entry, slot_or_none(slot), Number(ms(*ttl))],
+        ),
+        (Verb::Repair { ttl, token }, Some(_)) => writer.call_guarded(
+            &REPAIR,
+            &six,
+            &[
+                kept,
+                entry,
+                slot_or_none(slot),
+                Number(ms(*ttl)),
+                Number(*token),
+            ],
+        ),
+        (Verb::Release(its), _) => release(writer, its.keep),
     }
+}
 
-    pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
-        let [frame] = replies else { return None };
-        Some(match self {
-            Self::Take { .. } => taken(frame)?,
-            Self::Raise { .. } => match integer(frame)? {
-                -1 => Answer::Lost,
-                _ => Answer::Raised(count(frame)?),
-            },
-            Self::Extend { .. } => match yes(frame)? {
-                true => Answer::Extended,
-                false => Answer::Lost,
-            },
-            Self::Repair { .. } => Answer::Repaired(yes(frame)?),
-            Self::Release { .. } => match integer(frame)? {
-                -1 => Answer::ReleasedUnadmitted,
-                _ => Answer::Released(yes(frame)?),
-            },
-            Self::Yield { .. } => yes(frame)?.then_some(Answer::Yielded)?,
-            Self::Resize { .. } => match items(frame)? {
-                [version, slots] => Answer::Limit(limit(version, slots)?),
-                _ => return None,
-            },
-            Self::Inspect { .. } => Answer::InspectedPool(Box::new(inspected(frame, hide)?)),
-        })
+pub(crate) fn encode_resize(pool: &Pool, limit: Limit, writer: &mut Writer, keys: &Keys) {
+    let [slots, ends, line] = keys.semaphore(pool);
+    writer.call_guarded(
+        &RESIZE,
+        &[slots, keys.open(), ends, line],
+        &[
+            kept(pool),
+            Number(limit.version),
+            Number(limit.slots.into()),
+        ],
+    );
+}
+
+pub(crate) fn encode_inspect(pool: &Pool, writer: &mut Writer, keys: &Keys) {
+    let [current, previous] = keys.slot_counters(pool);
+    let [slots, ends, line] = keys.semaphore(pool);
+    writer.call_guarded(
+        &INSPECT,
+        &[slots, keys.open(), ends, line, current, previous],
+        &[],
+    );
+}
+
+/// The units of a rate limit may be taken for longer than the fleet's longest ttl.
+fn kept(pool: &Pool) -> Arg<'static> {
+    Number(ms(pool.family.kept()))
+}
+
+pub(crate) fn resized(frame: &OwnedFrame) -> Option<Answer> {
+    match items(frame)? {
+        [version, slots] => Some(Answer::Limit(limit(version, slots)?)),
+        _ => None,
     }
 }
 
@@ -192,7 +163,8 @@ fn slot_or_none(slot: Option<u32>) -> Arg<'static> {
     slot.map_or(Text(""), |slot| Number(slot.into()))
 }
 
-fn taken(frame: &OwnedFrame) -> Option<Answer> {
+/// The answer to a TAKE.
+pub(crate) fn taken(frame: &OwnedFrame) -> Option<Answer> {
     Some(match items(frame)? {
         [version, slots] => Answer::Conflict(limit(version, slots)?),
         [slot, counter, bits, version, may_take, ticket, next_free] => Answer::Slots {
@@ -213,7 +185,7 @@ fn taken(frame: &OwnedFrame) -> Option<Answer> {
     })
 }
 
-fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<PoolInspection> {
+pub(crate) fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     let [version, slots, bits, time, waiting, holders, line] = items(frame)? else {
         return None;
     };
@@ -234,7 +206,7 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<PoolInspection> {
         let waited = time.saturating_sub(count(ticket)?);
         Some((shown(entry, hide)?, Duration::from_micros(waited)))
     });
-    Some(PoolInspection {
+    Some(Answer::InspectedPool(Box::new(PoolInspection {
         limit: match integer(version)? {
             -1 => None,
             _ => Some(limit(version, slots)?),
@@ -243,7 +215,7 @@ fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<PoolInspection> {
         holders: holders.collect::<Option<_>>()?,
         line: line.collect::<Option<_>>()?,
         waiting: count(waiting)?,
-    })
+    })))
 }
 
 fn limit(version: &OwnedFrame, slots: &OwnedFrame) -> Option<Limit> {

@@ -4,6 +4,8 @@ use crate::{
     node::{
         admission::{Handshake, Terms, cases::hello},
         memory::server::admit,
+        mutex::cases::{acquires, extends, raises, releases},
+        request::{Place, Request, Verb, Waiting},
     },
 };
 
@@ -23,19 +25,22 @@ fn entry(owner: u128) -> Entry {
 }
 
 fn acquire(owner: u128, ttl: u64) -> Command {
-    Command::Mutex(mutex::Command::Acquire {
-        name: name(),
-        entry: entry(owner),
-        ttl: Duration::from_millis(ttl),
-        floor: 0,
-    })
+    request(owner, acquires(Duration::from_millis(ttl), 0))
 }
 
 fn extend(owner: u128, ttl: u64) -> Command {
-    Command::Mutex(mutex::Command::Extend {
-        name: name(),
+    request(owner, extends(Duration::from_millis(ttl)))
+}
+
+fn release(owner: u128) -> Command {
+    request(owner, releases(0))
+}
+
+fn request(owner: u128, verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::mutex(name()),
         entry: entry(owner),
-        ttl: Duration::from_millis(ttl),
+        verb,
     })
 }
 
@@ -83,18 +88,8 @@ fn a_read_only_server_writes_nothing() {
     let store = &mut voting(Rules::ALL);
     store.apply(&acquire(1, 100), GUARD, T).unwrap();
     store.set_readonly(true);
-    let raise = mutex::Command::Raise {
-        name: name(),
-        entry: entry(1),
-        seq: 0,
-        token: 9,
-    };
-    let release = mutex::Command::Release {
-        name: name(),
-        entry: entry(1),
-        floor: 0,
-    };
-    for command in [acquire(2, 10), extend(1, 10), raise.into(), release.into()] {
+    let raise = request(1, raises(9));
+    for command in [acquire(2, 10), extend(1, 10), raise, release(1)] {
         match store.apply(&command, GUARD, T) {
             Err(Fault::Error(text)) => assert!(text.starts_with("READONLY"), "{text}"),
             other => panic!("{command:?}: {other:?}"),
@@ -110,29 +105,23 @@ fn after_a_restart_nobody_listens() {
     let channel = "here".into();
     store.subscribe(&channel);
     store.apply(&acquire(1, 60_000), GUARD, T).unwrap();
-    let place = mutex::Place {
-        entry: entry(2),
+    let place = Place {
         seq: 1,
         ticket: 1,
+        only_last: false,
         term: Duration::from_secs(1),
         lock_delay: Duration::ZERO,
         life: Duration::from_secs(30),
         claim: Duration::from_secs(1),
         channel,
     };
-    let join = mutex::Command::Join {
-        name: name(),
-        place,
-        only_last: false,
+    let join = Verb::Acquire {
         ttl: Duration::from_secs(1),
         floor: 0,
+        wait: Waiting::Queue(place),
     };
-    store.apply(&join.into(), GUARD, T).unwrap();
-    let release = mutex::Command::Release {
-        name: name(),
-        entry: entry(1),
-        floor: 0,
-    };
+    store.apply(&request(2, join), GUARD, T).unwrap();
+    let release = release(1);
     let snapshot = store.snapshot();
     let again = release.clone();
     store.apply(&release.into(), GUARD, T).unwrap();

@@ -124,10 +124,8 @@ async fn answers_come_in_order_wherever_the_bytes_are_cut() {
 
 #[tokio::test]
 async fn an_operation_leaves_with_the_guard_of_each_node() {
-    let name = crate::base::name::Name::new("a").unwrap();
-    let inspect = mutex::Command::Inspect { name };
     let operations = [
-        Operation::new(inspect),
+        Operation::new(mutex::cases::inspect("a")),
         Operation::new(server::Command::Disconnect { client: 1 }),
     ];
     let (mut c, mut server) = fake(4096);

@@ -10,10 +10,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::node::answer::{Answer, Answered};
 use crate::{
-    base::{
-        name::Name,
-        owner::{Entry, Label},
-    },
+    base::owner::Entry,
     node::{
         Command, Connection, Incoming, Operation, admission, mutex,
         redis::{
@@ -103,11 +100,7 @@ async fn a_connection_is_ready_for_commands() {
             .try_cmd(&["CLIENT", "SETINFO", "lib-name", "test"])
             .is_ok();
         assert_eq!(seen.contains(" lib-name=quorate "), knows_setinfo, "{seen}");
-        let release = Command::Mutex(mutex::Command::Release {
-            name: Name::new("a").unwrap(),
-            entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("test").unwrap()),
-            floor: 0,
-        });
+        let release = Command::from(mutex::cases::release("a", 1));
         assert_eq!(
             ask(&mut *connection, release.clone()).await,
             Ok(Answer::ReleasedUnadmitted),

@@ -3,8 +3,10 @@
 use super::real::{Real, on_servers};
 use crate::node::{
     answer::Answer,
-    mutex::cases::{self as one, entry, secs},
-    several::cases::{acquire, extend, raise, release, repair},
+    mutex::{
+        cases::{self as one, entry, secs},
+        several::cases::{acquire, extend, raise, release, repair},
+    },
 };
 
 const BOTH: [&str; 2] = ["a", "b"];

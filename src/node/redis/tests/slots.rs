@@ -5,7 +5,8 @@ use crate::{
     base::limit::Limit,
     node::{
         answer::{Answer, Answered},
-        slots::{self, Family, Mode, Pool},
+        mutex::cases::extends,
+        request::{Family, Mode, Pool, Question, Release, Request, Seat, Target, Verb, Waiting},
     },
 };
 
@@ -24,45 +25,47 @@ fn limit(version: u64, slots: u32) -> Limit {
     Limit { version, slots }
 }
 
+/// Asked for slot 0.
+fn request(owner: u128, verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::Slot(pool(), Some(0)),
+        entry: entry(owner),
+        verb,
+    })
+}
+
 /// Slot 0 of two, or a place in line.
 fn take(owner: u128) -> Command {
-    let place = slots::Place {
-        entry: entry(owner),
+    take_as(Mode::Move, owner)
+}
+
+fn take_as(mode: Mode, owner: u128) -> Command {
+    let seat = Seat {
+        limit: limit(0, 2),
+        mode,
         ticket: 50,
         term: secs(10),
         life: secs(10),
         channel: "".into(),
     };
-    Command::Slots(slots::Command::Take {
-        pool: pool(),
-        place,
-        limit: limit(0, 2),
-        mode: Mode::Move,
-        want: Some(0),
+    let take = Verb::Acquire {
         ttl: secs(10),
         floor: 7,
-    })
+        wait: Waiting::Slot(seat),
+    };
+    request(owner, take)
 }
 
 fn free(owner: u128) -> Command {
-    Command::Slots(slots::Command::Release {
-        pool: pool(),
-        entry: entry(owner),
-        keep: None,
-    })
+    request(owner, Verb::Release(Release::default()))
 }
 
 fn extend_slot(owner: u128) -> Command {
-    Command::Slots(slots::Command::Extend {
-        pool: pool(),
-        entry: entry(owner),
-        slot: 0,
-        ttl: secs(10),
-    })
+    request(owner, extends(secs(10)))
 }
 
 fn inspect_slots() -> Command {
-    Command::Slots(slots::Command::Inspect { pool: pool() })
+    Question::InspectPool(pool()).into()
 }
 
 fn mine(real: &mut Real, owner: u128) -> Option<(u32, u64)> {
@@ -182,29 +185,7 @@ fn a_damaged_ticket_is_nobodys() {
         assert!(mine(real, 1).is_some());
         for damaged in ["1e300", "inf", "-5", "9007199254740992"] {
             real.text(&["ZADD", LINE, damaged, "x"]);
-            let Command::Slots(slots::Command::Take {
-                pool,
-                place,
-                limit,
-                want,
-                ttl,
-                floor,
-                ..
-            }) = take(2)
-            else {
-                panic!()
-            };
-            let mode = Mode::Pick;
-            let pick = slots::Command::Take {
-                pool,
-                place,
-                limit,
-                mode,
-                want,
-                ttl,
-                floor,
-            };
-            match real.say(pick) {
+            match real.say(take_as(Mode::Pick, 2)) {
                 Answer::Slots { mine, ticket, .. } => {
                     assert!(mine.is_none() || ticket == 50, "{damaged}");
                 }

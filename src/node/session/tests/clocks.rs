@@ -32,12 +32,7 @@ impl World {
     }
 
     fn extend(&mut self, round: u64) -> Result<(), Silence> {
-        let command = Command::Mutex(mutex::Command::Extend {
-            name: name(),
-            entry: entry(round),
-            ttl: Duration::from_secs(10),
-        });
-        let operation = Operation::new(command);
+        let operation = asked(round, extends(Duration::from_secs(10)));
         self.step(|session, step| session.ask(step, tag(round), &operation))
     }
 }

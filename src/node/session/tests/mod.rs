@@ -25,7 +25,9 @@ use crate::{
     node::{
         Command,
         admission::{self, BootRecord, Handshake, Meeting, Server, Stored, Terms},
-        mutex, server,
+        mutex::cases::{acquires, extends},
+        request::{Release, Target, Verb},
+        server,
         settings::Settings,
     },
 };
@@ -193,24 +195,13 @@ impl World {
     }
 
     fn acquire(&mut self, round: u64) -> Result<(), Silence> {
-        let command = Command::Mutex(mutex::Command::Acquire {
-            name: name(),
-            entry: entry(round),
-            ttl: Duration::from_secs(10),
-            floor: 1,
-        });
-        let operation = Operation::new(command);
+        let operation = asked(round, acquires(Duration::from_secs(10), 1));
         self.step(|session, step| session.ask(step, tag(round), &operation))
     }
 
     fn repair(&mut self, round: u64) -> Result<(), Silence> {
-        let command = Command::Mutex(mutex::Command::Repair {
-            name: name(),
-            entry: entry(round),
-            ttl: Duration::from_secs(10),
-            token: 7,
-        });
-        let operation = Operation::new(command);
+        let (ttl, token) = (Duration::from_secs(10), 7);
+        let operation = asked(round, Verb::Repair { ttl, token });
         self.step(|session, step| session.ask(step, tag(round), &operation))
     }
 
@@ -262,11 +253,12 @@ fn tag(round: u64) -> Tag {
 }
 
 fn release_of(round: u64) -> Arc<Operation> {
-    Operation::new(mutex::Command::Release {
-        name: name(),
-        entry: entry(round),
-        floor: 0,
-    })
+    asked(round, Verb::Release(Release::default()))
+}
+
+/// A request for the mutex.
+fn asked(round: u64, verb: Verb) -> Arc<Operation> {
+    Target::mutex(name()).ask(&entry(round), verb)
 }
 
 fn entry(round: u64) -> Entry {
@@ -277,9 +269,12 @@ fn entry(round: u64) -> Entry {
 fn kinds(commands: &[Command]) -> Vec<&'static str> {
     let kind = |command: &Command| match command {
         Command::Admission(admission::Command::Handshake(_)) => "handshake",
-        Command::Mutex(mutex::Command::Acquire { .. }) => "acquire",
-        Command::Mutex(mutex::Command::Repair { .. }) => "repair",
-        Command::Mutex(mutex::Command::Release { .. }) => "release",
+        Command::Request(request) => match request.verb {
+            Verb::Acquire { .. } => "acquire",
+            Verb::Repair { .. } => "repair",
+            Verb::Release(_) => "release",
+            _ => "other",
+        },
         Command::Server(server::Command::Disconnect { client: 7 }) => "kill 7",
         Command::Server(server::Command::LoadScripts) => "load",
         _ => "other",

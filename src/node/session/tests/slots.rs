@@ -2,30 +2,33 @@
 
 use super::*;
 use crate::node::answer::Answer;
-use crate::{base::limit::Limit, node::slots};
+use crate::{
+    base::limit::Limit,
+    node::request::{Family, Mode, Pool, Seat, Waiting},
+};
 
 fn take(round: u64) -> Arc<Operation> {
-    Operation::new(slots::Command::Take {
-        pool: slots::Pool {
-            name: name(),
-            family: slots::Family::Permits,
-        },
-        place: slots::Place {
-            entry: entry(round),
-            ticket: 1,
-            term: Duration::from_secs(1),
-            life: Duration::from_secs(30),
-            channel: "".into(),
-        },
+    let pool = Pool {
+        name: name(),
+        family: Family::Permits,
+    };
+    let seat = Seat {
         limit: Limit {
             version: 1,
             slots: 3,
         },
-        mode: slots::Mode::Move,
-        want: Some(0),
+        mode: Mode::Move,
+        ticket: 1,
+        term: Duration::from_secs(1),
+        life: Duration::from_secs(30),
+        channel: "".into(),
+    };
+    let take = Verb::Acquire {
         ttl: Duration::from_secs(10),
         floor: 1,
-    })
+        wait: Waiting::Slot(seat),
+    };
+    Target::Slot(pool, Some(0)).ask(&entry(round), take)
 }
 
 /// A TAKE was lost with its connection, and another one is there.

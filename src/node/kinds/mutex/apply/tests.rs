@@ -5,7 +5,12 @@ use std::cell::Cell;
 use super::*;
 use crate::{
     base::{owner::Label, rules::Rules},
-    node::kinds::{air::Air, moment::Writes},
+    node::{
+        Command,
+        kinds::{air::Air, moment::Writes},
+        mutex::cases::{acquires, extends, raises, releases},
+        request::{Question, Target},
+    },
 };
 
 /// Leases last 30 s at most.
@@ -26,51 +31,41 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
-    Command::Acquire {
-        name: name(),
+fn request(owner: u128, verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::mutex(name()),
         entry: entry(owner),
-        ttl: ms(ttl),
-        floor,
-    }
+        verb,
+    })
+}
+
+fn acquire(owner: u128, ttl: u64, floor: u64) -> Command {
+    request(owner, acquires(ms(ttl), floor))
 }
 
 fn raise(owner: u128, token: u64) -> Command {
-    Command::Raise {
-        name: name(),
-        entry: entry(owner),
-        seq: 0,
-        token,
-    }
+    request(owner, raises(token))
 }
 
 fn extend(owner: u128, ttl: u64) -> Command {
-    Command::Extend {
-        name: name(),
-        entry: entry(owner),
-        ttl: ms(ttl),
-    }
+    request(owner, extends(ms(ttl)))
 }
 
 fn repair(owner: u128, ttl: u64, token: u64) -> Command {
-    Command::Repair {
-        name: name(),
-        entry: entry(owner),
-        ttl: ms(ttl),
-        token,
-    }
+    let ttl = ms(ttl);
+    request(owner, Verb::Repair { ttl, token })
 }
 
 fn release(owner: u128) -> Command {
-    Command::Release {
-        name: name(),
-        entry: entry(owner),
-        floor: 0,
-    }
+    request(owner, releases(0))
 }
 
 fn evict() -> Command {
-    Command::Evict { name: name() }
+    Question::EvictMutex(name()).into()
+}
+
+fn inspect() -> Command {
+    Question::InspectMutex(name()).into()
 }
 
 /// A node with these rules.
@@ -101,7 +96,18 @@ impl Node {
             wrote: &Cell::new(false),
             air: &self.air,
         };
-        self.memory.apply(command, &mut self.counters, at)
+        let counters = &mut self.counters;
+        match command {
+            Command::Request(request) => {
+                let names = Names::from(name());
+                self.memory.obey(&names, request, counters, at)
+            }
+            Command::Question(Question::InspectMutex(name)) => {
+                Ok(self.memory.inspect(name, counters, at))
+            }
+            Command::Question(Question::EvictMutex(name)) => self.memory.evict(name, at),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn ask(&mut self, command: &Command, time: u64) -> Answer {
@@ -109,7 +115,7 @@ impl Node {
     }
 
     fn counter(&mut self, time: u64) -> u64 {
-        match self.ask(&Command::Inspect { name: name() }, time) {
+        match self.ask(&inspect(), time) {
             Answer::InspectedMutex(it) => it.counter,
             other => panic!("{other:?}"),
         }

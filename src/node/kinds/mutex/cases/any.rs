@@ -10,41 +10,39 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     let ttl = secs(chance.one(&[11, 14, 17, 20]));
     let floor = chance.floor();
     match chance.up_to(120) {
-        0..20 => acquire(n, owner, ttl, floor),
-        20..30 => Command::Raise {
-            name: name(n),
-            entry: entry(owner),
-            seq: chance.one(&[0, 0, 1, 2]),
-            token: floor + chance.up_to(3),
-        },
-        30..40 => extend(n, owner, ttl),
-        40..62 => release_for(n, owner, floor),
-        62..68 => inspect(n),
-        68..76 => repair(n, owner, ttl, floor + chance.up_to(3)),
-        76 => repair(n, owner, ttl, MAX_TOKEN),
+        0..20 => acquire(n, owner, ttl, floor).into(),
+        20..30 => {
+            let seq = chance.one(&[0, 0, 1, 2]);
+            let token = floor + chance.up_to(3);
+            request(n, owner, Verb::Raise { seq, token }).into()
+        }
+        30..40 => extend(n, owner, ttl).into(),
+        40..62 => release_for(n, owner, floor).into(),
+        62..68 => inspect(n).into(),
+        68..76 => repair(n, owner, ttl, floor + chance.up_to(3)).into(),
+        76 => repair(n, owner, ttl, MAX_TOKEN).into(),
         77..104 => {
-            let place = random_place(chance, owner);
-            let join = join_for(n, place, ttl, floor);
-            if chance.one(&[false, true]) {
-                only_last(join)
-            } else {
-                join
+            let place = random_place(chance);
+            let join = join_for(n, (owner, place), ttl, floor);
+            match chance.one(&[false, true]) {
+                true => only_last(join).into(),
+                false => join.into(),
             }
         }
         104..116 => {
-            let place = random_place(chance, owner);
-            give_back(n, place, floor)
+            let place = random_place(chance);
+            give_back(n, (owner, place), floor).into()
         }
         // Nothing is put back there any more, so others are left alone.
-        _ => evict(chance.one(&["b", "_"])),
+        _ => evict(chance.one(&["b", "_"])).into(),
     }
 }
 
 /// Fresh for as long as the test takes. Its reservation is over at once, or never.
-fn random_place(chance: &mut Chance, owner: u128) -> Place {
+fn random_place(chance: &mut Chance) -> Place {
     let channels = [CHANNEL, CHANNEL, CHANNEL, NOBODY, ""];
     Place {
-        entry: entry(owner),
+        only_last: false,
         seq: 1 + chance.up_to(2),
         ticket: 1000 + chance.up_to(6),
         term: secs(60),
@@ -60,28 +58,13 @@ fn random_place(chance: &mut Chance, owner: u128) -> Place {
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b", "c:d", "_"]);
     let (owner, floor) = (u128::from(chance.up_to(4)), chance.floor());
-    let place = random_place(chance, owner);
+    let mut place = random_place(chance);
     match chance.up_to(3) {
-        0 => acquire(n, owner, SOON, floor),
-        1 => join_for(
-            n,
-            Place {
-                life: SOON,
-                ..place
-            },
-            SOON,
-            floor,
-        ),
-        _ => join_for(
-            n,
-            Place {
-                term: SOON,
-                ..place
-            },
-            SOON,
-            floor,
-        ),
+        0 => return acquire(n, owner, SOON, floor).into(),
+        1 => place.life = SOON,
+        _ => place.term = SOON,
     }
+    join_for(n, (owner, place), SOON, floor).into()
 }
 
 /// The same but for the clock.

@@ -2,16 +2,6 @@
 
 use super::*;
 
-pub(super) async fn a_raise_needs_the_lock_and_never_lowers(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, raise("a", 1, 5)).await, Answer::Lost);
-    say(trial, acquire("a", 1, secs(10), 10)).await;
-    assert_eq!(say(trial, raise("a", 2, 50)).await, Answer::Lost);
-    assert_eq!(say(trial, raise("a", 1, 10)).await, Answer::Raised(10));
-    assert_eq!(say(trial, raise("a", 1, 9)).await, Answer::Raised(10));
-    assert_eq!(say(trial, raise("a", 1, 11)).await, Answer::Raised(11));
-    assert_eq!(counter(trial, "a").await, 11);
-}
-
 pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
     for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
         let n = floor.to_string();
@@ -32,27 +22,6 @@ pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
         say(trial, acquire("below", 1, secs(10), below)).await,
         Answer::Granted(below)
     );
-}
-
-pub(super) async fn a_raise_far_ahead_is_capped(trial: &mut Trial<'_>) {
-    let ahead = 60_000_000 + 20_000_000;
-    say(trial, acquire("a", 1, secs(10), 0)).await;
-    let below = trial.wall_us() + ahead - 1_000_000;
-    assert_eq!(
-        say(trial, raise("a", 1, below)).await,
-        Answer::Raised(below)
-    );
-    for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN, u64::MAX] {
-        let from = trial.wall_us() + ahead;
-        let Answer::Raised(raised) = say(trial, raise("a", 1, token)).await else {
-            panic!()
-        };
-        assert!(
-            (from..=trial.wall_us() + ahead).contains(&raised),
-            "{raised}"
-        );
-        assert_eq!(counter(trial, "a").await, raised);
-    }
 }
 
 pub(super) async fn counters_are_numbers(trial: &mut Trial<'_>) {

@@ -4,7 +4,7 @@ use super::{line::*, *};
 use crate::node::answer::Answer;
 
 pub(super) async fn who_may_only_be_last_comes_before_nobody(trial: &mut Trial<'_>) {
-    let last = |n: &str, place: &Place| only_last(join(n, place));
+    let last = |n: &str, queued: &Queued| only_last(join(n, queued));
     let refused = |reply: Answer| match reply {
         Answer::Held {
             counter,
@@ -15,32 +15,35 @@ pub(super) async fn who_may_only_be_last_comes_before_nobody(trial: &mut Trial<'
         other => panic!("{other:?}"),
     };
     let by = |owner: u128| Some(entry(owner).text());
-    stand(trial, "a", &[place(5, 1, 50), place(7, 1, 70)]).await;
+    stand(trial, "a", &[(5, place(1, 50)), (7, place(1, 70))]).await;
     // A place of its own; none before anybody, nor by the side of one who has the same ticket.
     for (who, ticket, rank) in [(8, 80, 2), (9, 81, 3)] {
-        let joined = say(trial, last("a", &place(who, 1, ticket))).await;
+        let joined = say(trial, last("a", &(who, place(1, ticket)))).await;
         assert_eq!(in_line(joined).0, rank);
     }
     for ticket in [40, 81] {
-        let joined = say(trial, last("a", &place(10, 1, ticket))).await;
+        let joined = say(trial, last("a", &(10, place(1, ticket)))).await;
         assert_eq!(refused(joined), (1, by(1), 81));
     }
     assert_eq!(line(trial, "a").await, owners(&[5, 7, 8, 9]));
     // Who stands there stays, whoever came behind it.
-    let again = say(trial, last("a", &place(5, 2, 50))).await;
+    let again = say(trial, last("a", &(5, place(2, 50)))).await;
     assert_eq!(in_line(again).0, 0);
     // Who would come before the holder is refused too; where nobody waits a free lock is taken.
-    let taken_at = say(trial, last("b", &place(2, 1, 50))).await;
+    let taken_at = say(trial, last("b", &(2, place(1, 50)))).await;
     assert_eq!(taken_at, taken(P, 1));
     for ticket in [49, 50] {
-        let joined = say(trial, last("b", &place(3, 1, ticket))).await;
+        let joined = say(trial, last("b", &(3, place(1, ticket)))).await;
         assert_eq!(refused(joined), (P, by(2), 50));
     }
-    assert_eq!(in_line(say(trial, last("b", &place(3, 1, 51))).await).0, 0);
+    assert_eq!(
+        in_line(say(trial, last("b", &(3, place(1, 51)))).await).0,
+        0
+    );
     // A free lock that others wait for is handed to them, whatever the ticket of who asks.
-    stand(trial, "c", &[place(5, 1, 50), place(7, 2, 70)]).await;
+    stand(trial, "c", &[(5, place(1, 50)), (7, place(2, 70))]).await;
     say(trial, evict("c")).await;
-    let joined = say(trial, last("c", &place(3, 1, 40))).await;
+    let joined = say(trial, last("c", &(3, place(1, 40)))).await;
     assert_eq!(refused(joined), (P, by(5), 70));
     assert_eq!(line(trial, "c").await, owners(&[7]));
     assert_eq!(trial.pushes().await, [granted(5, 1, P), next(7, 10)]);

@@ -16,11 +16,11 @@ pub(crate) fn millis(n: u64) -> Duration {
 }
 
 /// Fresh, alive, and heard.
-pub(crate) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
+pub(crate) fn place(seq: u64, ticket: u64) -> Place {
     Place {
-        entry: entry(owner),
         seq,
         ticket,
+        only_last: false,
         term: secs(10),
         lock_delay: secs(3),
         life: secs(18),
@@ -29,20 +29,20 @@ pub(crate) fn place(owner: u128, seq: u64, ticket: u64) -> Place {
     }
 }
 
-pub(crate) fn join(n: &str, place: &Place) -> Command {
-    join_for(n, place.clone(), secs(15), P)
+pub(crate) fn join(n: &str, queued: &Queued) -> Request {
+    join_for(n, queued.clone(), secs(15), P)
 }
 
-pub(super) fn free(n: &str, owner: u128) -> Command {
+pub(super) fn free(n: &str, owner: u128) -> Request {
     release_for(n, owner, P)
 }
 
 /// They stand in line in this order, behind the holder 1, who is plain.
-pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, places: &[Place]) {
+pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, queue: &[Queued]) {
     let granted = say(trial, acquire(n, 1, secs(15), 0)).await;
     assert!(matches!(granted, Answer::Granted(_)), "{granted:?}");
-    for (at, place) in places.iter().enumerate() {
-        let (rank, ahead) = in_line(say(trial, join(n, place)).await);
+    for (at, queued) in queue.iter().enumerate() {
+        let (rank, ahead) = in_line(say(trial, join(n, queued)).await);
         assert_eq!((rank, ahead.ticket), (at as u64, 0));
         assert_eq!(ahead.holder, Some(entry(1).text()));
     }
@@ -112,7 +112,7 @@ pub(crate) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
 }
 
 pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
-    let first = place(2, 1, 50);
+    let first = (2, place(1, 50));
     assert_eq!(say(trial, join("a", &first)).await, taken(P, 1));
     assert!(about(remaining(trial, "a").await.unwrap(), secs(15)));
     assert_eq!(line(trial, "a").await, owners(&[]));
@@ -122,13 +122,13 @@ pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
         "the ticket that it came with"
     );
     // Asked again, it finds itself served, by the first request. It is prolonged, never shortened.
-    let again = Place { seq: 2, ..first };
+    let again = (first.0, Place { seq: 2, ..first.1 });
     for (ttl, left) in [(secs(20), 20), (secs(5), 20)] {
         let joined = say(trial, join_for("a", again.clone(), ttl, P + 9)).await;
         assert_eq!(joined, taken(P, 1));
         assert!(about(remaining(trial, "a").await.unwrap(), secs(left)));
     }
-    let other = say(trial, join("a", &place(3, 1, 60))).await;
+    let other = say(trial, join("a", &(3, place(1, 60)))).await;
     let (rank, ahead) = in_line(other);
     assert_eq!((rank, ahead.ticket, ahead.is_reserved), (0, 50, false));
     assert_eq!(ahead.holder, Some(entry(2).text()));
@@ -140,13 +140,8 @@ pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) {
-    let raise_of = |seq, token| Command::Raise {
-        name: name("a"),
-        entry: entry(2),
-        seq,
-        token,
-    };
-    say(trial, join("a", &place(2, 11, 50))).await;
+    let raise_of = |n, seq, token| request(n, 2, Verb::Raise { seq, token });
+    say(trial, join("a", &(2, place(11, 50)))).await;
     assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Extended);
     for (seq, token, reply) in [
         (0, P + 1, Answer::Raised(P + 1)),
@@ -154,7 +149,7 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
         (1, P + 3, Answer::Lost),
         (12, P + 3, Answer::Lost),
     ] {
-        assert_eq!(say(trial, raise_of(seq, token)).await, reply, "{seq}");
+        assert_eq!(say(trial, raise_of("a", seq, token)).await, reply, "{seq}");
     }
     let repaired = say(trial, repair("a", 2, secs(20), P + 2)).await;
     assert_eq!(repaired, Answer::Repaired(true));
@@ -167,21 +162,11 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
     assert_eq!(holder(trial, "a").await, None);
     // A plain holder was given nothing by a request.
     say(trial, acquire("a", 2, secs(10), 0)).await;
-    assert_eq!(say(trial, raise_of(11, P + 9)).await, Answer::Lost);
+    assert_eq!(say(trial, raise_of("a", 11, P + 9)).await, Answer::Lost);
     // Together with others it is the same.
-    say(trial, join("b", &place(2, 11, 50))).await;
-    let b = |seq| match raise_of(seq, P + 5) {
-        Command::Raise {
-            entry, seq, token, ..
-        } => Command::Raise {
-            name: name("b"),
-            entry,
-            seq,
-            token,
-        },
-        other => other,
-    };
-    let asked = [b(1), b(11), extend("b", 2, secs(9)), free("b", 2)].map(node::Command::from);
+    say(trial, join("b", &(2, place(11, 50)))).await;
+    let b = |seq| raise_of("b", seq, P + 5);
+    let asked = [b(1), b(11), extend("b", 2, secs(9)), free("b", 2)].map(Command::from);
     let wanted = [
         Answer::Lost,
         Answer::Raised(P + 5),
@@ -193,15 +178,15 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
 }
 
 pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(5, 1, 50), place(7, 1, 70)]).await;
+    stand(trial, "a", &[(5, place(1, 50)), (7, place(1, 70))]).await;
     // The smaller ticket first, and of equal ones the smaller entry.
     for (who, ticket, rank) in [(4, 40, 0), (6, 50, 2), (3, 70, 3)] {
-        let joined = say(trial, join("a", &place(who, 1, ticket))).await;
+        let joined = say(trial, join("a", &(who, place(1, ticket)))).await;
         assert_eq!(in_line(joined).0, rank, "{who}");
     }
     assert_eq!(line(trial, "a").await, owners(&[4, 5, 6, 3, 7]));
     // Who asks again stays where it is.
-    let again = say(trial, join("a", &place(5, 2, 50))).await;
+    let again = say(trial, join("a", &(5, place(2, 50)))).await;
     assert_eq!(in_line(again).0, 1);
     let (by, last, left) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(1).text()), 70));
@@ -211,7 +196,7 @@ pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
     assert_eq!(refused_or_granted(trial, "b").await, Answer::Granted(P));
     // For how long they have waited is told by their tickets.
     let waited = trial.wall_us() - secs(60).as_micros() as u64;
-    say(trial, join("a", &place(9, 1, waited))).await;
+    say(trial, join("a", &(9, place(1, waited)))).await;
     match say(trial, inspect("a")).await {
         Answer::InspectedMutex(it) => {
             let (who, waited) = it.line.last().unwrap();
@@ -228,8 +213,8 @@ pub(super) async fn refused_or_granted(trial: &mut Trial<'_>, n: &str) -> Answer
 
 pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, secs(15), 0)).await;
-    let joins: Vec<node::Command> = (0..101)
-        .map(|n| join("a", &place(1000 + n, 1, 1000 - n as u64)).into())
+    let joins: Vec<Command> = (0..101)
+        .map(|n| join("a", &(1000 + n, place(1, 1000 - n as u64))).into())
         .collect();
     trial.ask_all(&joins).await;
     match say(trial, inspect("a")).await {
@@ -243,15 +228,18 @@ pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>)
 }
 
 pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
-    let (two, three) = (place(2, 5, 50), place(3, 2, 60));
+    let (two, three) = ((2, place(5, 50)), (3, place(2, 60)));
     stand(trial, "a", &[two.clone(), three.clone()]).await;
     say(trial, free("a", 1)).await;
     trial.pushes().await;
     // By another request: nothing happens.
-    let other = Place {
-        seq: 4,
-        ..two.clone()
-    };
+    let other = (
+        2,
+        Place {
+            seq: 4,
+            ..two.1.clone()
+        },
+    );
     assert_eq!(say(trial, give_back("a", other, P)).await, Answer::Yielded);
     assert_eq!(holder(trial, "a").await, Some(entry(2).as_str().into()));
     assert_eq!(line(trial, "a").await, owners(&[3]));
@@ -266,7 +254,7 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [push(2, Says::Called), next(3, 7)]);
     assert_eq!(say(trial, join("a", &two)).await, taken(P + 1, 5));
     // One with a smaller ticket has come.
-    let before = place(4, 1, 40);
+    let before = (4, place(1, 40));
     say(trial, join("a", &before)).await;
     say(trial, give_back("a", two.clone(), P + 9)).await;
     assert_eq!(
@@ -276,15 +264,15 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
     );
     assert_eq!(line(trial, "a").await, owners(&[2, 3]));
     // Where it holds nothing, it goes back in line, and no lock of another's is touched.
-    say(trial, give_back("a", place(7, 1, 45), P)).await;
+    say(trial, give_back("a", (7, place(1, 45)), P)).await;
     assert_eq!(line(trial, "a").await, owners(&[7, 2, 3]));
     assert_eq!(holder(trial, "a").await, Some(entry(4).as_str().into()));
     assert_eq!(trial.pushes().await, []);
 }
 
 pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
-    let (two, three) = (place(2, 1, 50), place(3, 1, 60));
-    stand(trial, "a", &[two, three, place(4, 2, 70)]).await;
+    let (two, three) = ((2, place(1, 50)), (3, place(1, 60)));
+    stand(trial, "a", &[two, three, (4, place(2, 70))]).await;
     assert_eq!(say(trial, free("a", 3)).await, Answer::Released(false));
     assert_eq!(line(trial, "a").await, owners(&[2, 4]));
     assert_eq!(trial.pushes().await, [], "it is held");
@@ -294,7 +282,7 @@ pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, free("a", 2)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(4, 2, P + 1)]);
     // Whoever releases where the lock is free serves the line.
-    stand(trial, "b", &[place(2, 1, 50)]).await;
+    stand(trial, "b", &[(2, place(1, 50))]).await;
     say(trial, evict("b")).await;
     assert_eq!(trial.pushes().await, []);
     assert_eq!(say(trial, free("b", 99)).await, Answer::Released(false));
@@ -302,7 +290,7 @@ pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(2, 1, 50), place(3, 1, 60)]).await;
+    stand(trial, "a", &[(2, place(1, 50)), (3, place(1, 60))]).await;
     let wrong = "20000 2 3 word 5000 another";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [2, 1] {
@@ -311,8 +299,8 @@ pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'
     }
     let not_admitted = Err(node::Fault::NotAdmitted);
     for command in [
-        join("a", &place(4, 1, 40)),
-        give_back("a", place(3, 1, 60), P),
+        join("a", &(4, place(1, 40))),
+        give_back("a", (3, place(1, 60)), P),
         acquire("a", 4, secs(10), P),
     ] {
         let answer = trial.ask_with(&command.into(), wrong).await;
@@ -324,7 +312,7 @@ pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'
 }
 
 pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(2, 1, 50), place(3, 2, 60)]).await;
+    stand(trial, "a", &[(2, place(1, 50)), (3, place(2, 60))]).await;
     stand(trial, "b", &[]).await;
     let asked = [
         free("b", 1),
@@ -333,12 +321,12 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
         acquire("a", 9, secs(10), P),
         extend("a", 2, secs(15)),
         free("a", 2),
-        join("a", &place(4, 1, 70)),
+        join("a", &(4, place(1, 70))),
         acquire("b", 9, secs(10), P + 3),
         free("b", 9),
-        join("b", &place(4, 2, 70)),
+        join("b", &(4, place(2, 70))),
     ];
-    let answers = trial.ask_all(&asked.map(node::Command::from)).await;
+    let answers = trial.ask_all(&asked.map(Command::from)).await;
     let replies: Vec<Answer> = answers
         .into_iter()
         .map(|answer| match answer {
@@ -370,13 +358,16 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_line_is_forgotten_after_four_lives(trial: &mut Trial<'_>) {
-    let short = Place {
-        life: millis(200),
-        ..place(2, 1, 50)
-    };
+    let short = (
+        2,
+        Place {
+            life: millis(200),
+            ..place(1, 50)
+        },
+    );
     stand(trial, "a", std::slice::from_ref(&short)).await;
     // Who waits longer keeps it, also for others.
-    stand(trial, "b", &[place(3, 1, 60)]).await;
+    stand(trial, "b", &[(3, place(1, 60))]).await;
     say(trial, join("b", &short)).await;
     sleep(millis(300)).await;
     assert_eq!(line(trial, "a").await, owners(&[2]), "nobody has looked");

@@ -1,9 +1,5 @@
 //! Who holds, and for how long.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use super::*;
 
 pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Trial<'_>) {
@@ -38,6 +34,15 @@ pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Tri
     }
     let nobody = Answer::InspectedMutex(Box::default());
     assert_eq!(say(trial, inspect("never held")).await, nobody);
+    // Of one that is over the counter is left.
+    say(trial, acquire("over", 1, Duration::from_millis(20), 0)).await;
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert_eq!(say(trial, evict("over")).await, evicted(None));
+    let over = Answer::InspectedMutex(Box::new(MutexInspection {
+        counter: 1,
+        ..MutexInspection::default()
+    }));
+    assert_eq!(say(trial, inspect("over")).await, over);
 }
 
 pub(super) async fn a_name_may_hold_any_character(trial: &mut Trial<'_>) {
@@ -49,40 +54,6 @@ pub(super) async fn a_name_may_hold_any_character(trial: &mut Trial<'_>) {
         );
         assert_eq!(counter(trial, n).await, 7, "{n:?}");
     }
-}
-
-pub(super) async fn an_extension_only_prolongs(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Answer::Lost);
-    assert_eq!(remaining(trial, "a").await, None, "re-created");
-    say(trial, acquire("a", 1, secs(10), 0)).await;
-    assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Lost);
-    assert_eq!(say(trial, extend("a", 1, secs(5))).await, Answer::Extended);
-    assert!(
-        about(remaining(trial, "a").await.unwrap(), secs(10)),
-        "shortened"
-    );
-    assert_eq!(say(trial, extend("a", 1, secs(20))).await, Answer::Extended);
-    assert!(about(remaining(trial, "a").await.unwrap(), secs(20)));
-}
-
-pub(super) async fn an_entry_ends_with_its_ttl(trial: &mut Trial<'_>) {
-    say(trial, acquire("a", 1, Duration::from_millis(20), 0)).await;
-    sleep(Duration::from_millis(40)).await;
-    assert_eq!(say(trial, extend("a", 1, secs(10))).await, Answer::Lost);
-    assert_eq!(say(trial, raise("a", 1, 10)).await, Answer::Lost);
-    assert_eq!(say(trial, release("a", 1)).await, Answer::Released(false));
-    assert_eq!(say(trial, evict("a")).await, evicted(None));
-    assert_eq!(
-        say(trial, inspect("a")).await,
-        Answer::InspectedMutex(Box::new(MutexInspection {
-            counter: 1,
-            ..MutexInspection::default()
-        }))
-    );
-    assert_eq!(
-        say(trial, acquire("a", 2, secs(10), 0)).await,
-        Answer::Granted(2)
-    );
 }
 
 pub(super) async fn an_eviction_frees_and_forgets_no_counter(trial: &mut Trial<'_>) {

@@ -72,26 +72,6 @@ pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<
     assert_eq!(next, Answer::Granted(6));
 }
 
-pub(super) async fn a_repair_far_ahead_is_refused(trial: &mut Trial<'_>) {
-    let ahead = 60_000_000 + 20_000_000;
-    let below = trial.wall_us() + ahead - 1_000_000;
-    let repaired = say(trial, repair("a", 1, secs(10), below)).await;
-    assert_eq!(repaired, Answer::Repaired(true));
-    assert_eq!(counter(trial, "a").await, below);
-    for token in [trial.wall_us() + ahead + 1_000_000, MAX_TOKEN] {
-        for n in ["a", "b"] {
-            let command = repair(n, 1, secs(20), token);
-            assert_eq!(trial.error(command).await, "AHEAD");
-        }
-    }
-    assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
-    assert_eq!(remaining(trial, "b").await, None, "written all the same");
-    assert_eq!(
-        (counter(trial, "a").await, counter(trial, "b").await),
-        (below, 0)
-    );
-}
-
 pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) {
     for n in ["a", "b"] {
         say(trial, acquire(n, 1, secs(10), 50)).await;

@@ -6,7 +6,7 @@ use super::*;
 use crate::node::Says;
 
 pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
-    let (two, three, four) = (place(2, 3, 50), place(3, 2, 60), place(4, 2, 70));
+    let (two, three, four) = ((2, place(3, 50)), (3, place(2, 60)), (4, place(2, 70)));
     stand(trial, "a", &[two.clone(), three, four]).await;
     let released = say(trial, free("a", 1)).await;
     assert_eq!(released, Answer::Released(true));
@@ -18,7 +18,7 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     assert_eq!((by, last), (Some(entry(2).text()), 70));
     assert!(about(left, secs(13)), "{left:?}");
     // A heartbeat that crossed the push finds itself served, by the request that registered it.
-    let heartbeat = Place { seq: 4, ..two };
+    let heartbeat = (two.0, Place { seq: 4, ..two.1 });
     assert_eq!(say(trial, join("a", &heartbeat)).await, taken(P, 3));
     // A smaller p gives a greater token all the same, and one far ahead is capped.
     say(trial, release_for("a", 2, 5)).await;
@@ -35,18 +35,23 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..place(2, 1, 50)
-    };
+    let deaf = (
+        2,
+        Place {
+            channel: NOBODY.into(),
+            ..place(1, 50)
+        },
+    );
     // Not fresh, it would be called; that nobody hears either.
-    let stale = Place {
-        term: millis(1),
-        entry: entry(3),
-        ticket: 55,
-        ..deaf.clone()
-    };
-    stand(trial, "a", &[deaf.clone(), stale, place(4, 1, 60)]).await;
+    let stale = (
+        3,
+        Place {
+            term: millis(1),
+            ticket: 55,
+            ..deaf.1.clone()
+        },
+    );
+    stand(trial, "a", &[deaf.clone(), stale, (4, place(1, 60))]).await;
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(4, 1, P)], "one token");
@@ -66,27 +71,36 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
         // Before it asks again, what was handed over is over.
         ("d", secs(2), 1, secs(10), 0, true),
     ] {
-        let head = Place {
-            term: head,
-            ..place(2, 1, 50)
-        };
-        let next = Place {
-            term,
-            ..place(3, seq, 60)
-        };
+        let head = (
+            2,
+            Place {
+                term: head,
+                ..place(1, 50)
+            },
+        );
+        let next = (
+            3,
+            Place {
+                term,
+                ..place(seq, 60)
+            },
+        );
         stand(trial, n, &[head.clone(), next]).await;
         sleep(millis(waits)).await;
         say(trial, free(n, 1)).await;
-        let after = head.term;
+        let after = head.1.term;
         let mut wanted = vec![granted(2, 1, P)];
         wanted.extend(is_told.then(|| push(3, Says::Next { after })));
         assert_eq!(trial.pushes().await, wanted, "{n}");
     }
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..place(4, 2, 70)
-    };
-    stand(trial, "e", &[place(2, 1, 50), place(3, 1, 60), deaf]).await;
+    let deaf = (
+        4,
+        Place {
+            channel: NOBODY.into(),
+            ..place(2, 70)
+        },
+    );
+    stand(trial, "e", &[(2, place(1, 50)), (3, place(1, 60)), deaf]).await;
     say(trial, free("e", 1)).await;
     assert_eq!(
         trial.pushes().await,
@@ -97,33 +111,42 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
 
 /// (That another's is told rather than one of the head's own process is in `tests/lock/queue/dead.rs`: it takes two processes.)
 pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: &mut Trial<'_>) {
-    let (two, three) = (place(2, 1, 50), place(3, 2, 60));
+    let (two, three) = ((2, place(1, 50)), (3, place(2, 60)));
     for (n, channel) in [("a", NOBODY), ("b", "")] {
-        let last = Place {
-            channel: channel.into(),
-            ..place(4, 1, 70)
-        };
+        let last = (
+            4,
+            Place {
+                channel: channel.into(),
+                ..place(1, 70)
+            },
+        );
         stand(trial, n, &[two.clone(), three.clone(), last]).await;
         say(trial, free(n, 1)).await;
         let pushes = trial.pushes().await;
         assert_eq!(pushes, [granted(2, 1, P), next(3, 10)], "{n}");
     }
     // The next one is another's: it is told, and does not hear it.
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..three
-    };
-    stand(trial, "c", &[two, deaf, place(4, 1, 70)]).await;
+    let deaf = (
+        3,
+        Place {
+            channel: NOBODY.into(),
+            ..three.1
+        },
+    );
+    stand(trial, "c", &[two, deaf, (4, place(1, 70))]).await;
     say(trial, free("c", 1)).await;
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }
 
 pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
-    let stale = Place {
-        term: millis(400),
-        ..place(2, 1, 50)
-    };
-    stand(trial, "a", &[stale.clone(), place(3, 2, 60)]).await;
+    let stale = (
+        2,
+        Place {
+            term: millis(400),
+            ..place(1, 50)
+        },
+    );
+    stand(trial, "a", &[stale.clone(), (3, place(2, 60))]).await;
     sleep(millis(300)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(
@@ -136,41 +159,47 @@ pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
     let (by, last, left) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(2).text()), 60));
     assert!(about(left, secs(7)), "{left:?}");
-    let (rank, ahead) = in_line(say(trial, join("a", &place(3, 2, 60))).await);
+    let (rank, ahead) = in_line(say(trial, join("a", &(3, place(2, 60)))).await);
     assert_eq!((rank, ahead.ticket, ahead.is_reserved), (1, 50, true));
     assert_eq!(ahead.holder, Some(entry(2).text()));
     assert!(about(ahead.remaining.unwrap(), secs(7)));
     assert_eq!(counter(trial, "a").await, 1, "nothing was granted");
     assert_eq!(trial.pushes().await, [], "it is called once");
-    let came = say(trial, join("a", &Place { seq: 2, ..stale })).await;
+    let came = say(trial, join("a", &(stale.0, Place { seq: 2, ..stale.1 }))).await;
     assert_eq!(came, taken(P, 2));
     assert_eq!(line(trial, "a").await, owners(&[3]));
 }
 
 pub(super) async fn who_was_called_and_asks_again_is_reserved_no_more(trial: &mut Trial<'_>) {
-    let stale = Place {
-        term: millis(10),
-        ..place(2, 1, 50)
-    };
+    let stale = (
+        2,
+        Place {
+            term: millis(10),
+            ..place(1, 50)
+        },
+    );
     stand(trial, "a", std::slice::from_ref(&stale)).await;
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [push(2, Says::Called)]);
     // One with a smaller ticket is the head now, and takes it. Who was called asks again, and is fresh.
-    assert_eq!(say(trial, join("a", &place(3, 1, 40))).await, taken(P, 1));
-    let again = say(trial, join("a", &place(2, 2, 50))).await;
+    assert_eq!(say(trial, join("a", &(3, place(1, 40)))).await, taken(P, 1));
+    let again = say(trial, join("a", &(2, place(2, 50)))).await;
     assert_eq!(in_line(again).1.ticket, 40);
     say(trial, free("a", 3)).await;
     assert_eq!(trial.pushes().await, [granted(2, 2, P + 1)]);
 }
 
 pub(super) async fn who_does_not_come_is_dropped(trial: &mut Trial<'_>) {
-    let absent = Place {
-        term: millis(10),
-        claim: millis(30),
-        ..place(2, 1, 50)
-    };
-    stand(trial, "a", &[absent, place(3, 1, 60)]).await;
+    let absent = (
+        2,
+        Place {
+            term: millis(10),
+            claim: millis(30),
+            ..place(1, 50)
+        },
+    );
+    stand(trial, "a", &[absent, (3, place(1, 60))]).await;
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     let after = millis(30);
@@ -184,19 +213,25 @@ pub(super) async fn who_does_not_come_is_dropped(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
-    let dead = Place {
-        life: millis(10),
-        ..place(2, 1, 50)
-    };
-    stand(trial, "a", &[dead.clone(), place(3, 1, 60)]).await;
+    let dead = (
+        2,
+        Place {
+            life: millis(10),
+            ..place(1, 50)
+        },
+    );
+    stand(trial, "a", &[dead.clone(), (3, place(1, 60))]).await;
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
     // Nobody alive is left: a plain ACQUIRE is granted.
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..place(4, 1, 60)
-    };
+    let deaf = (
+        4,
+        Place {
+            channel: NOBODY.into(),
+            ..place(1, 60)
+        },
+    );
     stand(trial, "b", &[dead.clone(), deaf.clone()]).await;
     sleep(millis(20)).await;
     say(trial, release_for("b", 99, P)).await;
@@ -209,7 +244,7 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
     sleep(millis(20)).await;
     say(trial, evict("c")).await;
     let (joined, c) = (
-        say(trial, join("c", &place(5, 1, 70))).await,
+        say(trial, join("c", &(5, place(1, 70)))).await,
         counter(trial, "c").await,
     );
     assert_eq!(joined, taken(c, 1));
@@ -218,11 +253,14 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_has_no_channel_is_waited_for(trial: &mut Trial<'_>) {
-    let polls = Place {
-        channel: "".into(),
-        ..place(2, 1, 50)
-    };
-    stand(trial, "a", &[polls.clone(), place(3, 2, 60)]).await;
+    let polls = (
+        2,
+        Place {
+            channel: "".into(),
+            ..place(1, 50)
+        },
+    );
+    stand(trial, "a", &[polls.clone(), (3, place(2, 60))]).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [next(3, 7)]);
     let (by, _, left) = refused(trial, "a").await;
@@ -232,9 +270,9 @@ pub(super) async fn who_has_no_channel_is_waited_for(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_full_server_hands_over(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(2, 1, 50)]).await;
+    stand(trial, "a", &[(2, place(1, 50))]).await;
     trial.change(Change::Full(true)).await;
-    let third = place(3, 1, 60);
+    let third = (3, place(1, 60));
     assert_eq!(trial.error(join("a", &third)).await, "OOM");
     assert_eq!(trial.error(give_back("a", third, P)).await, "OOM");
     assert_eq!(line(trial, "a").await, owners(&[2]));
@@ -244,14 +282,17 @@ pub(super) async fn a_full_server_hands_over(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_exhausted_counter_fails_no_release(trial: &mut Trial<'_>) {
-    stand(trial, "a", &[place(2, 1, 50)]).await;
+    stand(trial, "a", &[(2, place(1, 50))]).await;
     trial.change(Change::Counter(name("a"), MAX_TOKEN)).await;
     assert_eq!(say(trial, free("a", 1)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None, "it is free");
     let refused = trial.error(acquire("a", 9, secs(10), P)).await;
     assert_eq!(refused, "EXHAUSTED");
-    assert_eq!(trial.error(join("a", &place(2, 2, 50))).await, "EXHAUSTED");
+    assert_eq!(
+        trial.error(join("a", &(2, place(2, 50)))).await,
+        "EXHAUSTED"
+    );
     assert_eq!(line(trial, "a").await, owners(&[2]));
 }
 
@@ -261,7 +302,7 @@ pub(super) async fn a_hand_over_finds_the_previous_counters(trial: &mut Trial<'_
         say(trial, free(n, 1)).await;
     }
     for n in ["a", "b"] {
-        stand(trial, n, &[place(2, 1, 50)]).await;
+        stand(trial, n, &[(2, place(1, 50))]).await;
     }
     trial.change(Change::Age(DAY * 3)).await;
     // The first one rotates, and the second one finds its own behind it.

@@ -8,16 +8,28 @@ use crate::{
         name::Name,
         owner::{Entry, Label},
     },
-    node::{mutex::Place, wire::writer::tests::read_back},
+    node::{
+        Command,
+        mutex::cases::{acquires, inspect},
+        request::{Target, Waiting},
+        wire::writer::tests::read_back,
+    },
 };
 
+fn request(verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::mutex(Name::new("a:b").unwrap()),
+        entry: ours(),
+        verb,
+    })
+}
+
+fn ours() -> Entry {
+    Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap())
+}
+
 fn acquire() -> Command {
-    Command::Acquire {
-        name: Name::new("a:b").unwrap(),
-        entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
-        ttl: Duration::from_micros(10_001),
-        floor: 0,
-    }
+    request(acquires(Duration::from_micros(10_001), 0))
 }
 
 fn decoded(command: &Command, reply: &str, hide: Hide<'_>) -> Option<Answer> {
@@ -32,9 +44,7 @@ fn answered(reply: &str) -> Option<Answer> {
 #[test]
 fn a_command_is_a_script_with_its_keys() {
     let mut writer = Writer::new();
-    let Command::Acquire { entry, .. } = acquire() else {
-        unreachable!()
-    };
+    let entry = ours();
     acquire().encode(&mut writer, &Keys::new("q"));
     let text = String::from_utf8(writer.into_bytes()).unwrap();
     // One more word is announced: the guard.
@@ -81,9 +91,9 @@ fn one_number_is_a_grant_and_three_answers_are_a_refusal() {
 
 fn place() -> Place {
     Place {
-        entry: Entry::new(uuid::Uuid::from_u128(1), &Label::new("host:1").unwrap()),
         seq: 3,
         ticket: 1 << 50,
+        only_last: false,
         term: Duration::from_micros(1_000_001),
         lock_delay: Duration::ZERO,
         life: Duration::from_secs(30),
@@ -93,21 +103,18 @@ fn place() -> Place {
 }
 
 fn join() -> Command {
-    Command::Join {
-        name: Name::new("a:b").unwrap(),
-        place: place(),
-        only_last: false,
+    request(Verb::Acquire {
         ttl: Duration::from_secs(10),
         floor: 7,
-    }
+        wait: Waiting::Queue(place()),
+    })
 }
 
 fn give_back() -> Command {
-    Command::Yield {
-        name: Name::new("a:b").unwrap(),
-        place: place(),
+    request(Verb::Yield {
         floor: 8,
-    }
+        wait: Waiting::Queue(place()),
+    })
 }
 
 #[test]
@@ -119,7 +126,7 @@ fn a_place_travels_as_a_batch_of_one() {
         bytes.extend_from_slice(b"$5\r\nguard\r\n");
         read_back(bytes).remove(0).join(" ")
     };
-    let entry = place().entry;
+    let entry = ours();
     let entry = entry.as_str();
     let place = "1125899906842624 1001 0 30000 50 q:wake:1 guard";
     let (sha, keys) = (BATCH.sha(), "5 q:open q:waiting q:@mutex:a:b q:c0 q:c1");
@@ -132,13 +139,8 @@ fn a_place_travels_as_a_batch_of_one() {
 #[test]
 fn a_raise_names_the_grant_that_it_is_for() {
     for (seq, wanted) in [(0, String::new()), (12, " 12".to_owned())] {
-        let raise = Command::Raise {
-            name: Name::new("a").unwrap(),
-            entry: place().entry,
-            seq,
-            token: 5,
-        };
-        let wanted = format!("{}{wanted}", place().entry.as_str());
+        let raise = request(Verb::Raise { seq, token: 5 });
+        let wanted = format!("{}{wanted}", ours().as_str());
         let mut alone = Writer::new();
         raise.encode(&mut alone, &Keys::new("q"));
         let mut batch = Writer::new();
@@ -162,7 +164,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
         answered("*2\r\n:9\r\n:3\r\n"),
         Some(Answer::Taken { counter, seq })
     );
-    let entry = place().entry;
+    let entry = ours();
     let text = format!("{} 3 77", entry.as_str());
     let in_line = |text: &str, left: i64, reserved| {
         let text = match text {
@@ -210,7 +212,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
 
 #[test]
 fn a_refusal_tells_the_later_of_the_holders_and_the_last_ticket() {
-    let entry = place().entry;
+    let entry = ours();
     let ticket = |text: &str, last: &str| {
         let count = 3 + usize::from(!last.is_empty());
         let reply = format!(
@@ -235,10 +237,8 @@ fn a_refusal_tells_the_later_of_the_holders_and_the_last_ticket() {
 
 #[test]
 fn an_inspection_tells_who_waits_and_for_how_long() {
-    let inspect = Command::Inspect {
-        name: Name::new("a").unwrap(),
-    };
-    let entry = place().entry;
+    let inspect = Command::from(inspect("a"));
+    let entry = ours();
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     let holder = bulk(&format!("{} 3 77", entry.as_str()));
     let (first, other) = (bulk(entry.as_str()), bulk("web3.acme"));
@@ -277,9 +277,7 @@ fn a_refusal_names_the_holder_and_nothing_else_that_stands_there() {
 
 #[test]
 fn a_holders_entry_stays_as_it_is_and_all_else_is_told_without_the_secret() {
-    let inspect = Command::Inspect {
-        name: Name::new("a").unwrap(),
-    };
+    let inspect = Command::from(inspect("a"));
     let shown = |entry: &str| {
         let reply = format!(
             "*5\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n:9\r\n:0\r\n",

@@ -8,8 +8,9 @@ use std::{
 use crate::{
     base::{owner::Entry, rules::Rule},
     node::{
-        kinds::{air::Air, moment::Moment, rwlock::Wait},
+        kinds::{air::Air, moment::Moment},
         push::{Push, Says},
+        request::Waiter,
         wire::ms,
     },
 };
@@ -150,10 +151,10 @@ impl Lock {
     }
 
     /// It waits to write. Never shortens.
-    pub(super) fn intends(&mut self, wait: &Wait, now: u64) {
+    pub(super) fn intends(&mut self, waiter: &Waiter, now: u64) {
         self.waiters.retain(|_, until| now <= *until);
-        let until = now.saturating_add(ms(wait.life));
-        let before = self.waiters.entry(wait.entry.clone()).or_default();
+        let until = now.saturating_add(ms(waiter.life));
+        let before = self.waiters.entry(waiter.entry.clone()).or_default();
         *before = until.max(*before);
     }
 
@@ -177,10 +178,10 @@ impl Lock {
         }
     }
 
-    pub(super) fn will_tell(&mut self, now: u64, wait: &Wait) {
-        if !wait.channel.is_empty() {
-            let until = now.saturating_add(ms(wait.life));
-            let hearer = (wait.entry.clone(), Arc::clone(&wait.channel));
+    pub(super) fn will_tell(&mut self, now: u64, waiter: &Waiter) {
+        if !waiter.channel.is_empty() {
+            let until = now.saturating_add(ms(waiter.life));
+            let hearer = (waiter.entry.clone(), Arc::clone(&waiter.channel));
             self.hearers.retain(|_, until| now <= *until);
             self.hearers.insert(hearer, until);
         }

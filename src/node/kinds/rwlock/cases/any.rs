@@ -10,24 +10,21 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     let ttl = secs(chance.one(&[11, 14, 17, 20]));
     let side = chance.one(&[Side::Reader, Side::Reader, Side::Writer]);
     match chance.up_to(100) {
-        0..26 => read(n, owner, ttl, chance.floor(), random_wait(chance)),
-        26..42 => write(n, owner, ttl, chance.floor(), random_wait(chance)),
-        42..47 => Command::Raise {
-            name: name(n),
-            entry: entry(owner),
-            token: chance.floor() + chance.up_to(3),
-        },
-        47..58 => extend(n, owner, side, ttl, random_window(chance)),
-        58..65 => repair(n, owner, side, ttl, random_token(chance)),
-        65..92 => Command::Release {
-            name: name(n),
-            entry: entry(owner),
-            wait: (chance.up_to(3) == 0).then(|| entry(chance.up_to(4).into())),
-            window: random_window(chance),
-        },
-        92..98 => Command::Inspect { name: name(n) },
+        0..26 => read(n, owner, ttl, chance.floor(), random_wait(chance)).into(),
+        26..42 => write(n, owner, ttl, chance.floor(), random_wait(chance)).into(),
+        42..47 => {
+            let token = chance.floor() + chance.up_to(3);
+            request(n, side, owner, raises(token)).into()
+        }
+        47..58 => extend(n, owner, side, ttl, random_window(chance)).into(),
+        58..65 => repair(n, owner, side, ttl, random_token(chance)).into(),
+        65..92 => {
+            let waited = (chance.up_to(3) == 0).then(|| entry(chance.up_to(4).into()));
+            release_with(n, owner, waited, random_window(chance)).into()
+        }
+        92..98 => inspect(n).into(),
         // Nothing is put back there any more, so the other is left alone.
-        _ => evict("b:c"),
+        _ => evict("b:c").into(),
     }
 }
 
@@ -36,7 +33,7 @@ pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b:c"]);
     let owner = u128::from(chance.up_to(6));
     let floor = chance.floor();
-    let short = Some(Wait {
+    let short = Some(Waiter {
         life: SOON,
         ..wait(chance.up_to(4).into())
     });
@@ -46,6 +43,7 @@ pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
         2 => read(n, owner, secs(10), floor, short),
         _ => write(n, owner, secs(10), floor, short),
     }
+    .into()
 }
 
 fn random_token(chance: &mut Chance) -> u64 {
@@ -60,9 +58,9 @@ fn random_window(chance: &mut Chance) -> Duration {
     secs(chance.one(&[0, 20]))
 }
 
-fn random_wait(chance: &mut Chance) -> Option<Wait> {
+fn random_wait(chance: &mut Chance) -> Option<Waiter> {
     let channel = chance.one(&[CHANNEL, CHANNEL, NOBODY, ""]);
-    let waits = Wait {
+    let waits = Waiter {
         channel: channel.into(),
         ..wait(chance.up_to(4).into())
     };

@@ -84,7 +84,7 @@ pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     assert_eq!(holder, Some(text(21)));
     say(trial, release_of(2, Some(21))).await;
     // And one whose life is over is not.
-    let short = Wait {
+    let short = Waiter {
         life: millis(40),
         ..wait(22)
     };
@@ -111,12 +111,7 @@ pub(super) async fn the_window_lets_in_who_was_refused(trial: &mut Trial<'_>) {
     }
     refused(trial, writes(2)).await; // it is not over yet
     // A window ends with its time, and the intent counts again.
-    let short = Command::Release {
-        name: name("b"),
-        entry: entry(1),
-        wait: None,
-        window: millis(40),
-    };
+    let short = release_with("b", 1, None, millis(40));
     granted(trial, write("b", 1, secs(15), P, None)).await;
     refused(trial, write("b", 2, secs(15), P, Some(wait(20)))).await;
     refused(trial, read("b", 3, secs(15), P, Some(wait(30)))).await;
@@ -243,16 +238,17 @@ pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
 
 /// All but a release.
 async fn refused_by_guard(trial: &mut Trial<'_>, guard: &str) {
-    for command in [
+    let requests = [
         reads(1),
         writes(1),
         raise(1, P),
         extend("a", 1, Side::Reader, secs(15), Duration::ZERO),
         repair("a", 1, Side::Writer, secs(15), P),
-        evict("a"),
-        Command::Inspect { name: name("a") },
-    ] {
-        let answer = trial.ask_with(&command.clone().into(), guard).await;
+    ]
+    .map(Command::from);
+    let questions = [evict("a"), inspect("a")].map(Command::from);
+    for command in requests.iter().chain(&questions) {
+        let answer = trial.ask_with(command, guard).await;
         assert_eq!(answer, Err(node::Fault::NotAdmitted), "{command:?}");
     }
     assert_eq!(inspected(trial).await.reading, 0);

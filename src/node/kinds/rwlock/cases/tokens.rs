@@ -28,39 +28,6 @@ pub(super) async fn tokens_and_epochs(trial: &mut Trial<'_>) {
     assert!(ahead < trial.wall_us() + 60_000_000, "{ahead}");
 }
 
-pub(super) async fn a_raise_needs_a_holder(trial: &mut Trial<'_>) {
-    assert_eq!(say(trial, raise(1, P)).await, Answer::Lost);
-    let counter = granted(trial, reads(1)).await;
-    assert_eq!(say(trial, raise(2, P + 5)).await, Answer::Lost);
-    assert_eq!(
-        say(trial, raise(1, counter - 1)).await,
-        Answer::Raised(counter)
-    );
-    assert_eq!(
-        say(trial, raise(1, counter + 5)).await,
-        Answer::Raised(counter + 5)
-    );
-    say(trial, release(1)).await;
-    let token = granted(trial, writes(2)).await;
-    assert_eq!(
-        say(trial, raise(2, token + 5)).await,
-        Answer::Raised(token + 5)
-    );
-    let Answer::Raised(capped) = say(trial, raise(2, MAX_TOKEN)).await else {
-        panic!("{}", trial.name());
-    };
-    let minute = 60_000_000 + 20_000_000;
-    assert!(capped < trial.wall_us() + minute + 5_000_000, "{capped}");
-}
-
-pub(super) async fn nothing_is_repaired_far_ahead(trial: &mut Trial<'_>) {
-    for side in [Side::Reader, Side::Writer] {
-        let far = repair("a", 1, side, secs(15), MAX_TOKEN);
-        assert_eq!(trial.error(far).await, "AHEAD");
-        assert_eq!(inspected(trial).await, RwlockInspection::default());
-    }
-}
-
 pub(super) async fn an_exhausted_counter_gives_no_token(trial: &mut Trial<'_>) {
     let exhausted = Change::RwlockCounter(name("a"), MAX_TOKEN);
     trial.change(exhausted).await;
@@ -112,7 +79,7 @@ pub(super) async fn a_full_server_frees_and_prolongs(trial: &mut Trial<'_>) {
     ] {
         assert_eq!(say(trial, command).await, Answer::Extended);
     }
-    let down = Command::Inspect { name: name("c") };
+    let down = inspect("c");
     let Answer::InspectedRwlock(seen) = say(trial, down).await else {
         panic!("{}", trial.name());
     };

@@ -9,8 +9,8 @@ fn freed(owner: u128) -> Push {
     }
 }
 
-fn waits_at(owner: u128, channel: &str) -> Option<Wait> {
-    Some(Wait {
+fn waits_at(owner: u128, channel: &str) -> Option<Waiter> {
+    Some(Waiter {
         channel: channel.into(),
         ..wait(owner)
     })
@@ -49,7 +49,7 @@ pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [], "it may not vote");
     granted(trial, writes(4)).await;
     // Who waits no more is told nothing; who tries neither.
-    let short = Wait {
+    let short = Waiter {
         life: millis(40),
         ..wait(50)
     };

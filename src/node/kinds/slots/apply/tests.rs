@@ -4,8 +4,10 @@ use super::*;
 use crate::{
     base::{name::Name, owner::Label, rules::Rules},
     node::{
-        kinds::{air::Air, moment::Writes, slots::Mode},
+        Command,
+        kinds::{air::Air, moment::Writes},
         push::{Push, Says},
+        request::{Question, Release, Target, Waiting},
     },
 };
 
@@ -22,7 +24,7 @@ fn entry(owner: u128) -> Entry {
 fn pool() -> Pool {
     Pool {
         name: Name::new("a").unwrap(),
-        family: super::super::Family::Permits,
+        family: Family::Permits,
     }
 }
 
@@ -30,10 +32,11 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn place(owner: u128, ticket: u64) -> Place {
-    Place {
-        entry: entry(owner),
-        ticket,
+fn seat(limit: u32) -> Seat {
+    Seat {
+        limit: slots(limit),
+        mode: Mode::Pick,
+        ticket: 0,
         term: millis(1000),
         life: millis(5000),
         channel: CHANNEL.into(),
@@ -44,20 +47,25 @@ fn slots(slots: u32) -> Limit {
     Limit { version: 0, slots }
 }
 
-fn take(place: Place, limit: u32, mode: Mode, want: Option<u32>) -> Command {
-    Command::Take {
-        pool: pool(),
-        place,
-        limit: slots(limit),
-        mode,
-        want,
+fn request(owner: u128, slot: u32, verb: Verb) -> Command {
+    Command::Request(Request {
+        target: Target::Slot(pool(), Some(slot)),
+        entry: entry(owner),
+        verb,
+    })
+}
+
+fn take(owner: u128, seat: Seat, want: u32) -> Command {
+    let take = Verb::Acquire {
         ttl: millis(10),
         floor: 0,
-    }
+        wait: Waiting::Slot(seat),
+    };
+    request(owner, want, take)
 }
 
 fn pick(owner: u128, limit: u32, want: u32) -> Command {
-    take(place(owner, 0), limit, Mode::Pick, Some(want))
+    take(owner, seat(limit), want)
 }
 
 /// A node with these rules.
@@ -90,7 +98,18 @@ impl Node {
             wrote: &Cell::new(false),
             air: &self.air,
         };
-        self.memory.apply(command, &mut self.counters, at).unwrap()
+        let counters = &mut self.counters;
+        let answer = match command {
+            Command::Request(request) => {
+                let (pool, slot) = (pool(), request.target.slot());
+                self.memory.obey(&pool, slot, request, counters, at)
+            }
+            Command::Question(Question::InspectPool(pool)) => {
+                self.memory.inspect(pool, counters, at)
+            }
+            other => panic!("{other:?}"),
+        };
+        answer.unwrap()
     }
 
     fn mine(&mut self, command: &Command, time: u64) -> Option<(u32, u64)> {
@@ -135,7 +154,8 @@ fn a_script_takes_out_sixty_four_that_have_expired() {
     for owner in 0..70 {
         node.ask(&pick(owner, 70, owner as u32), T);
     }
-    let taken = |node: &mut Node, time| match node.ask(&Command::Inspect { pool: pool() }, time) {
+    let taken = |node: &mut Node, time| match node.ask(&Question::InspectPool(pool()).into(), time)
+    {
         Answer::InspectedPool(inspected) => inspected.taken.iter().collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
@@ -151,21 +171,17 @@ fn who_is_called_has_its_term() {
         let node = &mut Node::new(Rules::ALL);
         node.ask(&pick(1, 1, 0), T);
         node.ask(&pick(2, 1, 0), T);
-        let release = Command::Release {
-            pool: pool(),
-            entry: entry(1),
-            keep: None,
-        };
+        let release = request(1, 0, Verb::Release(Release::default()));
         node.ask(&release, T);
         let says = Says::Free { slot: 0 };
         let entry = entry(2);
         assert_eq!(node.pushes(), [Push { entry, says }]);
         // Nobody overtakes the one who is called.
-        let try_it = Place {
+        let try_it = Seat {
             life: Duration::ZERO,
-            ..place(3, 0)
+            ..seat(1)
         };
-        let mine = node.mine(&take(try_it, 1, Mode::Pick, Some(0)), T + later);
+        let mine = node.mine(&take(3, try_it, 0), T + later);
         assert_eq!(mine.is_some(), dropped, "{later}");
         assert_eq!(node.pushes(), []);
     }

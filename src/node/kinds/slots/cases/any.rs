@@ -7,51 +7,37 @@ use crate::testing::conformance::random::{Chance, SOON, near};
 pub(crate) fn random(chance: &mut Chance) -> Command {
     let pool = random_pool(chance);
     let owner = u128::from(chance.up_to(7));
-    let entry = entry(owner);
     let slot = random_slot(chance);
     let ttl = secs(chance.one(&[11, 14, 17, 20]));
-    match chance.up_to(100) {
-        0..45 => random_take(chance, pool, owner, ttl),
-        45..50 => Command::Raise {
-            pool,
-            entry,
-            slot,
-            token: chance.floor() + chance.up_to(3),
-        },
-        50..58 => Command::Extend {
-            pool,
-            entry,
-            slot,
-            ttl,
-        },
-        58..65 => Command::Repair {
-            pool,
-            entry,
-            slot,
+    let verb = match chance.up_to(100) {
+        0..45 => return random_take(chance, pool, owner, ttl).into(),
+        45..50 => raises(chance.floor() + chance.up_to(3)),
+        50..58 => extends(ttl),
+        58..65 => Verb::Repair {
             ttl,
             token: match chance.up_to(10) {
                 0 => MAX_TOKEN,
                 _ => chance.floor() + chance.up_to(3),
             },
         },
-        65..84 => Command::Release {
-            pool,
-            entry,
+        65..84 => Verb::Release(Release {
             keep: (chance.up_to(4) == 0).then_some(slot),
+            ..Release::default()
+        }),
+        84..92 => Verb::Yield {
+            floor: 0,
+            wait: Waiting::Slot(random_seat(chance)),
         },
-        84..92 => Command::Yield {
-            pool,
-            place: random_place(chance, owner),
-        },
-        92..95 => Command::Resize {
-            pool,
-            limit: {
-                let version = chance.floor();
-                random_limit(chance, version)
-            },
-        },
-        _ => Command::Inspect { pool },
-    }
+        92..95 => {
+            let version = chance.floor();
+            return Question::Resize(pool, random_limit(chance, version)).into();
+        }
+        _ => return Question::InspectPool(pool).into(),
+    };
+    Command::Request(Request {
+        target: Target::Slot(pool, Some(slot)),
+        ..request(owner, None, verb)
+    })
 }
 
 /// One that is over before the next step: a slot; the life of one who waits; or the time in which it has to come.
@@ -60,15 +46,17 @@ pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let owner = u128::from(chance.up_to(7));
     let short = chance.up_to(3);
     let ttl = if short == 0 { SOON } else { secs(10) };
-    let mut command = random_take(chance, pool, owner, ttl);
-    if let Command::Take { place, .. } = &mut command {
+    let mut take = random_take(chance, pool, owner, ttl);
+    if let Verb::Acquire { wait, .. } = &mut take.verb
+        && let Waiting::Slot(seat) = wait
+    {
         match short {
-            1 => place.life = SOON,
-            2 => place.term = SOON,
+            1 => seat.life = SOON,
+            2 => seat.term = SOON,
             _ => {}
         }
     }
-    command
+    take.into()
 }
 
 fn random_pool(chance: &mut Chance) -> Pool {
@@ -89,27 +77,30 @@ fn random_limit(chance: &mut Chance, version: u64) -> Limit {
     Limit { version, slots }
 }
 
-fn random_take(chance: &mut Chance, pool: Pool, owner: u128, ttl: Duration) -> Command {
-    Command::Take {
-        pool,
-        place: random_place(chance, owner),
-        limit: random_limit(chance, 0),
-        mode: chance.one(&[Mode::Pick, Mode::Move]),
-        want: (chance.up_to(8) > 0).then(|| random_slot(chance)),
+fn random_take(chance: &mut Chance, pool: Pool, owner: u128, ttl: Duration) -> Request {
+    let seat = random_seat(chance);
+    let want = (chance.up_to(8) > 0).then(|| random_slot(chance));
+    let take = Verb::Acquire {
         ttl,
         floor: chance.floor(),
+        wait: Waiting::Slot(seat),
+    };
+    Request {
+        target: Target::Slot(pool, want),
+        ..request(owner, None, take)
     }
 }
 
 /// Alive for as long as the test takes, or one that only tries. It has all the time to come when it is called.
-fn random_place(chance: &mut Chance, owner: u128) -> Place {
+fn random_seat(chance: &mut Chance) -> Seat {
     let channels = [CHANNEL, CHANNEL, CHANNEL, CHANNEL, NOBODY, ""];
-    Place {
-        entry: entry(owner),
+    Seat {
         ticket: 1000 + chance.up_to(6),
         term: secs(60),
         life: secs(chance.one(&[0, 20, 20, 20])),
         channel: chance.one(&channels).into(),
+        limit: random_limit(chance, 0),
+        mode: chance.one(&[Mode::Pick, Mode::Move]),
     }
 }
 

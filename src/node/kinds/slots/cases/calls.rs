@@ -9,7 +9,7 @@ fn next(owner: u128, after: Duration) -> Push {
 }
 
 pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
-    let places = [1, 2, 3, 4].map(|owner| place(owner, 50 + owner as u64));
+    let places = [1, 2, 3, 4].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 6, &places).await;
     say(trial, release(103)).await;
     assert_eq!(trial.pushes().await, [free(1, 2)]);
@@ -19,10 +19,13 @@ pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
     // Both in the gate have been called.
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, []);
-    let polls = Place {
-        channel: "".into(),
-        ..place(5, 40)
-    };
+    let polls = (
+        5,
+        Seat {
+            channel: "".into(),
+            ..seat(40)
+        },
+    );
     mine(trial, wait(&polls, 6)).await;
     say(trial, release(104)).await;
     assert_eq!(trial.pushes().await, []);
@@ -31,24 +34,38 @@ pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
 
 pub(super) async fn one_of_another_process_is_told_to_ask_later(trial: &mut Trial<'_>) {
     let mut other = trial.another_process(OTHER).await;
-    let of_other = |owner, ticket| Place {
-        channel: OTHER.into(),
-        ..place(owner, ticket)
+    let of_other = |owner, ticket| {
+        (
+            owner,
+            Seat {
+                channel: OTHER.into(),
+                ..seat(ticket)
+            },
+        )
     };
-    let one = Place {
-        term: millis(1234),
-        ..place(1, 50)
-    };
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..place(3, 70)
-    };
-    let polls = Place {
-        channel: "".into(),
-        ..place(4, 75)
-    };
+    let one = (
+        1,
+        Seat {
+            term: millis(1234),
+            ..seat(50)
+        },
+    );
+    let deaf = (
+        3,
+        Seat {
+            channel: NOBODY.into(),
+            ..seat(70)
+        },
+    );
+    let polls = (
+        4,
+        Seat {
+            channel: "".into(),
+            ..seat(75)
+        },
+    );
     let (five, six) = (of_other(5, 80), of_other(6, 90));
-    stand(trial, 3, &[one, place(2, 60), deaf, polls, five, six]).await;
+    stand(trial, 3, &[one, (2, seat(60)), deaf, polls, five, six]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     let told = trial.pushes_to(&mut other).await;
@@ -61,18 +78,26 @@ pub(super) async fn one_of_another_process_is_told_to_ask_later(trial: &mut Tria
 }
 
 pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
-    let dead = Place {
-        life: millis(20),
-        ..place(1, 50)
-    };
-    let deaf = |owner, ticket| Place {
-        channel: NOBODY.into(),
-        ..place(owner, ticket)
+    let dead = (
+        1,
+        Seat {
+            life: millis(20),
+            ..seat(50)
+        },
+    );
+    let deaf = |owner, ticket| {
+        (
+            owner,
+            Seat {
+                channel: NOBODY.into(),
+                ..seat(ticket)
+            },
+        )
     };
     let mut places = vec![dead, deaf(2, 60)];
     // More than are looked at together.
     places.extend((10..30).map(|owner| deaf(owner, 60 + owner as u64)));
-    places.push(place(3, 100));
+    places.push((3, seat(100)));
     places.push(deaf(4, 110));
     stand(trial, 1, &places).await;
     sleep(millis(50)).await;
@@ -86,11 +111,14 @@ pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_does_not_come_is_out_of_line(trial: &mut Trial<'_>) {
-    let absent = Place {
-        term: millis(60),
-        ..place(1, 50)
-    };
-    stand(trial, 2, &[absent, place(2, 60)]).await;
+    let absent = (
+        1,
+        Seat {
+            term: millis(60),
+            ..seat(50)
+        },
+    );
+    stand(trial, 2, &[absent, (2, seat(60))]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     assert_eq!(in_line(trial).await, owners(&[1, 2]));
@@ -101,8 +129,8 @@ pub(super) async fn who_does_not_come_is_out_of_line(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_came_may_be_called_again(trial: &mut Trial<'_>) {
-    let one = place(1, 50);
-    stand(trial, 2, &[one.clone(), place(2, 60)]).await;
+    let one = (1, seat(50));
+    stand(trial, 2, &[one.clone(), (2, seat(60))]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     mine(trial, wait(&one, 2)).await;
@@ -112,7 +140,7 @@ pub(super) async fn who_came_may_be_called_again(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
-    let places = [1, 2, 3, 4, 5].map(|owner| place(owner, 50 + owner as u64));
+    let places = [1, 2, 3, 4, 5].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 2, &places).await;
     // By a release: first of a slot that is free, if there is one.
     say(trial, release(1)).await;
@@ -125,12 +153,12 @@ pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
     assert_eq!(mine(trial, to(&places[1], 2, 0)).await, Some((0, P + 1)));
     assert_eq!(trial.pushes().await, [push(4, Says::Called)]);
     // By one that is repaired.
-    mine(trial, wait(&place(6, 90), 2)).await;
+    mine(trial, wait(&(6, seat(90)), 2)).await;
     say(trial, release(102)).await;
     assert_eq!(trial.pushes().await, [free(3, 1)]);
     say(trial, repair(3, 1, P)).await;
     assert_eq!(trial.pushes().await, [push(6, Says::Called)]);
-    mine(trial, wait(&place(7, 95), 2)).await;
+    mine(trial, wait(&(7, seat(95)), 2)).await;
     say(trial, release(102)).await;
     say(trial, release(2)).await;
     assert_eq!(trial.pushes().await, [free(4, 0)]);
@@ -140,7 +168,7 @@ pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_asks_is_answered_and_not_called(trial: &mut Trial<'_>) {
-    let (one, two, three) = (place(1, 50), place(2, 60), place(3, 70));
+    let (one, two, three) = ((1, seat(50)), (2, seat(60)), (3, seat(70)));
     stand(trial, 3, &[one.clone(), two.clone()]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
@@ -158,11 +186,16 @@ pub(super) async fn who_asks_is_answered_and_not_called(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn behind_the_gate_nobody_is_called(trial: &mut Trial<'_>) {
-    let polls = |owner, ticket| Place {
-        channel: "".into(),
-        ..place(owner, ticket)
+    let polls = |owner, ticket| {
+        (
+            owner,
+            Seat {
+                channel: "".into(),
+                ..seat(ticket)
+            },
+        )
     };
-    stand(trial, 6, &[polls(1, 50), polls(2, 60), place(3, 70)]).await;
+    stand(trial, 6, &[polls(1, 50), polls(2, 60), (3, seat(70))]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, []);
     say(trial, release(2)).await;

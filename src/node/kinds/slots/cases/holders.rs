@@ -14,13 +14,13 @@ pub(super) async fn a_raise_needs_this_slot(trial: &mut Trial<'_>) {
     let held = inspected(trial).await.holders.pop().unwrap();
     assert_eq!(held.counter, P + 5);
     // Who waits holds nothing.
-    mine(trial, wait(&place(2, 50), 3)).await;
+    mine(trial, wait(&(2, seat(50)), 3)).await;
     assert_eq!(say(trial, raise(2, 50, P)).await, Answer::Lost);
 }
 
 pub(super) async fn an_extension_needs_this_slot(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, extend(1, 1, secs(20))).await, Answer::Lost);
-    mine(trial, pick(&place(1, 7), 3, 1)).await;
+    mine(trial, pick(&(1, seat(7)), 3, 1)).await;
     for (owner, slot) in [(1, 0), (1, 2), (2, 1)] {
         let answer = say(trial, extend(owner, slot, secs(20))).await;
         assert_eq!(answer, Answer::Lost, "{owner} {slot}");
@@ -33,7 +33,7 @@ pub(super) async fn an_extension_needs_this_slot(trial: &mut Trial<'_>) {
         let next = ask(trial, wait(&once(2), 3)).await.next_free;
         assert!(soon_free(next, secs(20)), "{next:?}");
     }
-    assert_eq!(ask(trial, wait(&place(1, 9), 3)).await.ticket, 7);
+    assert_eq!(ask(trial, wait(&(1, seat(9)), 3)).await.ticket, 7);
     say(trial, release(1)).await;
     assert_eq!(say(trial, extend(1, 1, secs(20))).await, Answer::Lost);
     assert_eq!(holders(trial).await, []);
@@ -60,12 +60,12 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
     let held = inspected(trial).await.holders.pop().unwrap();
     assert!(about(held.remaining, secs(20)), "{held:?}");
     // Who waits holds from now on, and is out of line. It keeps its ticket.
-    mine(trial, wait(&place(4, 50), 3)).await;
+    mine(trial, wait(&(4, seat(50)), 3)).await;
     let repaired = say(trial, repair(4, 2, P + 7)).await;
     assert_eq!(repaired, Answer::Repaired(true));
     assert_eq!(holders(trial).await, held_by(&[(1, 1), (2, 4)]));
     assert_eq!(in_line(trial).await, owners(&[]));
-    let asked = ask(trial, wait(&place(4, 60), 3)).await;
+    let asked = ask(trial, wait(&(4, seat(60)), 3)).await;
     assert_eq!((asked.mine, asked.ticket), (Some((2, P + 7)), 50));
 }
 
@@ -87,14 +87,6 @@ pub(super) async fn a_repair_keeps_the_limit(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, extend(1, 6, secs(9))).await, Answer::Extended);
 }
 
-pub(super) async fn a_slot_is_not_repaired_far_ahead(trial: &mut Trial<'_>) {
-    let ahead = trial.wall_us() + MAX_TTL.as_micros() as u64 + 62_000_000;
-    assert_eq!(trial.error(repair(1, 0, ahead)).await, "AHEAD");
-    assert_eq!(holders(trial).await, []);
-    let repaired = say(trial, repair(1, 0, ahead - 4_000_000)).await;
-    assert_eq!(repaired, Answer::Repaired(true));
-}
-
 pub(super) async fn a_release_frees_what_is_not_kept(trial: &mut Trial<'_>) {
     mine(trial, pick(&once(1), 3, 1)).await;
     for (owner, keep, freed) in [
@@ -109,7 +101,7 @@ pub(super) async fn a_release_frees_what_is_not_kept(trial: &mut Trial<'_>) {
         assert_eq!(there, usize::from(keep == Some(1) || owner == 2));
     }
     mine(trial, pick(&once(1), 3, 1)).await;
-    mine(trial, wait(&place(2, 50), 3)).await;
+    mine(trial, wait(&(2, seat(50)), 3)).await;
     let released = say(trial, release(2)).await;
     assert_eq!(released, Answer::Released(false));
     assert_eq!(in_line(trial).await, owners(&[]));

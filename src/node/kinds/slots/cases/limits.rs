@@ -6,20 +6,22 @@ fn limit(version: u64, slots: u32) -> Limit {
     Limit { version, slots }
 }
 
-fn versioned(mut command: Command, is: u64) -> Command {
-    if let Command::Take { limit, .. } = &mut command {
+fn versioned(mut command: Request, is: u64) -> Request {
+    if let Verb::Acquire { wait, .. } = &mut command.verb
+        && let Waiting::Slot(Seat { limit, .. }) = wait
+    {
         limit.version = is;
     }
     command
 }
 
 pub(super) async fn another_limit_is_a_conflict(trial: &mut Trial<'_>) {
-    mine(trial, versioned(pick(&place(1, 7), 3, 0), 4)).await;
+    mine(trial, versioned(pick(&(1, seat(7)), 3, 0), 4)).await;
     let before = inspected(trial).await;
     assert_eq!(before.limit, Some(limit(4, 3)));
     for (version, slots) in [(4, 5), (3, 2), (0, 9)] {
         for owner in [1, 2] {
-            let asks = to(&place(owner, 50), slots, 1);
+            let asks = to(&(owner, seat(50)), slots, 1);
             let asked = say(trial, versioned(asks, version)).await;
             assert_eq!(asked, Answer::Conflict(limit(4, 3)), "{version} {slots}");
         }
@@ -52,18 +54,18 @@ pub(super) async fn the_newer_limit_stands(trial: &mut Trial<'_>) {
 pub(super) async fn who_is_above_the_limit_stays(trial: &mut Trial<'_>) {
     fill(trial, 4).await;
     say(trial, resize(1, 2)).await;
-    let answer = ask(trial, wait(&place(1, 50), 2)).await;
+    let answer = ask(trial, wait(&(1, seat(50)), 2)).await;
     assert_eq!((answer.mine, answer.taken), (None, vec![0, 1, 2, 3]));
     assert_eq!(say(trial, extend(104, 3, secs(20))).await, Answer::Extended);
     assert_eq!(say(trial, raise(104, 3, P)).await, Answer::Raised(P));
     // What is given back above the limit is not to be taken.
     assert_eq!(say(trial, release(104)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
-    assert_eq!(mine(trial, pick(&place(1, 50), 2, 3)).await, None);
+    assert_eq!(mine(trial, pick(&(1, seat(50)), 2, 3)).await, None);
     // But it makes room for what is free below it.
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
-    mine(trial, wait(&place(1, 50), 2)).await;
+    mine(trial, wait(&(1, seat(50)), 2)).await;
     say(trial, release(103)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
@@ -84,7 +86,7 @@ async fn fill_one(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn new_slots_are_called(trial: &mut Trial<'_>) {
-    let places = [1, 2, 3, 4].map(|owner| place(owner, 50 + owner as u64));
+    let places = [1, 2, 3, 4].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 2, &places).await;
     // The gate is two wide, so two are called.
     say(trial, resize(1, 6)).await;

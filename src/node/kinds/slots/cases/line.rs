@@ -6,7 +6,7 @@ use super::*;
 
 pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
     fill(trial, 1).await;
-    let standing = |owner, ticket| pick(&place(owner, ticket), 1, 0);
+    let standing = |owner, ticket| pick(&(owner, seat(ticket)), 1, 0);
     for (owner, ticket, its) in [(5, 50, 50), (6, 40, 51), (7, 51, 52), (8, 90, 90)] {
         let answer = ask(trial, standing(owner, ticket)).await;
         assert_eq!((answer.mine, answer.ticket), (None, its), "{owner}");
@@ -17,12 +17,12 @@ pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
         (Mode::Move, 99, 99),
         (Mode::Move, 40, 99),
     ] {
-        let again = take(&place(6, ticket), 1, mode, Some(0));
+        let again = take(&(6, seat(ticket)), 1, mode, Some(0));
         assert_eq!(ask(trial, again).await.ticket, its);
     }
     // Who has asked elsewhere before has a ticket already. Of equal ones the smaller entry comes first.
     for (owner, ticket, in_gate) in [(9, 45, true), (4, 51, false), (3, 90, false)] {
-        let answer = ask(trial, wait(&place(owner, ticket), 1)).await;
+        let answer = ask(trial, wait(&(owner, seat(ticket)), 1)).await;
         assert_eq!(
             (answer.ticket, answer.may_take),
             (ticket, in_gate),
@@ -38,7 +38,7 @@ pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [told]);
     // For how long they have waited is told by their tickets.
     let waited = trial.wall_us() - 60_000_000;
-    ask(trial, wait(&place(1, waited), 1)).await;
+    ask(trial, wait(&(1, seat(waited)), 1)).await;
     let (who, waited) = inspected(trial).await.line.pop().unwrap();
     assert_eq!(who, entry(1).as_str());
     assert!(waited.abs_diff(secs(60)) < secs(5), "{waited:?}");
@@ -49,26 +49,34 @@ pub(super) async fn the_gate_is_a_third_of_the_slots(trial: &mut Trial<'_>) {
         say(trial, resize(version, limit)).await;
         for owner in 0..5 {
             // Whoever is called stays in line.
-            let stands = Place {
-                channel: "".into(),
-                ..place(owner, owner as u64)
-            };
+            let stands = (
+                owner,
+                Seat {
+                    channel: "".into(),
+                    ..seat(owner as u64)
+                },
+            );
             let answer = ask(trial, wait(&stands, limit)).await;
             assert_eq!(answer.may_take, owner < gate, "{owner} of {limit}");
         }
     }
     // Any of them takes what is free, and only they.
     for (owner, slot) in [(4, None), (3, Some(7)), (0, Some(2))] {
-        let taken = mine(trial, to(&place(owner, 0), 10, slot.unwrap_or(5))).await;
+        let taken = mine(trial, to(&(owner, seat(0)), 10, slot.unwrap_or(5))).await;
         assert_eq!(taken.map(|(slot, _)| slot), slot, "{owner}");
     }
     assert_eq!(in_line(trial).await, owners(&[1, 2, 4]));
 }
 
 pub(super) async fn who_is_not_in_line_overtakes_nobody(trial: &mut Trial<'_>) {
-    let polls = |owner, ticket| Place {
-        channel: "".into(),
-        ..place(owner, ticket)
+    let polls = |owner, ticket| {
+        (
+            owner,
+            Seat {
+                channel: "".into(),
+                ..seat(ticket)
+            },
+        )
     };
     fill(trial, 3).await;
     mine(trial, wait(&polls(1, 50), 3)).await;
@@ -93,11 +101,14 @@ pub(super) async fn who_is_not_in_line_overtakes_nobody(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
-    let polls = Place {
-        channel: "".into(),
-        life: millis(200),
-        ..place(1, 50)
-    };
+    let polls = (
+        1,
+        Seat {
+            channel: "".into(),
+            life: millis(200),
+            ..seat(50)
+        },
+    );
     fill(trial, 3).await;
     mine(trial, wait(&polls, 3)).await;
     for owner in [101, 102, 103] {
@@ -113,54 +124,65 @@ pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
     assert_eq!(mine(trial, pick(&once(2), 3, 0)).await, Some((0, P + 1)));
     assert_eq!(in_line(trial).await, owners(&[]));
     // Nor do those whom nobody hears. Who is heard is told what is free.
-    let deaf = |owner| Place {
-        channel: NOBODY.into(),
-        ..place(owner, 50)
+    let deaf = |owner| {
+        (
+            owner,
+            Seat {
+                channel: NOBODY.into(),
+                ..seat(50)
+            },
+        )
     };
     for owner in [3, 4] {
         mine(trial, wait(&deaf(owner), 3)).await;
     }
     assert_eq!(mine(trial, pick(&once(5), 3, 1)).await, Some((1, P + 1)));
     mine(trial, wait(&deaf(3), 3)).await;
-    mine(trial, wait(&place(6, 60), 3)).await;
+    mine(trial, wait(&(6, seat(60)), 3)).await;
     assert_eq!(mine(trial, pick(&once(7), 3, 2)).await, None);
     assert_eq!(trial.pushes().await, [free(6, 2)]);
     assert_eq!(in_line(trial).await, owners(&[6]));
     // Where nothing is free nobody is told.
-    mine(trial, to(&place(6, 60), 3, 2)).await;
-    mine(trial, wait(&place(8, 60), 3)).await;
+    mine(trial, to(&(6, seat(60)), 3, 2)).await;
+    mine(trial, wait(&(8, seat(60)), 3)).await;
     assert_eq!(mine(trial, pick(&once(7), 3, 2)).await, None);
     assert_eq!(trial.pushes().await, []);
 }
 
 pub(super) async fn who_yields_is_back_in_its_place(trial: &mut Trial<'_>) {
-    let (one, two, three) = (place(1, 50), place(2, 60), place(3, 70));
+    let (one, two, three) = ((1, seat(50)), (2, seat(60)), (3, seat(70)));
     stand(trial, 2, &[one.clone(), two, three]).await;
     say(trial, release(101)).await;
     assert_eq!(mine(trial, to(&one, 2, 0)).await, Some((0, P + 1)));
     trial.pushes().await;
-    let again = Place {
-        ticket: 40,
-        ..one.clone()
-    };
+    let again = (
+        1,
+        Seat {
+            ticket: 40,
+            ..one.1.clone()
+        },
+    );
     assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     assert_eq!(in_line(trial).await, owners(&[1, 2, 3]));
     // Where it has nothing it stands in line, as it did, or with the ticket that it brings.
     assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
-    assert_eq!(say(trial, give_back(&place(4, 65))).await, Answer::Yielded);
+    assert_eq!(say(trial, give_back(&(4, seat(65)))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 2, 4, 3]));
     // What was repaired came with no ticket.
     say(trial, repair(5, 0, P)).await;
-    assert_eq!(say(trial, give_back(&place(5, 55))).await, Answer::Yielded);
+    assert_eq!(say(trial, give_back(&(5, seat(55)))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 5, 2, 4, 3]));
     // Who takes no place gives back all the same.
     mine(trial, to(&one, 2, 0)).await;
     trial.pushes().await;
-    let gone = Place {
-        life: Duration::ZERO,
-        ..one
-    };
+    let gone = (
+        1,
+        Seat {
+            life: Duration::ZERO,
+            ..one.1
+        },
+    );
     assert_eq!(say(trial, give_back(&gone)).await, Answer::Yielded);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     assert_eq!(in_line(trial).await, owners(&[5, 2, 4, 3]));

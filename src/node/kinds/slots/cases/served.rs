@@ -4,12 +4,12 @@ use super::*;
 use crate::node::admission;
 
 pub(super) async fn an_inspection_names_a_hundred_of_each(trial: &mut Trial<'_>) {
-    let takes: Vec<node::Command> = (0..105_u32)
+    let takes: Vec<Command> = (0..105_u32)
         .map(|n| pick(&once(1000 + u128::from(n)), 105, n).into())
         .collect();
     trial.ask_all(&takes).await;
-    let waits: Vec<node::Command> = (0..101)
-        .map(|n| wait(&place(2000 + n, 1000 - n as u64), 105).into())
+    let waits: Vec<Command> = (0..101)
+        .map(|n| wait(&(2000 + n, seat(1000 - n as u64)), 105).into())
         .collect();
     trial.ask_all(&waits).await;
     let there = inspected(trial).await;
@@ -32,7 +32,7 @@ pub(super) async fn an_inspection_names_a_hundred_of_each(trial: &mut Trial<'_>)
 }
 
 pub(super) async fn a_memory_that_may_not_vote_tells_nobody(trial: &mut Trial<'_>) {
-    stand(trial, 2, &[place(1, 50), place(2, 60), place(3, 70)]).await;
+    stand(trial, 2, &[(1, seat(50)), (2, seat(60)), (3, seat(70))]).await;
     let wrong = "20000 2 3 word 5000 another";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [1, 101, 99] {
@@ -40,15 +40,17 @@ pub(super) async fn a_memory_that_may_not_vote_tells_nobody(trial: &mut Trial<'_
         assert_eq!(answer, unadmitted);
     }
     for command in [
-        pick(&place(4, 40), 2, 0),
+        pick(&(4, seat(40)), 2, 0),
         raise(102, 1, P),
         extend(102, 1, secs(9)),
         repair(4, 0, P),
-        give_back(&place(2, 60)),
-        resize(9, 9),
-        inspect(),
-    ] {
-        let answer = trial.ask_with(&command.into(), wrong).await;
+        give_back(&(2, seat(60))),
+    ]
+    .map(Command::from)
+    .into_iter()
+    .chain([resize(9, 9), inspect()].map(Command::from))
+    {
+        let answer = trial.ask_with(&command, wrong).await;
         assert_eq!(answer, Err(node::Fault::NotAdmitted));
     }
     assert_eq!(trial.pushes().await, []);
@@ -58,19 +60,19 @@ pub(super) async fn a_memory_that_may_not_vote_tells_nobody(trial: &mut Trial<'_
 }
 
 pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
-    let (one, two) = (place(1, 50), place(2, 60));
+    let (one, two) = ((1, seat(50)), (2, seat(60)));
     stand(trial, 2, std::slice::from_ref(&one)).await;
     trial.change(Change::Full(true)).await;
     for refused in [
         wait(&two, 2),
         wait(&one, 2),
         give_back(&two),
-        resize(1, 3),
         raise(101, 0, P + 1),
         repair(101, 0, P + 1),
     ] {
         assert_eq!(trial.error(refused).await, "OOM");
     }
+    assert_eq!(trial.error(resize(1, 3)).await, "OOM");
     assert_eq!(say(trial, extend(101, 0, secs(18))).await, Answer::Extended);
     assert_eq!(say(trial, repair(101, 0, P)).await, Answer::Repaired(true));
     assert_eq!(mine(trial, wait(&once(102), 2)).await, Some((1, P)));
@@ -85,7 +87,7 @@ pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
     assert_eq!(trial.error(repair(3, 0, P)).await, "OOM");
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     // What a holder gives back is gone, and it stands in line.
-    let back = place(102, 70);
+    let back = (102, seat(70));
     assert_eq!(say(trial, give_back(&back)).await, Answer::Yielded);
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     assert_eq!(in_line(trial).await, owners(&[102]));
@@ -95,21 +97,21 @@ pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_replica_refuses(trial: &mut Trial<'_>) {
-    stand(trial, 2, &[place(1, 50)]).await;
+    stand(trial, 2, &[(1, seat(50))]).await;
     trial.change(Change::Replica(true)).await;
     for refused in [
-        wait(&place(2, 60), 2),
+        wait(&(2, seat(60)), 2),
         wait(&once(101), 2),
         extend(101, 0, secs(9)),
         raise(101, 0, P + 1),
         repair(101, 0, P),
         release(101),
         release(1),
-        give_back(&place(101, 60)),
-        resize(1, 3),
+        give_back(&(101, seat(60))),
     ] {
         assert_eq!(trial.error(refused).await, "READONLY");
     }
+    assert_eq!(trial.error(resize(1, 3)).await, "READONLY");
     assert_eq!(say(trial, release(9)).await, Answer::Released(false));
     assert_eq!(say(trial, raise(9, 0, P)).await, Answer::Lost);
     assert_eq!(mine(trial, pick(&once(9), 2, 0)).await, None);

@@ -4,10 +4,24 @@ use tokio::time::sleep;
 
 use super::*;
 
+fn with_ttl(mut command: Request, is: Duration) -> Request {
+    if let Verb::Acquire { ttl, .. } | Verb::Extend { ttl, .. } = &mut command.verb {
+        *ttl = is;
+    }
+    command
+}
+
+fn with_floor(mut command: Request, is: u64) -> Request {
+    if let Verb::Acquire { floor, .. } = &mut command.verb {
+        *floor = is;
+    }
+    command
+}
+
 pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial<'_>) {
     // The one that is wanted; else in steps from there, behind the last the first: of 1, of 2, of 3, of 4.
     for (owner, want, slot) in [(1, 3, 3), (2, 3, 4), (3, 9, 1), (4, 13, 2), (5, 16, 0)] {
-        let answer = ask(trial, pick(&place(owner, 7), 5, want)).await;
+        let answer = ask(trial, pick(&(owner, seat(7)), 5, want)).await;
         assert_eq!(answer.mine, Some((slot, P)), "{owner}");
         assert!(answer.may_take && answer.taken.contains(&slot), "{owner}");
         assert_eq!((answer.version, answer.ticket), (0, 7));
@@ -41,9 +55,11 @@ pub(super) async fn steps_that_lead_to_nothing_free_are_not_gone_for_ever(trial:
     // Of a semaphore that is as large as can be: the last slot, in steps of 1.
     for (owner, slot) in [(1, 65_535), (2, 0), (3, 1)] {
         let mut command = pick(&once(owner), 65_536, u32::MAX);
-        if let Command::Take { pool, .. } = &mut command {
-            pool.family = Family::Gatherers;
-        }
+        let gatherers = Pool {
+            family: Family::Gatherers,
+            ..pool("a")
+        };
+        command.target = Target::Slot(gatherers, Some(u32::MAX));
         let taken = mine(trial, command).await;
         assert_eq!(taken, Some((slot, P)), "{owner}");
     }
@@ -52,10 +68,9 @@ pub(super) async fn steps_that_lead_to_nothing_free_are_not_gone_for_ever(trial:
 pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
     let of = |n: &str, family: Family, floor: u64| {
         let mut command = pick(&once(1), 2, 1);
-        if let Command::Take { pool, floor: p, .. } = &mut command {
-            (pool.name, pool.family, *p) = (name(n), family, floor);
-        }
-        command
+        let name = name(n);
+        command.target = Target::Slot(Pool { name, family }, Some(1));
+        with_floor(command, floor)
     };
     let (permits, gatherers) = (Family::Permits, Family::Gatherers);
     for (n, family, floor) in [
@@ -76,7 +91,7 @@ pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_holds_is_prolonged_and_never_shortened(trial: &mut Trial<'_>) {
-    let one = place(1, 7);
+    let one = (1, seat(7));
     assert_eq!(mine(trial, pick(&one, 3, 1)).await, Some((1, P)));
     for (seconds, mode, want, left) in [
         (20, Mode::Pick, Some(2), 20),
@@ -84,19 +99,19 @@ pub(super) async fn who_holds_is_prolonged_and_never_shortened(trial: &mut Trial
         (5, Mode::Move, Some(1), 20),
         (5, Mode::Move, Some(3), 20),
     ] {
-        let mut again = take(
-            &Place {
-                ticket: 9,
-                ..one.clone()
-            },
+        let again = take(
+            &(
+                1,
+                Seat {
+                    ticket: 9,
+                    ..one.1.clone()
+                },
+            ),
             3,
             mode,
             want,
         );
-        if let Command::Take { ttl, .. } = &mut again {
-            *ttl = secs(seconds);
-        }
-        let answer = ask(trial, again).await;
+        let answer = ask(trial, with_ttl(again, secs(seconds))).await;
         assert_eq!(answer.mine, Some((1, P)), "{mode:?} {want:?}");
         assert!(answer.may_take);
         assert_eq!((answer.taken, answer.ticket), (vec![1], 7));
@@ -107,7 +122,7 @@ pub(super) async fn who_holds_is_prolonged_and_never_shortened(trial: &mut Trial
 }
 
 pub(super) async fn a_move_takes_the_wanted_slot_in_place_of_the_old(trial: &mut Trial<'_>) {
-    let one = place(1, 7);
+    let one = (1, seat(7));
     mine(trial, pick(&one, 3, 0)).await;
     mine(trial, pick(&once(2), 3, 2)).await;
     let moved = ask(trial, to(&one, 3, 1)).await;
@@ -121,22 +136,16 @@ pub(super) async fn a_move_takes_the_wanted_slot_in_place_of_the_old(trial: &mut
     assert_eq!(holders(trial).await, held_by(&[(1, 1), (2, 2)]));
     // Who waits is told of the old one.
     mine(trial, pick(&once(3), 3, 0)).await;
-    mine(trial, wait(&place(4, 50), 3)).await;
+    mine(trial, wait(&(4, seat(50)), 3)).await;
     say(trial, release(2)).await;
     assert_eq!(trial.pushes().await, [free(4, 2)]);
-    mine(trial, wait(&place(4, 50), 3)).await;
+    mine(trial, wait(&(4, seat(50)), 3)).await;
     assert_eq!(mine(trial, to(&one, 3, 2)).await, Some((2, P + 1)));
     assert_eq!(trial.pushes().await, [free(4, 1)]);
 }
 
 pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
-    let short = |owner, want| {
-        let mut command = pick(&once(owner), 3, want);
-        if let Command::Take { ttl, .. } = &mut command {
-            *ttl = millis(60);
-        }
-        command
-    };
+    let short = |owner, want| with_ttl(pick(&once(owner), 3, want), millis(60));
     for owner in 1..=3 {
         ask(trial, short(owner, owner as u32 - 1)).await;
     }
@@ -154,12 +163,7 @@ pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
-    let brief = |mut command: Command| {
-        if let Command::Take { ttl, .. } | Command::Extend { ttl, .. } = &mut command {
-            *ttl = millis(100);
-        }
-        command
-    };
+    let brief = |command: Request| with_ttl(command, millis(100));
     trial.restart_with(millis(100)).await;
     // A holder keeps it in mind, and so does a waiter.
     mine(trial, brief(pick(&once(1), 1, 0))).await;
@@ -172,7 +176,7 @@ pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
     assert_eq!(other, Answer::Conflict(slots(1)));
     for _ in 0..6 {
         sleep(millis(100)).await;
-        ask(trial, brief(wait(&place(3, 50), 1))).await;
+        ask(trial, brief(wait(&(3, seat(50)), 1))).await;
     }
     assert_eq!(in_line(trial).await, owners(&[3]));
     sleep(millis(450)).await;
@@ -190,19 +194,15 @@ pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'
         },
         ..pool("a")
     };
-    let mut command = pick(&once(1), 1, 0);
-    if let Command::Take { pool, floor, .. } = &mut command {
-        (*pool, *floor) = (units.clone(), u64::MAX);
-    }
+    let mut command = with_floor(pick(&once(1), 1, 0), u64::MAX);
+    command.target = Target::Slot(units.clone(), Some(0));
     let from = trial.wall_us() + 20_000_000;
     let (_, token) = mine(trial, command).await.unwrap();
     let until = trial.wall_us() + 20_000_000 + 1000;
     assert!((from..until).contains(&token), "{token} from {from}");
     let minute = 60_000_000;
     let mut command = raise(1, 0, MAX_TOKEN);
-    if let Command::Raise { pool, .. } = &mut command {
-        *pool = units;
-    }
+    command.target = Target::Slot(units, Some(0));
     let Answer::Raised(raised) = say(trial, command).await else {
         panic!()
     };
@@ -211,10 +211,7 @@ pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'
 }
 
 pub(super) async fn a_slots_counter_stays_near_the_clock(trial: &mut Trial<'_>) {
-    let mut command = pick(&once(1), 1, 0);
-    if let Command::Take { floor, .. } = &mut command {
-        *floor = u64::MAX;
-    }
+    let command = with_floor(pick(&once(1), 1, 0), u64::MAX);
     let from = trial.wall_us() + 20_000_000;
     let (_, token) = mine(trial, command).await.unwrap();
     let until = trial.wall_us() + 20_000_000 + 1000;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// It must answer.
-pub(super) async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+pub(super) async fn say(trial: &mut Trial<'_>, command: impl Into<Command>) -> Answer {
     trial.say(command).await
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Answered {
     pub(super) next_free: Option<Duration>,
 }
 
-pub(super) async fn ask(trial: &mut Trial<'_>, command: Command) -> Answered {
+pub(super) async fn ask(trial: &mut Trial<'_>, command: Request) -> Answered {
     match say(trial, command).await {
         Answer::Slots {
             mine,
@@ -39,7 +39,7 @@ pub(super) async fn ask(trial: &mut Trial<'_>, command: Command) -> Answered {
     }
 }
 
-pub(super) async fn mine(trial: &mut Trial<'_>, command: Command) -> Option<(u32, u64)> {
+pub(super) async fn mine(trial: &mut Trial<'_>, command: Request) -> Option<(u32, u64)> {
     ask(trial, command).await.mine
 }
 
@@ -100,10 +100,10 @@ pub(super) async fn fill(trial: &mut Trial<'_>, limit: u32) {
 }
 
 /// Behind them stand these, in this order.
-pub(super) async fn stand(trial: &mut Trial<'_>, limit: u32, places: &[Place]) {
+pub(super) async fn stand(trial: &mut Trial<'_>, limit: u32, seats: &[Seated]) {
     fill(trial, limit).await;
-    for place in places {
-        assert_eq!(mine(trial, wait(place, limit)).await, None);
+    for seated in seats {
+        assert_eq!(mine(trial, wait(seated, limit)).await, None);
     }
     assert_eq!(trial.pushes().await, []);
 }

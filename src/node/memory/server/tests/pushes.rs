@@ -8,10 +8,8 @@ use crate::{
     base::owner::{Entry, Label},
     node::{
         Guard, Push, Says,
-        mutex::{
-            self, Place,
-            cases::{acquire, entry, name, release, secs},
-        },
+        mutex::cases::{acquire, entry, release, request, secs},
+        request::{Place, Verb, Waiting},
     },
 };
 
@@ -163,23 +161,22 @@ async fn a_hand_over_reaches_the_connection_of_who_waits() {
         heard(connection)
     };
     ask(&mut *holder, acquire("a", 1, secs(10), 0).into());
-    let join = mutex::Command::Join {
-        name: name("a"),
-        place: Place {
-            entry: entry(2),
-            seq: 7,
-            ticket: 1,
-            term: secs(1),
-            lock_delay: Duration::ZERO,
-            life: secs(10),
-            claim: ms(50),
-            channel: "a".into(),
-        },
+    let place = Place {
+        seq: 7,
+        ticket: 1,
         only_last: false,
+        term: secs(1),
+        lock_delay: Duration::ZERO,
+        life: secs(10),
+        claim: ms(50),
+        channel: "a".into(),
+    };
+    let join = Verb::Acquire {
         ttl: secs(10),
         floor: 0,
+        wait: Waiting::Queue(place),
     };
-    let stands = ask(&mut *waiter, join.into());
+    let stands = ask(&mut *waiter, request("a", 2, join).into());
     let in_line = |said: &Incoming| matches!(said, Incoming::Answer(Ok(Answer::InLine { .. })));
     assert!(matches!(&stands[..], [said] if in_line(said)), "{stands:?}");
     let waits =

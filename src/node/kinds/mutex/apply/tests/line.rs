@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use super::*;
 use crate::node::{
-    mutex::Place,
+    mutex::cases::Queued,
     push::{Push, Says},
+    request::Waiting,
 };
 
 const CHANNEL: &str = "here";
 
 /// S is 1 s, the life 3 s, the claim 50 ms.
-fn place(owner: u128, seq: u64, ticket: u64) -> Place {
+fn place(seq: u64, ticket: u64) -> Place {
     Place {
-        entry: entry(owner),
         seq,
         ticket,
+        only_last: false,
         term: ms(1000),
         lock_delay: ms(7),
         life: ms(3000),
@@ -24,18 +25,17 @@ fn place(owner: u128, seq: u64, ticket: u64) -> Place {
     }
 }
 
-fn join(place: &Place) -> Command {
-    Command::Join {
-        name: name(),
-        place: place.clone(),
-        only_last: false,
+fn join((owner, place): &Queued) -> Command {
+    let join = Verb::Acquire {
         ttl: ms(20_000),
         floor: 0,
-    }
+        wait: Waiting::Queue(place.clone()),
+    };
+    request(*owner, join)
 }
 
 /// Somebody listens. The lock is held by 1 for a minute; these wait since T.
-fn waited_for(places: &[Place]) -> Node {
+fn waited_for(places: &[Queued]) -> Node {
     let mut node = Node::new(Rules::ALL);
     node.air.subscribe(&CHANNEL.into());
     node.ask(&acquire(1, 60_000, 0), T);
@@ -75,7 +75,7 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
         (3000, Some(Says::Called), None),
         (3001, None, None),
     ] {
-        let node = &mut waited_for(&[place(2, 4, 50)]);
+        let node = &mut waited_for(&[(2, place(4, 50))]);
         node.ask(&release(1), after(waited));
         let told: Vec<_> = says.map(|says| (entry(2), says)).into_iter().collect();
         assert_eq!(heard(node), told, "{waited}");
@@ -87,9 +87,12 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
 
 #[test]
 fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
-    let place = |owner, seq, term| Place {
-        term: ms(term),
-        ..place(owner, seq, 40 + 10 * owner as u64)
+    let place = |owner: u128, seq, term| {
+        let place = Place {
+            term: ms(term),
+            ..place(seq, 40 + 10 * owner as u64)
+        };
+        (owner, place)
     };
     for (seq, term, head, later, is_told) in [
         (1, 1000, 1000, 0, false),
@@ -123,7 +126,7 @@ fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
 fn a_reservation_runs_for_the_claim() {
     // At last a clock that went back.
     for (then, kept) in [(649, true), (650, false), (599, false)] {
-        let node = &mut waited_for(&[place(2, 4, 50), place(3, 1, 60)]);
+        let node = &mut waited_for(&[(2, place(4, 50)), (3, place(1, 60))]);
         node.ask(&release(1), after(600));
         let next = Says::Next { after: ms(50) };
         assert_eq!(heard(node), [(entry(2), Says::Called), (entry(3), next)]);
@@ -147,17 +150,16 @@ fn a_reservation_runs_for_the_claim() {
 #[test]
 fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
     for (later, waiting) in [(12_000, 1), (12_001, 0)] {
-        let node = &mut waited_for(&[place(2, 1, 50)]);
-        let inspect = Command::Inspect { name: name() };
-        match node.ask(&inspect, after(later)) {
+        let node = &mut waited_for(&[(2, place(1, 50))]);
+        match node.ask(&inspect(), after(later)) {
             Answer::InspectedMutex(it) => assert_eq!(it.waiting, waiting, "{later}"),
             other => panic!("{other:?}"),
         }
     }
     // Who is heard of with more than three lives left changes nothing, and then it is four again.
     for (beat, last) in [(3000, 12_000), (3001, 15_001)] {
-        let node = &mut waited_for(&[place(2, 1, 50)]);
-        node.ask(&join(&place(2, 2, 50)), after(beat));
+        let node = &mut waited_for(&[(2, place(1, 50))]);
+        node.ask(&join(&(2, place(2, 50))), after(beat));
         let there = |time| node.memory.lines.count(&name(), time / 1000);
         assert_eq!([there(after(last)), there(after(last + 1))], [1, 0]);
         let stand = |time| node.memory.lines.stand(time / 1000);
@@ -168,7 +170,7 @@ fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
 /// Nothing is written for a head that was not told, and the release is done all the same.
 #[test]
 fn a_full_server_that_has_not_written_serves_nobody() {
-    let node = &mut waited_for(&[place(2, 1, 50)]);
+    let node = &mut waited_for(&[(2, place(1, 50))]);
     node.ask(&evict(), T);
     let held = Answer::Held {
         which: None,

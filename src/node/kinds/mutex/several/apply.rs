@@ -1,9 +1,7 @@
-//! What an in-process node does with the commands about several locks: the executable meaning of the Lua in this
-//! folder. The locks are those of [`mutex`].
+//! Several mutexes at once on an in-process node: the executable meaning of the Lua in this folder.
 
 use std::time::Duration;
 
-use super::Command;
 use crate::{
     base::{name::Name, owner::Entry, rules::Rule},
     node::{
@@ -12,25 +10,23 @@ use crate::{
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
             moment::Moment,
-            mutex,
+            mutex::Memory,
         },
+        request::{Request, Verb},
     },
 };
 
-/// Obeys one command.
+/// Does what is asked for all these mutexes.
 pub(crate) fn apply(
-    command: &Command,
-    locks: &mut mutex::Memory,
+    names: &[Name],
+    request: &Request,
+    locks: &mut Memory,
     counters: &mut Counters,
     at: Moment,
 ) -> Result<Answer, Fault> {
-    match command {
-        Command::Acquire {
-            names,
-            entry,
-            ttl,
-            floor,
-        } => {
+    let entry = &request.entry;
+    match &request.verb {
+        Verb::Acquire { ttl, floor, .. } => {
             let mint = &mut Mint::new(*floor, counters, at);
             if let Some(held) = refusal(locks, names, mint, at) {
                 if !at.rules.hold(Rule::AllOrNone) {
@@ -42,48 +38,39 @@ pub(crate) fn apply(
             // SET is the first write.
             at.may_write()?;
             mint.counters.begin(at);
-            for name in names.iter() {
+            for name in names {
                 locks.put(name, entry, *ttl, at);
                 mint.counters.write(&counted(name), token, at);
             }
             Ok(Answer::Granted(token))
         }
-        Command::Raise {
-            names,
-            entry,
-            token,
-        } => {
+        Verb::Raise { token, .. } => {
             if !all_ours(locks, names, entry, at) {
                 return Ok(Answer::Lost);
             }
             let mut least = u64::MAX;
-            for name in names.iter() {
+            for name in names {
                 least = least.min(counters.raise(&counted(name), *token, at)?);
             }
             Ok(Answer::Raised(least))
         }
-        Command::Extend { names, entry, ttl } => {
+        Verb::Extend { ttl, .. } => {
             if !all_ours(locks, names, entry, at) {
                 return Ok(Answer::Lost);
             }
-            for name in names.iter() {
+            for name in names {
                 locks.extend(name, entry, *ttl, at)?;
             }
             Ok(Answer::Extended)
         }
-        Command::Repair {
-            names,
-            entry,
-            ttl,
-            token,
-        } => {
-            let mine = |locks: &mutex::Memory, name| locks.is_held_by(name, entry, 0, at.time);
-            for name in names.iter() {
+        Verb::Repair { ttl, token } => {
+            let mine = |locks: &Memory, name| locks.is_held_by(name, entry, 0, at.time);
+            for name in names {
                 if locks.is_evicted(name, at) || locks.is_held(name, at) && !mine(locks, name) {
                     return Ok(Answer::Repaired(false));
                 }
             }
-            for name in names.iter() {
+            for name in names {
                 counters.bring_to(&counted(name), *token, at)?;
             }
             // PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
@@ -99,35 +86,40 @@ pub(crate) fn apply(
             }
             Ok(Answer::Repaired(true))
         }
-        Command::Release {
-            names,
-            entry,
-            floor,
-        } => {
-            let mut freed = false;
-            for name in names.iter() {
-                freed |= locks.free(name, entry, at)?;
-            }
+        Verb::Yield { floor, .. } => {
             let mint = &mut Mint::new(*floor, counters, at);
-            for name in names.iter() {
-                locks.leave(name, entry, mint, at)?;
-            }
-            Ok(match at.admitted {
-                true => Answer::Released(freed),
-                false => Answer::ReleasedUnadmitted,
-            })
+            release(names, entry, locks, mint, at)
+        }
+        Verb::Release(its) => {
+            let mint = &mut Mint::new(its.floor, counters, at);
+            release(names, entry, locks, mint, at)
         }
     }
 }
 
-/// Who has one of them, or waits for it: who has it for longest, of several the first. A line is served where its lock
-/// is free.
-fn refusal(
-    locks: &mut mutex::Memory,
+fn release(
     names: &[Name],
+    entry: &Entry,
+    locks: &mut Memory,
     mint: &mut Mint<'_>,
     at: Moment,
-) -> Option<Answer> {
+) -> Result<Answer, Fault> {
+    let mut freed = false;
+    for name in names {
+        freed |= locks.free(name, entry, at)?;
+    }
+    for name in names {
+        locks.leave(name, entry, mint, at)?;
+    }
+    Ok(match at.admitted {
+        true => Answer::Released(freed),
+        false => Answer::ReleasedUnadmitted,
+    })
+}
+
+/// Who has one of them, or waits for it: who has it for longest, of several the first. A line is served where its lock
+/// is free.
+fn refusal(locks: &mut Memory, names: &[Name], mint: &mut Mint<'_>, at: Moment) -> Option<Answer> {
     let mut longest = None;
     for name in names {
         let behind = locks.behind(name, mint, at);
@@ -153,13 +145,7 @@ fn refusal(
 }
 
 /// Name by name, as they come: what is not had of it is waited for while the rest is kept.
-fn take_what_is_free(
-    locks: &mut mutex::Memory,
-    names: &[Name],
-    entry: &Entry,
-    ttl: Duration,
-    at: Moment,
-) {
+fn take_what_is_free(locks: &mut Memory, names: &[Name], entry: &Entry, ttl: Duration, at: Moment) {
     let free = names.iter().filter(|name| !locks.is_held(name, at));
     let free: Vec<&Name> = free.collect();
     for name in free {
@@ -185,7 +171,7 @@ fn greatest(names: &[Name], counters: &Counters, at: Moment) -> u64 {
     all.fold(0, |a, b| larger(a, b, at.rules))
 }
 
-fn all_ours(locks: &mutex::Memory, names: &[Name], entry: &Entry, at: Moment) -> bool {
+fn all_ours(locks: &Memory, names: &[Name], entry: &Entry, at: Moment) -> bool {
     let mut names = names.iter();
     names.all(|name| locks.is_held_by(name, entry, 0, at.time))
 }

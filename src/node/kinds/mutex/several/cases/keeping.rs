@@ -113,7 +113,7 @@ pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
 
 pub(super) async fn a_memory_that_may_not_vote_frees(trial: &mut Trial<'_>) {
     let other = "20000 2 9 word 5000 nonce";
-    one::stand(trial, "a", &[one::place(2, 1, 50)]).await;
+    one::stand(trial, "a", &[(2, one::place(1, 50))]).await;
     one::say(trial, one::acquire("b", 1, secs(10), 5)).await;
     for command in [
         acquire(&["c", "d"], 3, secs(10), 0),

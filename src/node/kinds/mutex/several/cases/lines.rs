@@ -5,10 +5,8 @@ use tokio::time::sleep;
 use super::*;
 use crate::node::{
     Says,
-    mutex::{
-        Place,
-        cases::{NOBODY, P, granted, join, line, millis, next, owners, place, push, stand},
-    },
+    mutex::cases::{NOBODY, P, granted, join, line, millis, next, owners, place, push, stand},
+    request::Place,
 };
 
 /// Frees it where its line does not hear of it.
@@ -17,7 +15,7 @@ async fn free_unserved(trial: &mut Trial<'_>, n: &str) {
 }
 
 pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
-    stand(trial, "b", &[place(2, 3, 50), place(3, 2, 60)]).await;
+    stand(trial, "b", &[(2, place(3, 50)), (3, place(2, 60))]).await;
     // It is held, and nothing is served.
     let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
     assert_eq!(held(refused, secs(15)), ("b".into(), by(1), 1));
@@ -30,7 +28,7 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [0, P, 0]);
     // Two lines at once, and one that is held for longer than both.
     for n in ["d", "e"] {
-        stand(trial, n, &[place(4, 1, 50)]).await;
+        stand(trial, n, &[(4, place(1, 50))]).await;
         free_unserved(trial, n).await;
     }
     one::say(trial, one::acquire("f", 6, secs(19), 0)).await;
@@ -41,14 +39,20 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
-    let dead = Place {
-        life: millis(10),
-        ..place(2, 1, 50)
-    };
-    let deaf = Place {
-        channel: NOBODY.into(),
-        ..place(3, 1, 60)
-    };
+    let dead = (
+        2,
+        Place {
+            life: millis(10),
+            ..place(1, 50)
+        },
+    );
+    let deaf = (
+        3,
+        Place {
+            channel: NOBODY.into(),
+            ..place(1, 60)
+        },
+    );
     stand(trial, "b", &[dead, deaf]).await;
     free_unserved(trial, "b").await;
     sleep(millis(20)).await;
@@ -62,10 +66,13 @@ pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
-    let stale = Place {
-        term: millis(10),
-        ..place(2, 1, 50)
-    };
+    let stale = (
+        2,
+        Place {
+            term: millis(10),
+            ..place(1, 50)
+        },
+    );
     stand(trial, "b", std::slice::from_ref(&stale)).await;
     free_unserved(trial, "b").await;
     sleep(millis(20)).await;
@@ -75,7 +82,7 @@ pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
         assert_eq!(trial.pushes().await, pushes);
     }
     are_held(trial, &[("a", None), ("b", None)]).await;
-    let came = one::say(trial, join("b", &Place { seq: 2, ..stale })).await;
+    let came = one::say(trial, join("b", &(stale.0, Place { seq: 2, ..stale.1 }))).await;
     let (counter, seq) = (P, 2);
     assert_eq!(came, Answer::Taken { counter, seq });
 }
@@ -83,16 +90,16 @@ pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
 pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
     let all = ["a", "b", "c", "d"];
     say(trial, acquire(&all, 1, secs(15), 5)).await;
-    for (n, place) in [
-        ("a", place(2, 1, 50)),
-        ("c", place(3, 4, 60)),
-        ("c", place(4, 2, 70)),
+    for (n, queued) in [
+        ("a", (2, place(1, 50))),
+        ("c", (3, place(4, 60))),
+        ("c", (4, place(2, 70))),
     ] {
-        one::say(trial, join(n, &place)).await;
+        one::say(trial, join(n, &queued)).await;
     }
     // A line at one that is free, and at one that is another's.
-    stand(trial, "e", &[place(5, 1, 50)]).await;
-    stand(trial, "f", &[place(6, 1, 50)]).await;
+    stand(trial, "e", &[(5, place(1, 50))]).await;
+    stand(trial, "f", &[(6, place(1, 50))]).await;
     free_unserved(trial, "e").await;
     let freed = say(trial, release(&["a", "b", "c", "d", "e", "f"], 1, P)).await;
     assert_eq!(freed, Answer::Released(true));
@@ -119,8 +126,8 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
 
 pub(super) async fn a_full_server_hands_over_from_a_set(trial: &mut Trial<'_>) {
     say(trial, acquire(&["a", "b"], 1, secs(15), 5)).await;
-    one::say(trial, join("b", &place(2, 1, 50))).await;
-    stand(trial, "c", &[place(3, 1, 50)]).await;
+    one::say(trial, join("b", &(2, place(1, 50)))).await;
+    stand(trial, "c", &[(3, place(1, 50))]).await;
     free_unserved(trial, "c").await;
     trial.change(Change::Full(true)).await;
     // Nothing can be minted for who waits: it is nobody's.

@@ -165,19 +165,3 @@ pub(super) async fn a_full_server_takes_nothing(trial: &mut Trial<'_>) {
     assert_eq!(freed, Answer::Released(true));
     are_held(trial, &[("a", None), ("b", None)]).await;
 }
-
-pub(super) async fn a_replica_does_nothing(trial: &mut Trial<'_>) {
-    say(trial, acquire(&["a", "b"], 1, secs(10), 5)).await;
-    trial.change(Change::Replica(true)).await;
-    for command in [
-        acquire(&["c", "d"], 2, secs(10), 9),
-        raise(&["a", "b"], 1, 9),
-        extend(&["a", "b"], 1, secs(15)),
-        repair(&["a", "b"], 1, secs(15), 0),
-        release(&["a", "b"], 1, 0),
-    ] {
-        assert_eq!(trial.error(command).await, "READONLY");
-    }
-    are_held(trial, &[("a", Some(10)), ("b", Some(10)), ("c", None)]).await;
-    assert_eq!(counters(trial, ["a", "b", "c"]).await, [5, 5, 0]);
-}

@@ -85,13 +85,6 @@ local counters = {}
 for i = 1, n do
   counters[2 * i - 1], counters[2 * i] = fields[i], written
 end
-if not (begun and now - begun <= 172800000000) then
-  -- Counters older than 2 days become the previous ones (see ACQUIRE of one).
-  if begun then
-    redis.call('UNLINK', c1)
-    redis.call('RENAME', c0, c1)
-  end
-  counters[2 * n + 1], counters[2 * n + 2] = '_', string.format('%-65.0f', now)
-end
+-- insert shared/rotate.lua
 redis.call('HSET', c0, unpack(counters))
 return token

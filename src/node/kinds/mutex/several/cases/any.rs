@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::conformance::random::{Chance, SOON, near};
 
 /// Any command, of the names and owners of single locks.
-pub(crate) fn random(chance: &mut Chance) -> Command {
+pub(crate) fn random(chance: &mut Chance) -> Request {
     let of = random_names(chance);
     let owner = u128::from(chance.up_to(4));
     let ttl = secs(chance.one(&[11, 14, 17, 20]));
@@ -20,15 +20,15 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
 }
 
 /// Locks that are over before the next step.
-pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
+pub(crate) fn random_and_short(chance: &mut Chance) -> Request {
     let of = random_names(chance);
     acquire(&of, u128::from(chance.up_to(4)), SOON, chance.floor())
 }
 
 fn random_names(chance: &mut Chance) -> Vec<&'static str> {
     let sets: [&[&str]; 9] = [
-        &["a"],
-        &["b"],
+        &["a", "_"],
+        &["b", "_"],
         &["_", "a"],
         &["a", "b"],
         &["b", "c:d"],

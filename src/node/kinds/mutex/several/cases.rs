@@ -10,12 +10,12 @@ mod taking;
 
 use std::{sync::Arc, time::Duration};
 
-use super::Command;
 use crate::{
-    base::name::Name,
+    base::name::Names,
     node::{
         answer::Answer,
-        mutex::cases::{self as one, entry, name, secs},
+        mutex::cases::{self as one, acquires, entry, extends, name, raises, releases, secs},
+        request::{Request, Target, Verb},
     },
     testing::conformance::{
         Change,
@@ -39,7 +39,10 @@ pub(crate) const CASES: &[Case] = &[
         one_token_is_newer_than_each_names_last
     ),
     case!("§8: p is capped, never ignored.", the_floor_is_capped),
-    case!("§8: a set of one, and one of 64.", a_set_is_of_any_size),
+    case!(
+        "§8: a set of one, which is a plain mutex, and one of 64.",
+        a_set_is_of_any_size
+    ),
     case!(
         "§8: one counter at 2^53 - 1 lets nothing be taken; a holder is still named.",
         an_exhausted_counter_spoils_all,
@@ -54,11 +57,6 @@ pub(crate) const CASES: &[Case] = &[
         "§8: a server that is full takes nothing, and frees and extends.",
         a_full_server_takes_nothing,
         Full
-    ),
-    case!(
-        "§8: a replica does nothing.",
-        a_replica_does_nothing,
-        Replica
     ),
     case!(
         "§8 RAISE: all ours, else nothing; only upward, capped; the least counter is answered.",
@@ -107,55 +105,39 @@ pub(crate) const CASES: &[Case] = &[
     ),
 ];
 
-fn names(of: &[&str]) -> Arc<[Name]> {
-    of.iter().map(|n| name(n)).collect()
-}
-
-pub(crate) fn acquire(of: &[&str], owner: u128, ttl: Duration, floor: u64) -> Command {
-    Command::Acquire {
-        names: names(of),
+/// Asked for the mutexes of these names.
+fn request(of: &[&str], owner: u128, verb: Verb) -> Request {
+    let names: Vec<Arc<str>> = of.iter().map(|name| (*name).into()).collect();
+    Request {
+        target: Target::Mutex(Names::new(&names).unwrap()),
         entry: entry(owner),
-        ttl,
-        floor,
+        verb,
     }
 }
 
-pub(crate) fn raise(of: &[&str], owner: u128, token: u64) -> Command {
-    Command::Raise {
-        names: names(of),
-        entry: entry(owner),
-        token,
-    }
+pub(crate) fn acquire(of: &[&str], owner: u128, ttl: Duration, floor: u64) -> Request {
+    request(of, owner, acquires(ttl, floor))
 }
 
-pub(crate) fn extend(of: &[&str], owner: u128, ttl: Duration) -> Command {
-    Command::Extend {
-        names: names(of),
-        entry: entry(owner),
-        ttl,
-    }
+pub(crate) fn raise(of: &[&str], owner: u128, token: u64) -> Request {
+    request(of, owner, raises(token))
 }
 
-pub(crate) fn repair(of: &[&str], owner: u128, ttl: Duration, token: u64) -> Command {
-    Command::Repair {
-        names: names(of),
-        entry: entry(owner),
-        ttl,
-        token,
-    }
+pub(crate) fn extend(of: &[&str], owner: u128, ttl: Duration) -> Request {
+    request(of, owner, extends(ttl))
+}
+
+pub(crate) fn repair(of: &[&str], owner: u128, ttl: Duration, token: u64) -> Request {
+    request(of, owner, Verb::Repair { ttl, token })
 }
 
 /// `floor`: for who gets one of them next.
-pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Command {
-    Command::Release {
-        names: names(of),
-        entry: entry(owner),
-        floor,
-    }
+pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Request {
+    request(of, owner, releases(floor))
 }
 
 /// It must answer.
-async fn say(trial: &mut Trial<'_>, command: Command) -> Answer {
+async fn say(trial: &mut Trial<'_>, command: Request) -> Answer {
     trial.say(command).await
 }
 
