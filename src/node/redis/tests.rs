@@ -38,7 +38,7 @@ fn a_key_of_another_kind_is_left_alone() {
             holder: None,
             ticket: 0,
         };
-        assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
+        assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever.clone());
         assert_eq!(real.say(release("a", 1)), Answer::Released(false));
         for command in [raise("a", 1, 5), extend("a", 1, secs(10))] {
             assert_eq!(real.say(command), Answer::Lost);
@@ -53,6 +53,9 @@ fn a_key_of_another_kind_is_left_alone() {
         );
 
         real.say(acquire("b", 1, secs(10), 0));
+        // The same once the counters have begun.
+        assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
+        assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
         real.text(&["PERSIST", "quorate:@mutex:b"]);
         assert_eq!(real.say(extend("b", 1, secs(10))), Answer::Extended);
         let forever = Answer::Held {

@@ -13,32 +13,32 @@
 --            J {counter, seq}, where it is ours; {rank, PTTL, whose or nil, 1 where that is only reserved}
 --            L the same; {PTTL, counter, whose or nil, last ticket, 1}, where it would not be the last
 --            Y 1
--- The locks and counters are read once. What one operation writes is written here too, for those behind it.
--- Every write is a pcall: what fails for one operation is its own error, and spoils no other.
+-- The locks and counters are read once, but for the short way. What one operation writes is written here too, for those behind
+-- it. Every write is a pcall: what fails for one operation is its own error, and spoils no other.
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
 -- A guard that is wrong may say anything. Then no counter is made.
 local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0
--- All locks that the operations are about, at once.
 local seen = redis.call('MGET', unpack(KEYS, 1, n + 2))
 local admitted = seen[1] == ARGV[#ARGV]
 -- Until when somebody may wait for any lock, in ms of TIME; false: nobody does.
 local waiting = seen[2]
 -- Where in the key of a lock its name begins.
 local from = #KEYS[1] - 3
--- The short way of a lone ACQUIRE or RELEASE, in half the time. Mostly nobody waits on this node, the lock is free and p is to be the
--- token, or the lock is ours and is freed. All else is the long way.
+-- The short way of a lone ACQUIRE or RELEASE, without the tables and functions below. Mostly nobody waits on this node, the lock is free
+-- and p is to be the token, or the lock is ours and is freed. All else, and what fails, is the long way.
 if n == 1 and admitted and not waiting then
   if ARGV[1] == 'R' and seen[3] == ARGV[2] then
-    redis.call('DEL', KEYS[3])
-    return 1
+    if redis.pcall('DEL', KEYS[3]) == 1 then
+      return 1
+    end
   elseif ARGV[1] == 'A' and not seen[3] then
     local name, time, p = string.sub(KEYS[3], from), redis.call('TIME'), tonumber(ARGV[4])
-    local read, now = redis.call('HMGET', c0, name, '_'), time[1] * 1000000 + time[2]
+    local read, now = redis.pcall('HMGET', c0, name, '_'), time[1] * 1000000 + time[2]
     -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
-    local c, begun = tonumber(read[1] or redis.call('HGET', c1, name) or 0), tonumber(read[2])
+    local c, begun = tonumber(read[1] or redis.pcall('HGET', c1, name) or 0), tonumber(read[2])
     if c and begun and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + max_ttl * 1000, 9007199254740991)
       and now - begun <= 172800000000
-      and redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[3]) then
+      and (redis.pcall('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[3]) or read).ok then
       redis.call('HSET', c0, name, ARGV[4])
       return 1
     end

@@ -3,6 +3,8 @@
 use super::*;
 
 pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
+    // The counters have begun.
+    say(trial, acquire("z", 9, secs(10), 0)).await;
     for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
         let n = floor.to_string();
         let from = trial.wall_us() + 20_000_000;
@@ -108,6 +110,13 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     take(trial, "a").await;
     assert_eq!(counter(trial, "b").await, 0, "forgotten");
     assert_eq!(counter(trial, "a").await, 6);
+    // Nothing is different where p is to be the token.
+    for (n, kept) in [("p", 6), ("q", 6), ("r", 0)] {
+        let granted = say(trial, acquire(n, 9, secs(10), 100)).await;
+        assert_eq!(granted, Answer::Granted(100), "{n}");
+        assert_eq!(counter(trial, "a").await, kept, "{n}");
+        trial.change(Change::Age(3 * DAY)).await;
+    }
 }
 
 /// Takes the lock and frees it again. Its token.
