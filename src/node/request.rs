@@ -75,8 +75,8 @@ pub enum Verb {
         /// The token of the lease.
         token: u64,
     },
-    /// Frees all that the entry has of the lock or the semaphore, on whichever side and in whichever slot, and leaves its queue. A node that may not vote obeys too, and says so. One that may
-    /// vote hands a free mutex to the head of its queue, and tells others who wait.
+    /// Frees all that the entry has of the lock or the semaphore, on whichever side and in whichever slot, and leaves its queue. A node
+    /// that may not vote obeys too, and says so. One that may vote hands a free mutex to the head of its queue, and tells others who wait.
     Release(Release),
 }
 
