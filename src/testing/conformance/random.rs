@@ -304,7 +304,7 @@ impl Chance {
             0..95 => Ask::Commands(vec![self.command(rwlocks::random)]),
             95 => Ask::Change(Change::Full(true)),
             96..98 => Ask::Change(Change::Full(false)),
-            98 => Ask::Nap(rwlocks::random_and_short(self).into()),
+            98 => Ask::Nap(rwlocks::random_and_short(self)),
             _ if self.up_to(10) > 0 => Ask::Commands(vec![self.command(rwlocks::random)]),
             _ => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
         }

@@ -124,12 +124,12 @@ fn after_a_restart_nobody_listens() {
     let release = release(1);
     let snapshot = store.snapshot();
     let again = release.clone();
-    store.apply(&release.into(), GUARD, T).unwrap();
+    store.apply(&release, GUARD, T).unwrap();
     assert_eq!(store.take_pushes().len(), 1);
     assert_eq!(store.take_pushes(), []);
     store.restart("another");
     store.restore(snapshot);
-    store.apply(&again.into(), GUARD, T).unwrap();
+    store.apply(&again, GUARD, T).unwrap();
     assert_eq!(store.take_pushes(), []);
     assert_eq!(store.locks(T).count(), 0, "whom nobody hears is dropped");
 }
