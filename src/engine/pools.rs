@@ -248,10 +248,7 @@ impl For {
             Self::Available(answers, ..)
             | Self::ToResize(answers, ..)
             | Self::ToEvict(answers, ..) => {
-                let seen = answer.and_then(|reply| match reply {
-                    Answer::InspectedPool(inspection) => Ok(*inspection),
-                    _ => Err(Silence::TimedOut),
-                });
+                let seen = answer.and_then(|reply| reply.into_pool().ok_or(Silence::TimedOut));
                 answers.set(node, seen);
             }
             Self::Resize(answers, ..) => {

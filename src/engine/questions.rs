@@ -263,7 +263,7 @@ impl Asks {
     fn heard(&mut self, tag: Tag, node: usize, answer: Result<Answer, Silence>) {
         match self {
             Self::WhoHolds { slots, .. } if is_of(tag, Purpose::QuestionOfSlots) => {
-                slots.set(node, read(answer, told::pool));
+                slots.set(node, read(answer, Answer::into_pool));
             }
             Self::WhoHolds { rwlock, .. } if is_of(tag, Purpose::QuestionOfRwlock) => {
                 rwlock.set(node, read(answer, told::rwlock));

@@ -30,7 +30,7 @@ pub(super) struct Turns<W> {
     nevertheless_at: Tick,
 }
 
-/// At most this many of those who want the same ask or rest at a time. Readers do not stand in each other's way.
+/// The greatest number of wishes for one target that ask or rest at a time. Readers do not stand in each other's way.
 fn most_asking(target: &Target) -> usize {
     match target.side() {
         Some(Side::Reader) => 256,

@@ -21,9 +21,9 @@ pub(crate) enum Wants {
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) pool: Pool,
-    /// What is known of its limit.
+    /// Its limit, if it is known.
     pub(crate) agreed: Arc<Agreed>,
-    /// So many are wanted together: with a smaller limit it is in vain.
+    /// The number of slots that are wanted together. With a smaller limit they cannot be had.
     pub(crate) of: u32,
 }
 
@@ -43,8 +43,8 @@ impl Wants {
         }
     }
 
-    /// The target of its requests. Of those who want the same only some ask at a time. `None`: a slot, which is asked for at
-    /// once, and the nodes' answers say which it is.
+    /// The target of its requests, by which wishes take turns. `None`: a slot, which is asked for at once, and the nodes' answers say
+    /// which it is.
     pub(crate) fn target(&self) -> Option<&Target> {
         match self {
             Self::Lock(lock) => Some(lock),

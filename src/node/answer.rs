@@ -197,6 +197,14 @@ pub struct TakenUnits {
 }
 
 impl Answer {
+    /// The inspection of a pool.
+    pub(crate) fn into_pool(self) -> Option<PoolInspection> {
+        match self {
+            Self::InspectedPool(inspection) => Some(*inspection),
+            _ => None,
+        }
+    }
+
     /// It was done on a memory that is not admitted.
     pub(crate) fn is_unadmitted(&self) -> bool {
         *self == Self::ReleasedUnadmitted

@@ -1,4 +1,4 @@
-//! Requests to a node: the only words for them between the engine and the nodes.
+//! Requests to a node about names. (Those about its admission are in `kinds/admission`.)
 
 use std::{sync::Arc, time::Duration};
 

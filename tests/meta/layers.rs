@@ -166,7 +166,8 @@ fn no_tuple_hides_arguments() {
             let arguments = lines.filter(|line| line.contains(": ") && line.ends_with(','));
             for argument in arguments {
                 seen += 1;
-                let pattern = argument.split_once("): (");
+                // A type that stands for a tuple hides them as well.
+                let pattern = argument.split_once("): ");
                 if pattern.is_some_and(|(names, _)| names.starts_with('(')) {
                     wrong.push(format!("{}: {argument}", file.display()));
                 }

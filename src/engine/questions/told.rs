@@ -32,13 +32,6 @@ pub(super) fn mutex(answer: Answer) -> Option<MutexInspection> {
     }
 }
 
-pub(super) fn pool(answer: Answer) -> Option<PoolInspection> {
-    match answer {
-        Answer::InspectedPool(inspection) => Some(*inspection),
-        _ => None,
-    }
-}
-
 pub(super) fn rwlock(answer: Answer) -> Option<RwlockInspection> {
     match answer {
         Answer::InspectedRwlock(inspection) => Some(*inspection),

@@ -15,7 +15,7 @@ use crate::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
             moment::Moment,
             mutex::{
-                lines::{Lines, Queued, Waiter},
+                lines::{Lines, Waiter},
                 several,
             },
         },
@@ -69,7 +69,7 @@ impl Memory {
             Verb::Yield { floor, wait } => {
                 let mint = &mut Mint::new(*floor, counters, at);
                 match wait.place() {
-                    Some(place) => self.give_back(name, (entry, place), mint, at),
+                    Some(place) => self.give_back(name, entry, place, mint, at),
                     None => self.release(name, entry, mint, at),
                 }
             }
@@ -426,7 +426,6 @@ impl Memory {
             place,
             ttl,
         } = join;
-        let who = (entry, place);
         if self.is_held_by(name, entry, 0, at.time) {
             at.may_delete()?; // PEXPIRE too is allowed to a full server
             let seq = self.prolong(name, ttl, at.time);
@@ -435,7 +434,7 @@ impl Memory {
         }
         if place.only_last
             && at.rules.hold(Rule::OnlyLast)
-            && self.overtakes(name, who, at)
+            && self.overtakes(name, entry, place, at)
             && let Some(held) = self.held_or_served(name, mint, at)
         {
             return Ok(held);
@@ -443,10 +442,10 @@ impl Memory {
         let ahead = match self.live(name, at.time) {
             Some(lock) => {
                 let ahead = lock.ahead(at.time);
-                self.register(name, who, place.seq, at)?;
+                self.register(name, entry, place, place.seq, at)?;
                 ahead
             }
-            None => match self.join_free(name, who, mint, at)? {
+            None => match self.join_free(name, entry, place, mint, at)? {
                 Served::Me(token) => {
                     let token = match token {
                         Some(token) => token,
@@ -473,7 +472,7 @@ impl Memory {
     }
 
     /// True if a waiter that must be last would stand before another one, or before the holder.
-    fn overtakes(&self, name: &Name, (entry, place): Queued<'_>, at: Moment) -> bool {
+    fn overtakes(&self, name: &Name, entry: &Entry, place: &Place, at: Moment) -> bool {
         let now = at.ms();
         let last = self.lines.all(name, now).next_back();
         let last = last.filter(|_| self.lines.stand(now));
@@ -486,7 +485,8 @@ impl Memory {
     fn join_free(
         &mut self,
         name: &Name,
-        (entry, place): Queued<'_>,
+        entry: &Entry,
+        place: &Place,
         mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Served, Fault> {
@@ -494,7 +494,7 @@ impl Memory {
         if head.is_none_or(|(_, head)| head == entry) {
             return Ok(Served::Me(None));
         }
-        self.register(name, (entry, place), place.seq, at)?;
+        self.register(name, entry, place, place.seq, at)?;
         Ok(self.serve(name, mint, None, Some(entry), at))
     }
 
@@ -502,7 +502,8 @@ impl Memory {
     fn give_back(
         &mut self,
         name: &Name,
-        (entry, place): Queued<'_>,
+        entry: &Entry,
+        place: &Place,
         mint: &mut Mint<'_>,
         at: Moment,
     ) -> Result<Answer, Fault> {
@@ -514,7 +515,7 @@ impl Memory {
             return Ok(Answer::Yielded);
         }
         // A grant that was given back is not given again: its seq is used up.
-        self.register(name, (entry, place), 0, at)?;
+        self.register(name, entry, place, 0, at)?;
         if self.live(name, at.time).is_none() {
             self.serve(name, mint, Some(entry), None, at);
         }
@@ -594,7 +595,7 @@ impl Memory {
             channel: "".into(),
         };
         at.may_write()?;
-        self.lines.register(name, (entry, &place), 0, at.ms());
+        self.lines.register(name, entry, &place, 0, at.ms());
         Ok(())
     }
 
@@ -605,12 +606,13 @@ impl Memory {
     fn register(
         &mut self,
         name: &Name,
-        who: Queued<'_>,
+        entry: &Entry,
+        place: &Place,
         seq: u64,
         at: Moment,
     ) -> Result<(), Fault> {
         at.may_write()?;
-        self.lines.refresh(name, who, seq, at.ms());
+        self.lines.refresh(name, entry, place, seq, at.ms());
         Ok(())
     }
 

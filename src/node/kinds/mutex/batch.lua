@@ -13,8 +13,8 @@
 --            J {counter, seq}, where it is ours; {rank, PTTL, whose or nil, 1 where that is only reserved}
 --            L the same; {PTTL, counter, whose or nil, last ticket, 1}, where it would not be the last
 --            Y 1
--- The locks and counters are read once, but for the short way. What one operation writes is written here too, for those behind
--- it. Every write is a pcall: what fails for one operation is its own error, and spoils no other.
+-- The locks and counters are read once, except by the short way. A write of one operation is written here too, for the next ones.
+-- Every write is a pcall: what fails for one operation is its own error, and spoils no other.
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
 -- A guard that is wrong may say anything. Then no counter is made.
 local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0
@@ -25,7 +25,8 @@ local waiting = seen[2]
 -- Where in the key of a lock its name begins.
 local from = #KEYS[1] - 3
 -- The short way of a lone ACQUIRE or RELEASE, without the tables and functions below. Mostly nobody waits on this node, the lock is free
--- and p is to be the token, or the lock is ours and is freed. All else, and what fails, is the long way.
+-- and p is to be the token; or the entry has the lock and frees it. All else, and what fails before the
+-- lock is taken, goes the long way.
 if n == 1 and admitted and not waiting then
   if ARGV[1] == 'R' and seen[3] == ARGV[2] then
     if redis.pcall('DEL', KEYS[3]) == 1 then

@@ -12,9 +12,6 @@ use crate::{
     node::{request::Place, wire::ms},
 };
 
-/// An entry, and the place in the queue that it asks for.
-pub(super) type Queued<'a> = (&'a Entry, &'a Place);
-
 /// All lines of a node. Times are in ms of its TIME.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
@@ -90,8 +87,14 @@ impl Lines {
     }
 
     /// Puts a waiter in line, as one that was heard of now.
-    pub(super) fn register(&mut self, name: &Name, who: Queued<'_>, seq: u64, now: u64) {
-        let (entry, place) = who;
+    pub(super) fn register(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        place: &Place,
+        seq: u64,
+        now: u64,
+    ) {
         if self.line(name, now).is_none() {
             self.lines.remove(name);
         }
@@ -123,10 +126,16 @@ impl Lines {
 
     /// The same, or refreshes it: then it keeps its ticket. The line lives for as long as anybody waits: who is new sees
     /// to that, and its head, and every fourth request.
-    pub(super) fn refresh(&mut self, name: &Name, who: Queued<'_>, seq: u64, now: u64) {
-        let (entry, place) = who;
+    pub(super) fn refresh(
+        &mut self,
+        name: &Name,
+        entry: &Entry,
+        place: &Place,
+        seq: u64,
+        now: u64,
+    ) {
         let Some(known) = self.waiter(name, entry, now) else {
-            return self.register(name, who, seq, now);
+            return self.register(name, entry, place, seq, now);
         };
         let place = Place {
             ticket: known.ticket,
@@ -137,7 +146,7 @@ impl Lines {
             .is_some_and(|(head, _)| head == *entry);
         let until = self.lines.get(name).map(|line| line.until);
         let waiting = self.waiting;
-        self.register(name, (entry, &place), seq, now);
+        self.register(name, entry, &place, seq, now);
         if !is_head && !seq.is_multiple_of(4) {
             self.waiting = waiting;
             if let (Some(line), Some(until)) = (self.lines.get_mut(name), until) {

@@ -13,8 +13,15 @@ fn by(labels: &[&'static str]) -> Told {
 }
 
 const NONE: (Access, Access) = (Access::NO_STORE, Access::NO_STORE);
-/// What a section reads first and at its end, or reads and writes.
-type Stores = ((Access, Access), (Access, Access));
+/// The first access of a section to both stores, and its second: a reader reads again, a writer writes.
+struct Stores {
+    read: (Access, Access),
+    wrote: (Access, Access),
+}
+
+fn stores(read: (Access, Access), wrote: (Access, Access)) -> Stores {
+    Stores { read, wrote }
+}
 
 impl Told {
     /// A [section](Told::section) from this side.
@@ -29,8 +36,9 @@ impl Told {
         op: u64,
         times: Range<u64>,
         token: u64,
-        (read, wrote): Stores,
+        stores: Stores,
     ) -> &mut Self {
+        let Stores { read, wrote } = stores;
         self.section(label, op, times, token, NONE);
         let file = self.files.iter_mut().find(|file| file.0 == label).unwrap();
         for line in &mut file.1 {
@@ -59,19 +67,19 @@ impl Told {
     }
 
     fn reads(&mut self, label: &str, op: u64, times: Range<u64>, token: u64) -> &mut Self {
-        self.on_side(Side::Reader, label, op, times, token, (NONE, NONE))
+        self.on_side(Side::Reader, label, op, times, token, stores(NONE, NONE))
     }
 
     fn writes(&mut self, label: &str, op: u64, times: Range<u64>, token: u64) -> &mut Self {
-        self.on_side(Side::Writer, label, op, times, token, (NONE, NONE))
+        self.on_side(Side::Writer, label, op, times, token, stores(NONE, NONE))
     }
 }
 
 /// A writer, two readers of its epoch beside each other, a writer, and a reader of a greater epoch; and the store.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
-    let writes = |value| (both(value - 1), both(value));
-    let reads = |value| (both(value), both(value));
+    let writes = |value| stores(both(value - 1), both(value));
+    let reads = |value| stores(both(value), both(value));
     told.on_side(Side::Writer, "p", 1, 10..20, 100, writes(1));
     told.on_side(Side::Reader, "p", 2, 30..60, 100, reads(1));
     told.on_side(Side::Reader, "q", 1, 40..50, 100, reads(1));
@@ -103,8 +111,8 @@ fn a_writer_is_alone() {
         (Side::Writer, Side::Writer),
     ] {
         let mut told = by(&["p", "q"]);
-        told.on_side(first, "p", 1, 10..30, 100, (NONE, NONE));
-        told.on_side(second, "q", 1, 20..40, 101, (NONE, NONE));
+        told.on_side(first, "p", 1, 10..30, 100, stores(NONE, NONE));
+        told.on_side(second, "q", 1, 20..40, 101, stores(NONE, NONE));
         finds(
             &told,
             Kind::Exclusion,
@@ -171,7 +179,7 @@ fn an_epoch_lies_between_two_writers() {
 fn nothing_changes_under_a_reader() {
     let changed = |first: (Access, Access), last| {
         let mut told = by(&["p"]);
-        told.on_side(Side::Reader, "p", 1, 10..30, 100, (first, last));
+        told.on_side(Side::Reader, "p", 1, 10..30, 100, stores(first, last));
         told
     };
     let (three, four) = (Access::Value(3), Access::Value(4));
@@ -201,8 +209,22 @@ fn a_stale_writer_explains_what_changes_under_a_reader() {
     // q's lease ends at 1,910; it has the epoch's own token, and writes at 2,020.
     let with = |wrote_until| {
         let mut told = by(&["p", "q"]);
-        told.on_side(Side::Writer, "q", 1, 10..2_020, 100, (both(3), both(4)));
-        told.on_side(Side::Reader, "p", 1, 2_000..2_050, 100, (both(3), both(4)));
+        told.on_side(
+            Side::Writer,
+            "q",
+            1,
+            10..2_020,
+            100,
+            stores(both(3), both(4)),
+        );
+        told.on_side(
+            Side::Reader,
+            "p",
+            1,
+            2_000..2_050,
+            100,
+            stores(both(3), both(4)),
+        );
         for line in &mut told.files[1].1 {
             if let Event::Ended { .. } = line.event {
                 line.at = wrote_until * MS;
@@ -218,7 +240,7 @@ fn a_stale_writer_explains_what_changes_under_a_reader() {
 fn a_reader_is_refused_by_a_newer_writer_only_when_its_lease_is_over() {
     let mut told = by(&["p", "q"]);
     let refused = (Access::REFUSED, Access::Value(1));
-    told.on_side(Side::Reader, "p", 1, 10..50, 100, (both(1), refused));
+    told.on_side(Side::Reader, "p", 1, 10..50, 100, stores(both(1), refused));
     finds(
         &told,
         Kind::Fence,

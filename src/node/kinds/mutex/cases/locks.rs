@@ -34,7 +34,7 @@ pub(super) async fn a_lock_is_granted_once_and_its_counter_grows(trial: &mut Tri
     }
     let nobody = Answer::InspectedMutex(Box::default());
     assert_eq!(say(trial, inspect("never held")).await, nobody);
-    // Of one that is over the counter is left.
+    // The counter outlives a lease.
     say(trial, acquire("over", 1, Duration::from_millis(20), 0)).await;
     tokio::time::sleep(Duration::from_millis(40)).await;
     assert_eq!(say(trial, evict("over")).await, evicted(None));

@@ -117,8 +117,8 @@ fn release(
     })
 }
 
-/// Who has one of them, or waits for it: who has it for longest, of several the first. A line is served where its lock
-/// is free.
+/// The refusal, if one of them is held or waited for: it names the one that stays so for longest, the first of equals. The line of a
+/// free lock is served.
 fn refusal(locks: &mut Memory, names: &[Name], mint: &mut Mint<'_>, at: Moment) -> Option<Answer> {
     let mut longest = None;
     for name in names {
